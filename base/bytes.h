@@ -1,0 +1,32 @@
+/* Bytes that someone else owns, and a buffer that owns its bytes and grows. */
+#ifndef LW_BASE_BYTES_H
+#define LW_BASE_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct lw_bytes {
+    const char *p; /* not NUL-terminated; NULL means "none", which differs from empty */
+    size_t n;
+};
+
+static inline struct lw_bytes lw_bytes(const char *p, size_t n) { return (struct lw_bytes){p, n}; }
+static inline struct lw_bytes lw_bytes_of(const char *s) { return (struct lw_bytes){s, strlen(s)}; }
+static inline bool lw_bytes_eq(struct lw_bytes a, struct lw_bytes b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
+
+struct lw_buf {
+    char *p;
+    size_t n, cap;
+};
+
+/* All of these abort when memory runs out: a worker that is out of memory is restarted by its supervisor, and nothing is lost. */
+void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
+void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lw_buf_free(struct lw_buf *b);
+void *lw_alloc(size_t n); /* zeroed */
+void *lw_realloc(void *p, size_t n);
+char *lw_strdup(const char *s);
+char *lw_memdup(const void *p, size_t n); /* with a NUL behind the copy */
+
+#endif

@@ -1,0 +1,17 @@
+/* Errors are texts for people: what went wrong, where, and what to do.
+ *
+ * Functions that may fail take `struct lw_err *err` last, return 0 or a pointer on success and -1 or NULL on failure, and fill
+ * `err` only on failure. The first error wins: lw_fail() on an err that already holds a text keeps the text. `err` may be NULL. */
+#ifndef LW_BASE_ERR_H
+#define LW_BASE_ERR_H
+
+#include <stddef.h>
+
+struct lw_err {
+    char text[1024];
+};
+
+/* Formats the text (cut at the size of the buffer) and returns -1, so that `return lw_fail(err, …)` reads well. */
+int lw_fail(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,67 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    enum lw_log_level level;
+    bool json;
+    char who[32];
+} log_to = {.level = LW_LOG_INFO, .who = "latchwork"};
+
+static const char *const level_name[] = {"debug", "info", "warn", "error", "off"};
+
+void lw_log_setup(enum lw_log_level level, bool json, const char *who) {
+    log_to.level = level;
+    log_to.json = json;
+    snprintf(log_to.who, sizeof log_to.who, "%s", who);
+}
+
+bool lw_log_on(enum lw_log_level level) { return level >= log_to.level; }
+
+/* Control characters would let a message forge a line; in JSON they and quotes are escaped. */
+static size_t put_text(char *out, size_t room, const char *text, bool json) {
+    size_t n = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {
+        if (json && (*p == '"' || *p == '\\')) {
+            out[n++] = '\\';
+            out[n++] = (char)*p;
+        } else if (*p < 0x20 || *p == 0x7f) {
+            n += (size_t)snprintf(out + n, room - n, json ? "\\u%04x" : "\\x%02x", *p);
+        } else {
+            out[n++] = (char)*p;
+        }
+    }
+    return n;
+}
+
+void lw_log(enum lw_log_level level, const char *fmt, ...) {
+    if (!lw_log_on(level)) return;
+    char text[2048], line[8192], when[40];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    struct timespec ts;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    size_t w = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(when + w, sizeof when - w, ".%03ldZ", ts.tv_nsec / 1000000);
+    size_t n;
+    if (log_to.json) {
+        n = (size_t)snprintf(line, sizeof line, "{\"time\":\"%s\",\"level\":\"%s\",\"who\":\"%s\",\"text\":\"", when, level_name[level],
+                             log_to.who);
+        n += put_text(line + n, sizeof line - n - 4, text, true);
+        line[n++] = '"';
+        line[n++] = '}';
+    } else {
+        n = (size_t)snprintf(line, sizeof line, "%s %-5s %s: ", when, level_name[level], log_to.who);
+        n += put_text(line + n, sizeof line - n - 2, text, false);
+    }
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, n) < 0) return; /* nowhere left to say it */
+}

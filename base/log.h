@@ -1,0 +1,20 @@
+/* The log: one line an event on stderr, text or JSON (log.format), written with one write(2) so that processes don't mix lines.
+ * Safe from any thread. Never log payloads or secrets; keys only at debug. */
+#ifndef LW_BASE_LOG_H
+#define LW_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum lw_log_level { LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR, LW_LOG_OFF };
+
+/* Sets what is written from now on. `who` (copied, at most 31 bytes) names the process in each line: "supervisor", "worker 2". */
+void lw_log_setup(enum lw_log_level level, bool json, const char *who);
+bool lw_log_on(enum lw_log_level level);
+void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#define lw_debug(...) do { if (lw_log_on(LW_LOG_DEBUG)) lw_log(LW_LOG_DEBUG, __VA_ARGS__); } while (0)
+#define lw_info(...) lw_log(LW_LOG_INFO, __VA_ARGS__)
+#define lw_warn(...) lw_log(LW_LOG_WARN, __VA_ARGS__)
+#define lw_error(...) lw_log(LW_LOG_ERROR, __VA_ARGS__)
+
+#endif

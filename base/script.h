@@ -1,0 +1,16 @@
+/* The Lua scripts, embedded at build time from queue/lua and lock/lua (tools/embed-lua.sh makes build/scripts.gen.c). */
+#ifndef LW_BASE_SCRIPT_H
+#define LW_BASE_SCRIPT_H
+
+struct lw_script {
+    const char *name;
+    const char *text;
+};
+
+enum { LW_SCRIPTS = 10 };
+extern const struct lw_script *const lw_scripts[LW_SCRIPTS];
+
+extern const struct lw_script lw_script_enter, lw_script_repair, lw_script_floor, lw_script_gate, lw_script_settle, lw_script_claim,
+    lw_script_renew, lw_script_tend, lw_script_watch, lw_script_hints;
+
+#endif

@@ -1,0 +1,119 @@
+/* The configuration of one application: a JSON file, `--set path=value` overrides and defaults, checked against one table of keys
+ * (config/keys.c) that also makes `check`, the help and the reference page.
+ *
+ * lw_config_load() reads, expands ${VAR}, fills defaults and checks everything it can check without a server. It lists *all* problems
+ * at once, one a line, each with a path ("lock.ttl_ms: …") or a line and column. The result is one block that never changes afterwards;
+ * free it with lw_config_free(). Strings are UTF-8, NUL-terminated and owned by the configuration. Not thread-safe while loading. */
+#ifndef LW_CONFIG_CONFIG_H
+#define LW_CONFIG_CONFIG_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum lw_key_from { LW_KEY_MESSAGE, LW_KEY_HEADER, LW_KEY_JSON };
+enum lw_key_missing { LW_MISSING_DEAD, LW_MISSING_SKIP };
+enum lw_on_busy { LW_BUSY_PARK, LW_BUSY_DROP };
+enum lw_retry_order { LW_ORDER_BLOCK, LW_ORDER_SKIP };
+enum lw_dead_to { LW_DEAD_REDIS, LW_DEAD_TOPIC };
+
+/* Where a value comes from in a record: the message key, a header by name, or a JSON pointer into the payload. */
+struct lw_rule {
+    enum lw_key_from from;
+    char *arg; /* header name, or RFC 6901 pointer; NULL for the message key */
+};
+
+struct lw_property {
+    char *name, *value;
+};
+
+struct lw_config {
+    char *path; /* of the file, as given */
+    char *name;
+    int workers;
+    struct {
+        char **topics;
+        size_t n_topics;
+        struct lw_property *properties; /* all of kafka.properties, with group.id and auto.offset.reset filled in */
+        size_t n_properties;
+        char *group_id;
+        bool reset_latest; /* auto.offset.reset: where a group without commits begins */
+    } kafka;
+    struct {
+        char **urls; /* shard s lives on urls[s % n_urls] */
+        size_t n_urls;
+        int shards;
+    } redis;
+    struct {
+        struct lw_rule from;
+        char *from_text; /* as written; part of the schema that workers must share */
+        enum lw_key_missing missing;
+    } key;
+    struct {
+        int64_t ttl_ms;
+        int max_run;
+    } lock;
+    struct {
+        int64_t max_waiting; /* a partition */
+        enum lw_on_busy on_busy;
+    } queue;
+    struct {
+        int max_attempts; /* counts the first */
+        int64_t backoff_ms, backoff_max_ms;
+        enum lw_retry_order order;
+    } retry;
+    struct {
+        enum lw_dead_to to;
+        char *topic; /* NULL unless to a topic */
+    } dead;
+    struct {
+        bool business; /* dedup.id is not "offset" and window_s > 0 */
+        struct lw_rule id;
+        int64_t window_s;
+    } dedup;
+    struct {
+        char *type;
+        json_t *json;       /* the whole handler section, expanded; owned by the configuration */
+        int threads;        /* messages of different keys a worker runs at once (`threads`, or `processes` for exec) */
+        int64_t timeout_ms; /* 0: none */
+    } handler;
+    struct {
+        int64_t grace_ms;
+    } shutdown;
+    struct {
+        enum lw_log_level level;
+        bool json;
+    } log;
+};
+
+/* One `--set path=value`. A value that parses as JSON is taken as JSON, anything else as a string. */
+struct lw_override {
+    const char *path, *value;
+};
+
+/* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`. */
+struct lw_problems {
+    struct lw_buf errors, warnings;
+    int n_errors, n_warnings;
+};
+
+/* Returns NULL, with problems->n_errors > 0, where anything is wrong. */
+struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems);
+/* The same from text; `name` stands for the file in messages. */
+struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
+                                  struct lw_problems *problems);
+void lw_config_free(struct lw_config *c);
+void lw_problem(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lw_problem_warn(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lw_problems_free(struct lw_problems *p);
+
+/* Writes the effective configuration as JSON, secrets as "***". */
+void lw_config_print(const struct lw_config *c, struct lw_buf *out);
+/* Writes the reference page (Markdown) from the table of keys. */
+void lw_config_reference(struct lw_buf *out);
+
+#endif

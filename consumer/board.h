@@ -1,0 +1,98 @@
+/* The board: shared memory between the supervisor and its workers. It outlives a worker's crash, so the supervisor can read from it
+ * what was in a handler when the worker died.
+ *
+ * Writers: a worker writes its own `lw_board_worker` (main thread: counters, heartbeat, partitions; handler threads: their own seat);
+ * the supervisor writes `suspects`, `stop` and `drain`. Everything is a lock-free atomic or guarded by the order "text first, then the atomic flag". */
+#ifndef LW_CONSUMER_BOARD_H
+#define LW_CONSUMER_BOARD_H
+
+#include "handlers/handler.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LW_BOARD_WORKERS = 256, LW_BOARD_SEATS = 256, LW_BOARD_SUSPECTS = 1024, LW_BOARD_PARTITIONS = 4096 };
+
+/* What one handler thread has in its hands. */
+struct lw_seat {
+    atomic_bool busy;
+    atomic_bool alone;   /* a suspect, run while no other handler of the worker ran */
+    _Atomic int64_t since_ms; /* boot clock: when it started; a handler past its time-out by a wide margin gets its worker replaced */
+    char identity[LW_IDENTITY_MAX];
+};
+
+/* Counts since the start, for the summary and the live line. */
+struct lw_counts {
+    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost, leases_lost;
+    _Atomic uint64_t redis_commands, redis_round_trips;
+};
+
+struct lw_board_worker {
+    _Atomic int32_t pid;
+    _Atomic int64_t heartbeat_ms; /* boot clock; the main loop writes it at every turn */
+    atomic_bool ready;            /* connected to every shard and a member of the group */
+    struct lw_counts counts;
+    struct lw_seat seats[LW_BOARD_SEATS];
+};
+
+enum lw_suspicion {
+    LW_INNOCENT,
+    LW_SUSPECT, /* was in a handler when a worker died: run it alone */
+    LW_BLAMED,  /* a worker died of it while it ran alone: a try counts before it may run again */
+};
+
+struct lw_suspect {
+    _Atomic int32_t state; /* enum lw_suspicion */
+    char identity[LW_IDENTITY_MAX];
+    char reason[LW_REASON_MAX]; /* "worker died of signal 11 (Segmentation fault)" */
+};
+
+/* --drain: the end offset of each partition at the start, and how far the workers have committed. */
+struct lw_drain_partition {
+    char topic[256];
+    int32_t partition;
+    int64_t end;
+    _Atomic int64_t committed; /* -1 until known; never goes down */
+};
+
+struct lw_board {
+    int n_workers;
+    atomic_bool quick;  /* a second signal: end at once */
+    atomic_bool draining; /* --drain */
+    _Atomic int32_t n_suspects; /* slots in use, for a quick look: 0 means nobody is suspected */
+    struct lw_suspect suspects[LW_BOARD_SUSPECTS];
+    int32_t n_drain;
+    struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
+    struct lw_board_worker workers[]; /* n_workers */
+};
+
+struct lw_board *lw_board_open(int n_workers, struct lw_err *err); /* shared, anonymous; inherited by fork */
+void lw_board_close(struct lw_board *b);
+
+/* Handler threads: around each run. */
+void lw_seat_take(struct lw_seat *s, const char *identity, bool alone, int64_t now_ms);
+void lw_seat_leave(struct lw_seat *s);
+
+/* Workers: is this message under suspicion? `reason` (LW_REASON_MAX) is filled for LW_BLAMED. */
+enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
+/* Workers: a blamed message had its try counted (becomes LW_SUSPECT again), or a message is finished (innocent: forgotten). */
+void lw_board_counted(struct lw_board *b, const char *identity);
+void lw_board_forget(struct lw_board *b, const char *identity);
+/* Supervisor: a worker died. `crashed`: by a crash signal or an unasked exit (false: SIGKILL, which only makes suspects). */
+void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
+/* Workers: the committed offset of a partition, for --drain. */
+void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
+bool lw_board_drained(const struct lw_board *b);
+
+/* How a worker process ends. */
+enum {
+    LW_EXIT_OK = 0,
+    LW_EXIT_FAILED = 1,   /* restart with backoff */
+    LW_EXIT_REFUSED = 64, /* differs from the fleet's schema, or a loud stop (offsets moved back): the supervisor ends with 1 */
+};
+
+/* The worker process: runs until SIGTERM (graceful), then returns its exit status. consumer/process.c. */
+int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker);
+
+#endif

@@ -1,0 +1,31 @@
+/* The key rule: finds a record's primary key (or business id) by `message-key`, `header:NAME` or `json:/pointer`.
+ *
+ * A JSON string counts as its text, a number as its text as written in the document (1.0 and 1 are two keys; true, null, objects and
+ * arrays are no keys). The last header of a name wins. An empty message key is a key; a null one is missing.
+ * JSON extraction does not build the document: it scans to the pointer's target and validates what it passes. */
+#ifndef LW_CONSUMER_KEY_H
+#define LW_CONSUMER_KEY_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "config/config.h"
+
+struct lw_header {
+    struct lw_bytes name, value; /* value.p == NULL: a null value */
+};
+
+/* What a record offers to a rule. All borrowed. */
+struct lw_record {
+    struct lw_bytes key, payload; /* p == NULL: null */
+    const struct lw_header *headers;
+    size_t n_headers;
+};
+
+enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
+
+/* LW_KEY_OK: `*out` points into the record, or into `scratch` where escapes had to be decoded (scratch->n is reset first).
+ * LW_KEY_MISSING / LW_KEY_BAD: `err` holds the reason with position ("malformed JSON at byte 17: …"). Thread-safe. */
+enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
+                               struct lw_err *err);
+
+#endif

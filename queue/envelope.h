@@ -1,0 +1,36 @@
+/* The envelope: how a message looks in a waiting list and among the dead letters.
+ *
+ * One line of text that the scripts read, then bytes that only C reads:
+ *
+ *     "1 " topic " " partition " " offset " " replay " " first_ms " " timestamp_ms " " n_key " " n_dedup " " n_headers " " n_payload "\n"
+ *     dedup key headers payload
+ *
+ * Numbers are decimal; n_key and n_payload are -1 for null. headers: for each u32 LE name length, name, i32 LE value length (-1: null), value.
+ * first_ms is wall time of first arrival. Topic names hold no spaces (Kafka allows [a-zA-Z0-9._-]). `dedup` stands first so that a
+ * script finds it behind the newline. Identity: topic/partition/offset, and #replay where replay > 0. */
+#ifndef LW_QUEUE_ENVELOPE_H
+#define LW_QUEUE_ENVELOPE_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "consumer/key.h"
+
+#include <stdint.h>
+
+struct lw_envelope {
+    struct lw_bytes topic, key, dedup, payload; /* key and payload may be null (p == NULL); dedup is empty where not configured */
+    int32_t partition;
+    int64_t offset, replay, first_ms, timestamp_ms; /* timestamp_ms: Kafka's, -1 unknown */
+    struct lw_header *headers;                      /* owned when decoded: lw_envelope_clear() */
+    size_t n_headers;
+};
+
+enum { LW_ENVELOPE_HEADERS_MAX = 1024 };
+
+/* Appends the encoded envelope to out. */
+void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out);
+/* Decodes; bytes point into `in`. Every length is checked: a torn or foreign envelope is an error that says what and where. */
+int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err);
+void lw_envelope_clear(struct lw_envelope *e); /* frees headers */
+
+#endif

@@ -1,0 +1,61 @@
+/* The offsets tracker of one partition: which records were delivered, which of them are finished, and so where the watermark stands.
+ *
+ *     committed          watermark                 next
+ *         |  done done done | in  done queued done |  not delivered yet; some of it may be known done ("ahead")
+ *
+ * The watermark is the lowest offset that is not finished. Offsets that Kafka skips (compaction, transaction markers) count as
+ * finished once a later record, or the end of the partition, was delivered. Every record is IN after delivery, QUEUED while it is
+ * parked in Redis, DONE at last; a state never goes down except by lw_offsets_rewind(). Memory: 16 bytes a record between watermark
+ * and next. Not thread-safe. Pure: no clock, no I/O. */
+#ifndef LW_QUEUE_OFFSETS_H
+#define LW_QUEUE_OFFSETS_H
+
+#include "base/bytes.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum lw_offset_state { LW_OFF_UNKNOWN, LW_OFF_IN, LW_OFF_QUEUED, LW_OFF_DONE };
+
+struct lw_range {
+    int64_t lo, hi; /* lo <= offset < hi */
+};
+
+struct lw_offsets; /* opaque */
+
+struct lw_offsets *lw_offsets_open(int64_t committed); /* nothing delivered, next = watermark = committed */
+void lw_offsets_free(struct lw_offsets *t);
+
+/* Takes note of a delivered record. Returns LW_OFF_UNKNOWN where it is new (it is IN now), LW_OFF_DONE where it is known done (ahead,
+ * or below the watermark: nothing to do with it), otherwise its present state: a record delivered twice, to be ignored.
+ * A record at or above `next` moves next to offset + 1; the offsets between are a gap. */
+enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset);
+/* The end of the partition was seen at `offset`: all below was delivered or is a gap. */
+void lw_offsets_end(struct lw_offsets *t, int64_t offset);
+/* Raises the state of a delivered record. Returns false, changing nothing, where it was not delivered or is DONE already
+ * (DONE of a record not yet delivered is not remembered). QUEUED from IN, DONE from IN or QUEUED. */
+bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
+/* Known done before it is delivered (commit metadata, states in Redis): at or above the watermark. Ranges may overlap. */
+void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
+enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset); /* DONE below the watermark and where known ahead */
+
+int64_t lw_offsets_watermark(const struct lw_offsets *t);
+int64_t lw_offsets_next(const struct lw_offsets *t);
+size_t lw_offsets_queued(const struct lw_offsets *t);     /* how many are QUEUED */
+size_t lw_offsets_unfinished(const struct lw_offsets *t); /* IN + QUEUED */
+
+/* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until it returns false. */
+void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
+                     bool (*fn)(void *ctx, int64_t offset), void *ctx);
+
+/* Forgets every delivery above the watermark: next = watermark. What is DONE above it stays known (ahead) where keep(ctx, offset)
+ * says so; keep is asked in order of offset for IN, QUEUED and DONE records alike (`state` tells), so that it can require that all
+ * earlier records of the same key are done; its answer counts for DONE ones only. Ahead knowledge not delivered yet is dropped too,
+ * unless `keep_ahead`. Returns the watermark. */
+int64_t lw_offsets_rewind(struct lw_offsets *t, bool (*keep)(void *ctx, int64_t offset, enum lw_offset_state state), void *ctx,
+                          bool keep_ahead);
+
+/* The finished ranges above the watermark (DONE records merged over gaps, and ahead), lowest first, at most `max`. Returns how many. */
+size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);
+
+#endif

@@ -1,0 +1,37 @@
+# Tests. check = all; check-pure = those without servers of their own beyond redis-server (for the sanitizers).
+TESTLIBS = -lcmocka
+LUA51_CFLAGS = $(shell pkg-config --cflags lua5.1)
+LUA51_LIBS = $(shell pkg-config --libs lua5.1)
+
+UNIT := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
+LUATEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lua/test_*.c))
+TESTSUP := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
+TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/tools/*.c))
+SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
+# programs with a main() of their own in tests/sim: sim_*.c; the rest is shared by them
+SIMMAIN := $(filter $(B)/tests/sim/sim_%.o,$(SIMOBJ))
+SIMLIB := $(filter-out $(SIMMAIN),$(SIMOBJ))
+SIM := $(SIMMAIN:.o=)
+
+$(SIMOBJ): LW_CFLAGS += $(LUA51_CFLAGS)
+$(UNIT) $(LUATEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
+	$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
+$(TOOLS): $(B)/%: $(B)/%.o $(LIB)
+	$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
+$(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(LIB)
+	$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
+
+.PHONY: check check-pure check-tsan check-unit check-lua check-sim check-cli check-live tests
+tests: all $(UNIT) $(LUATEST) $(SIM) $(TOOLS)
+check: tests
+	tests/run.sh all $(B)
+check-pure: tests
+	tests/run.sh pure $(B)
+check-tsan: tests
+	tests/run.sh tsan $(B)
+check-unit check-lua check-sim check-cli check-live: check-%: tests
+	tests/run.sh $* $(B)
+soak: tests
+	tests/run.sh soak $(B)
+
+-include $(wildcard $(B)/tests/*/*.d)
