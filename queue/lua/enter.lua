@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- enter: join the epoch of this shard, or start one.
+-- KEYS 1 epoch, 2 fence, 3 lanes
+-- ARGV 1 candidate id (random), 2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms, 5 id of the epoch that jumped or '',
+--      6 host, 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
+--      9.. name, value… of the schema: all workers must agree
+-- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms} or {'REFUSED', field, theirs}
+local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
+local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
+    tonumber(ARGV[7]), tonumber(ARGV[8])
+local time = redis.call('TIME')
+local now = math.floor((tonumber(time[1]) * 1000000 + tonumber(time[2])) / 1000)
+local function text(n) return string.format('%.0f', n) end
+
+local id = redis.call('HGET', epoch_key, 'id')
+for i = 9, #ARGV, 2 do
+    local theirs = redis.call('HGET', epoch_key, ARGV[i])
+    if theirs and theirs ~= ARGV[i + 1] then return {'REFUSED', ARGV[i], theirs} end
+end
+for i = 9, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
+local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
+if ttl > used then
+    redis.call('HSET', epoch_key, 'ttl_ms', text(ttl))
+    used = ttl
+end
+
+-- The distance of Redis time from each host's wall clock, "offset:HOST": if mine moved, Redis' clock jumped, and leases with it. A host
+-- unknown so far that is far from all known ones counts as a jump too, once: its own distance is known from then on.
+local slack, moved, mine = used / 4, false, redis.call('HGET', epoch_key, 'offset:' .. host)
+if mine then
+    if math.abs(tonumber(mine) - offset) > slack then
+        moved = true
+        local fields = redis.call('HKEYS', epoch_key)
+        for _, f in ipairs(fields) do
+            if string.sub(f, 1, 7) == 'offset:' then redis.call('HDEL', epoch_key, f) end
+        end
+    end
+else
+    local known, near = false, false
+    local all = redis.call('HGETALL', epoch_key)
+    for i = 1, #all, 2 do
+        if string.sub(all[i], 1, 7) == 'offset:' then
+            known = true
+            if math.abs(tonumber(all[i + 1]) - offset) <= slack then near = true end
+        end
+    end
+    moved = known and not near
+end
+if moved or not mine then redis.call('HSET', epoch_key, 'offset:' .. host, text(offset)) end
+
+local longest = now + used + grace
+if not id or redis.call('HGET', epoch_key, 'life') ~= life or jumped == id or moved then
+    id = candidate
+    redis.call('HSET', epoch_key, 'id', id, 'life', life, 'not_before', text(longest))
+    -- looks that were planned on another clock
+    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 10000)) do
+        redis.call('ZADD', lanes_key, text(now + used), lane)
+    end
+elseif tonumber(redis.call('HGET', epoch_key, 'not_before')) > longest then
+    redis.call('HSET', epoch_key, 'not_before', text(longest))
+end
+if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
+return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used)}

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- hints: more of the ready list at once than BRPOPLPUSH gives, and where it is refused (maxmemory).
+-- KEYS 1 epoch, 2 ready, 3 claimed:<worker>
+-- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms
+-- Result: 'LOST' or a list of lanes, oldest hint first
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 'LOST' end
+local out = {}
+for i = 1, tonumber(ARGV[2]) do
+    local lane = redis.call('RPOPLPUSH', KEYS[2], KEYS[3])
+    if not lane then break end
+    out[i] = lane
+end
+if #out > 0 then redis.call('PEXPIRE', KEYS[3], 4 * tonumber(ARGV[3])) end
+return out

@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- repair: an owner writes back what it knows, after an epoch was lost.
+-- KEYS 1 epoch, 2 floor
+-- ARGV 1 epoch id, 2 number of partitions F, then F × (topic:partition, committed, from), then (topic:partition, lo, hi)… finished ranges, hi
+--      excluded, at most 4,096 offsets in all
+-- Result: 'OK'; 'LATE' where the quarantine is over: the floors were taken, the ranges not; 'LOST'
+-- @lane
+local id, n = ARGV[1], tonumber(ARGV[2])
+local why = refuse(id, '', 0)
+if why == 'LOST' then return why end
+local at = 3
+for _ = 1, n do
+    local tp, committed = ARGV[at], tonumber(ARGV[at + 1])
+    if committed > floor_of(tp) then
+        call('HSET', KEYS[2], tp, text(committed))
+        floors[tp] = committed
+    end
+    at = at + 3
+end
+if why ~= 'QUARANTINE' then return 'LATE' end
+while at <= #ARGV do
+    local tp = ARGV[at]
+    for offset = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]) - 1 do
+        if state_of(tp, offset) < 2 then set_state(tp, offset, 2) end
+    end
+    at = at + 3
+end
+save_states()
+return 'OK'

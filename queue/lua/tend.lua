@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- tend: the janitor. Looks at the lanes whose time has come and makes the hint again where nobody holds them.
+-- KEYS 1 epoch, 2 lanes, 3 ready
+-- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms, 4 handoff_ms
+-- Result: 'LOST', 'QUARANTINE', or the number of lanes looked at: fewer than asked for means that none is left
+-- @lane
+local READY_MAX = 1024
+local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local why = refuse(id, '', 0)
+if why then return why end
+local lanes, ready = KEYS[2], KEYS[3]
+local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
+if #due < most then -- scores too far ahead come from a clock that jumped
+    for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf', 'LIMIT', 0, most - #due)) do due[#due + 1] = lane end
+end
+local room = READY_MAX - call('LLEN', ready)
+for _, lane in ipairs(due) do
+    local left = call('PTTL', P .. 'lock:' .. lane)
+    if left ~= -2 then
+        call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)
+    elseif call('EXISTS', P .. 'wait:' .. lane) == 0 then
+        call('ZREM', lanes, lane)
+    elseif is_paused(lane) then
+        call('ZADD', lanes, text(now + ttl), lane)
+    else
+        if room <= 0 then return 0 end
+        room = room - 1
+        hint(lane, now + handoff)
+    end
+end
+return #due
