@@ -1,0 +1,254 @@
+/* A ring of delivered records in order of offset, from the watermark on, and the sorted ranges known done beyond `next`.
+ *
+ * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring means watermark == next. Every record's
+ * offset is below next, every range of `ahead` at or above it; ranges neither touch nor overlap. */
+#include "queue/offsets.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct record {
+    int64_t offset;
+    enum lw_offset_state state;
+};
+
+struct lw_offsets {
+    struct record *ring;
+    size_t cap, head, n; /* cap is 0 or a power of two */
+    uint64_t dropped;    /* records that ever left at the front: gives each record a position that stays */
+    int64_t next;
+    size_t queued, unfinished;
+    struct lw_range *ahead;
+    size_t n_ahead, cap_ahead;
+};
+
+enum { RING_MIN = 64, RING_SHRINK = 8 };
+
+static struct record *at(const struct lw_offsets *t, size_t i) {
+    assert(i < t->n);
+    return &t->ring[(t->head + i) & (t->cap - 1)];
+}
+
+static void ring_resize(struct lw_offsets *t, size_t cap) {
+    struct record *ring = lw_alloc(cap * sizeof *ring);
+    for (size_t i = 0; i < t->n; i++) ring[i] = *at(t, i);
+    free(t->ring);
+    t->ring = ring;
+    t->cap = cap;
+    t->head = 0;
+}
+
+static void ring_push(struct lw_offsets *t, struct record r) {
+    if (t->n == t->cap) ring_resize(t, t->cap ? t->cap * 2 : RING_MIN);
+    t->n++;
+    *at(t, t->n - 1) = r;
+}
+
+/* Finished records leave at the front; what stays first is the watermark. */
+static void drop_finished(struct lw_offsets *t) {
+    while (t->n && at(t, 0)->state == LW_OFF_DONE) {
+        t->head = (t->head + 1) & (t->cap - 1);
+        t->n--;
+        t->dropped++;
+    }
+    if (t->cap > RING_MIN && t->n < t->cap / RING_SHRINK) ring_resize(t, t->cap / 2);
+}
+
+/* The index of the first record at or above offset. Offsets grow by at least one a record, so both ends bound the index from outside;
+ * without gaps the bounds meet at once. */
+static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
+    if (t->n == 0 || offset <= at(t, 0)->offset) return 0;
+    int64_t last = at(t, t->n - 1)->offset;
+    if (offset > last) return t->n;
+    uint64_t from_first = (uint64_t)offset - (uint64_t)at(t, 0)->offset, from_last = (uint64_t)last - (uint64_t)offset;
+    size_t lo = from_last >= t->n ? 0 : t->n - 1 - (size_t)from_last, hi = from_first >= t->n ? t->n - 1 : (size_t)from_first;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (at(t, mid)->offset < offset)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static struct record *find(const struct lw_offsets *t, int64_t offset) {
+    size_t i = lower_bound(t, offset);
+    return i < t->n && at(t, i)->offset == offset ? at(t, i) : NULL;
+}
+
+/* The index of the first range that ends above offset. */
+static size_t ahead_above(const struct lw_offsets *t, int64_t offset) {
+    size_t lo = 0, hi = t->n_ahead;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (t->ahead[mid].hi <= offset)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static bool ahead_has(const struct lw_offsets *t, int64_t offset) {
+    size_t i = ahead_above(t, offset);
+    return i < t->n_ahead && t->ahead[i].lo <= offset;
+}
+
+static void ahead_reserve(struct lw_offsets *t, size_t n) {
+    if (n <= t->cap_ahead) return;
+    while (t->cap_ahead < n) t->cap_ahead = t->cap_ahead ? t->cap_ahead * 2 : 16;
+    t->ahead = lw_realloc(t->ahead, t->cap_ahead * sizeof *t->ahead);
+}
+
+static void ahead_add(struct lw_offsets *t, struct lw_range r) {
+    size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first; /* the ranges that touch r: first <= i < last */
+    for (; last < t->n_ahead && t->ahead[last].lo <= r.hi; last++) {
+        if (t->ahead[last].lo < r.lo) r.lo = t->ahead[last].lo;
+        if (t->ahead[last].hi > r.hi) r.hi = t->ahead[last].hi;
+    }
+    size_t n = t->n_ahead - (last - first) + 1;
+    ahead_reserve(t, n);
+    memmove(&t->ahead[first + 1], &t->ahead[last], (t->n_ahead - last) * sizeof r);
+    t->ahead[first] = r;
+    t->n_ahead = n;
+}
+
+/* Moves next up; what was known ahead of it is known no longer by range but by record, or passed. */
+static void move_next(struct lw_offsets *t, int64_t next) {
+    t->next = next;
+    size_t gone = ahead_above(t, next);
+    if (gone) {
+        t->n_ahead -= gone;
+        memmove(t->ahead, t->ahead + gone, t->n_ahead * sizeof *t->ahead);
+    }
+    if (t->n_ahead && t->ahead[0].lo < next) t->ahead[0].lo = next;
+}
+
+struct lw_offsets *lw_offsets_open(int64_t committed) {
+    struct lw_offsets *t = lw_alloc(sizeof *t);
+    t->next = committed;
+    return t;
+}
+
+void lw_offsets_free(struct lw_offsets *t) {
+    if (!t) return;
+    free(t->ring);
+    free(t->ahead);
+    free(t);
+}
+
+/* A record below next that was never seen: Kafka does not do that, but a client that misplaces records (TRAPS) must not make us skip one.
+ */
+static void insert_late(struct lw_offsets *t, int64_t offset) {
+    size_t i = lower_bound(t, offset);
+    ring_push(t, (struct record){0, LW_OFF_DONE});
+    for (size_t k = t->n - 1; k > i; k--) *at(t, k) = *at(t, k - 1);
+    *at(t, i) = (struct record){offset, LW_OFF_IN};
+    t->unfinished++;
+}
+
+enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset) {
+    if (offset < lw_offsets_watermark(t)) return LW_OFF_DONE;
+    if (offset < t->next) {
+        const struct record *r = find(t, offset);
+        if (r) return r->state;
+        insert_late(t, offset);
+        return LW_OFF_UNKNOWN;
+    }
+    bool done = ahead_has(t, offset);
+    move_next(t, offset + 1);
+    if (!done) t->unfinished++;
+    if (!done || t->n) ring_push(t, (struct record){offset, done ? LW_OFF_DONE : LW_OFF_IN});
+    return done ? LW_OFF_DONE : LW_OFF_UNKNOWN;
+}
+
+void lw_offsets_end(struct lw_offsets *t, int64_t offset) {
+    if (offset > t->next) move_next(t, offset);
+}
+
+bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state) {
+    struct record *r = find(t, offset);
+    if (!r || state <= r->state) return false;
+    if (r->state == LW_OFF_QUEUED) t->queued--;
+    if (state == LW_OFF_QUEUED) t->queued++;
+    if (state == LW_OFF_DONE) t->unfinished--;
+    r->state = state;
+    if (state == LW_OFF_DONE) drop_finished(t);
+    return true;
+}
+
+void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done) {
+    if (done.lo < t->next) done.lo = t->next;
+    if (done.lo < done.hi) ahead_add(t, done);
+}
+
+enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset) {
+    if (offset < lw_offsets_watermark(t) || ahead_has(t, offset)) return LW_OFF_DONE;
+    const struct record *r = find(t, offset);
+    return r ? r->state : LW_OFF_UNKNOWN;
+}
+
+int64_t lw_offsets_watermark(const struct lw_offsets *t) { return t->n ? at(t, 0)->offset : t->next; }
+int64_t lw_offsets_next(const struct lw_offsets *t) { return t->next; }
+size_t lw_offsets_queued(const struct lw_offsets *t) { return t->queued; }
+size_t lw_offsets_unfinished(const struct lw_offsets *t) { return t->unfinished; }
+
+void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi, bool (*fn)(void *ctx, int64_t offset),
+                     void *ctx) {
+    /* by position, because fn may mark records, so that some leave at the front */
+    for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
+        if (pos < t->dropped) pos = t->dropped;
+        if (pos - t->dropped >= t->n) return;
+        struct record r = *at(t, (size_t)(pos - t->dropped));
+        if (r.offset >= hi) return;
+        if (r.state == state && !fn(ctx, r.offset)) return;
+    }
+}
+
+int64_t lw_offsets_rewind(struct lw_offsets *t, bool (*keep)(void *ctx, int64_t offset, enum lw_offset_state state), void *ctx,
+                          bool keep_ahead) {
+    struct lw_range *old = t->ahead;
+    size_t n_old = keep_ahead ? t->n_ahead : 0;
+    t->ahead = NULL;
+    t->n_ahead = t->cap_ahead = 0;
+    int64_t watermark = lw_offsets_watermark(t);
+    for (size_t i = 0; i < t->n; i++) {
+        struct record r = *at(t, i);
+        if (keep && keep(ctx, r.offset, r.state) && r.state == LW_OFF_DONE) ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
+    }
+    for (size_t i = 0; i < n_old; i++) ahead_add(t, old[i]);
+    free(old);
+    free(t->ring);
+    t->ring = NULL;
+    t->cap = t->head = t->n = 0;
+    t->queued = t->unfinished = 0;
+    t->next = watermark;
+    return watermark;
+}
+
+/* Appends a range, or joins it to the last one where it touches it or only a gap lies between. */
+static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
+    if (*n && (joins || out[*n - 1].hi == r.lo)) {
+        out[*n - 1].hi = r.hi;
+        return true;
+    }
+    if (*n == max) return false;
+    out[(*n)++] = r;
+    return true;
+}
+
+size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max) {
+    size_t n = 0;
+    bool before_done = false; /* the record before is done: between it and this one there is at most a gap */
+    for (size_t i = 0; i < t->n; i++) {
+        struct record r = *at(t, i);
+        if (r.state == LW_OFF_DONE && !put(out, &n, max, (struct lw_range){r.offset, r.offset + 1}, before_done)) return n;
+        before_done = r.state == LW_OFF_DONE;
+    }
+    for (size_t i = 0; i < t->n_ahead; i++) {
+        bool over_gap = before_done && i == 0 && t->ahead[0].lo == t->next;
+        if (!put(out, &n, max, t->ahead[i], over_gap)) return n;
+    }
+    return n;
+}
