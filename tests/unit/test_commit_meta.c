@@ -1,0 +1,203 @@
+/* Commit metadata: what goes in comes out, what does not fit is left out from the top, and nothing else is ever believed. */
+#include "queue/commit_meta.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include <cmocka.h>
+
+static uint64_t rng;
+static uint64_t rnd(uint64_t below) {
+    rng = rng * 6364136223846793005u + 1442695040888963407u;
+    return (rng >> 16) % below;
+}
+
+enum { MANY = 6000 };
+static struct lw_range in[MANY], out[MANY];
+static char text[LW_META_MAX + 1];
+
+static size_t make_ranges(int64_t committed, size_t n, uint64_t step) {
+    int64_t at = committed + (int64_t)rnd(2);
+    for (size_t i = 0; i < n; i++) {
+        in[i].lo = at + (i > 0) + (int64_t)rnd(step);
+        in[i].hi = in[i].lo + 1 + (int64_t)rnd(step);
+        at = in[i].hi;
+    }
+    return n;
+}
+
+static int decode(int64_t committed, const char *s, size_t len, struct lw_err *err) {
+    memset(out, 0xee, sizeof out);
+    err->text[0] = 0;
+    return lw_meta_decode(committed, s, len, out, MANY, err);
+}
+
+static void test_round_trip(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        rng = seed * 0x9e3779b97f4a7c15u;
+        int64_t committed = (int64_t)rnd(seed % 3 ? 1000 : (uint64_t)1 << 46);
+        size_t n = make_ranges(committed, rnd(seed % 10 ? 40 : MANY), (uint64_t)1 << (1 + rnd(seed % 7 ? 5 : 40)));
+        struct lw_err err;
+        size_t len = lw_meta_encode(committed, in, n, text);
+        assert_true(len <= LW_META_MAX);
+        assert_int_equal(strlen(text), len); /* no NUL inside */
+        int got = decode(committed, text, len, &err);
+        assert_true(got >= 0 && (size_t)got <= n);
+        assert_memory_equal(in, out, (size_t)got * sizeof *in); /* a prefix: the highest are left out */
+        if (len + 40 < LW_META_MAX) assert_int_equal(got, n);
+        if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES); /* and no more than necessary */
+        assert_int_equal(decode(committed + 1, text, len, &err), n ? -1 : 0);
+    }
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    struct lw_err err;
+    assert_int_equal(lw_meta_encode(5, NULL, 0, text), 0);
+    assert_string_equal(text, "");
+    assert_int_equal(decode(5, "", 0, &err), 0);
+    in[0] = (struct lw_range){INT64_MAX - 2, INT64_MAX};
+    size_t len = lw_meta_encode(0, in, 1, text);
+    assert_int_equal(decode(0, text, len, &err), 1);
+    assert_memory_equal(in, out, sizeof *in);
+    /* ranges that touch are one */
+    in[0] = (struct lw_range){10, 12}, in[1] = (struct lw_range){12, 13}, in[2] = (struct lw_range){15, 16};
+    len = lw_meta_encode(9, in, 3, text);
+    assert_int_equal(decode(9, text, len, &err), 2);
+    assert_true(out[0].lo == 10 && out[0].hi == 13 && out[1].lo == 15 && out[1].hi == 16);
+    /* a small array gets the lowest */
+    struct lw_range one[1];
+    assert_int_equal(lw_meta_decode(9, text, len, one, 1, &err), 1);
+    assert_true(one[0].lo == 10 && one[0].hi == 13);
+}
+
+/* The form is a promise to later versions: this text stays readable. */
+static void test_form_is_fixed(void **state) {
+    (void)state;
+    in[0] = (struct lw_range){1044, 1050}, in[1] = (struct lw_range){1400, 1401};
+    lw_meta_encode(1042, in, 2, text);
+    assert_string_equal(text, "lw1:AgbeAgE:2e573833");
+}
+
+static void test_every_bit_flipped(void **state) {
+    (void)state;
+    rng = 42;
+    size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), text);
+    for (size_t i = 0; i < len; i++) {
+        for (int bit = 0; bit < 8; bit++) {
+            struct lw_err err;
+            text[i] ^= (char)(1 << bit);
+            assert_int_equal(decode(777, text, len, &err), -1);
+            assert_true(strstr(err.text, i < 4 ? "foreign" : "corrupt") != NULL);
+            text[i] ^= (char)(1 << bit);
+        }
+    }
+    struct lw_err err;
+    assert_int_equal(decode(777, text, len, &err), 25);
+}
+
+static void test_truncated_or_grown(void **state) {
+    (void)state;
+    rng = 43;
+    size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), text);
+    struct lw_err err;
+    for (size_t n = 1; n < len; n++) {
+        char *exact = malloc(n); /* a read past the end is seen by ASan */
+        memcpy(exact, text, n);
+        assert_int_equal(decode(777, exact, n, &err), -1);
+        assert_true(err.text[0]);
+        free(exact);
+    }
+    strcat(text, "0");
+    assert_int_equal(decode(777, text, len + 1, &err), -1);
+}
+
+static void test_foreign(void **state) {
+    (void)state;
+    static const char *const foreign[] = {"x",     "lw",         "lw2:AgbeAgE:00000000",           "{\"offset\":1}", "some-host.example",
+                                          "LW1:A", "\xff\xfe\0", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", " lw1:AgY:1234"};
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        struct lw_err err;
+        assert_int_equal(decode(0, foreign[i], i == 7 ? 15 : strlen(foreign[i]), &err), -1);
+        assert_non_null(strstr(err.text, "foreign"));
+    }
+    struct lw_err err;
+    assert_int_equal(decode(0, "lw1:", 4, &err), -1);
+    assert_int_equal(decode(0, "lw1::00000000", 13, &err), -1);
+    assert_int_equal(decode(-1, "lw1:AgY:00000000", 16, &err), -1);
+}
+
+/* Content that no sound writer makes, under a checksum that is right. */
+static int decode_signed(const char *body, int64_t committed, struct lw_err *err) {
+    char buf[8 + 200];
+    for (int i = 0; i < 8; i++) buf[i] = (char)((uint64_t)committed >> (8 * i));
+    snprintf(text, sizeof text, "lw1:%s", body);
+    size_t len = strlen(text);
+    memcpy(buf + 8, text, len);
+    snprintf(text + len, sizeof text - len, ":%08" PRIx32, XXH32(buf, 8 + len, 0));
+    return decode(committed, text, strlen(text), err);
+}
+
+static void test_impossible_content(void **state) {
+    (void)state;
+    struct lw_err err;
+    assert_int_equal(decode_signed("AgY", 0, &err), 1); /* 2, 6: sound, so that the rest fails for its own reason */
+    assert_true(out[0].lo == 2 && out[0].hi == 8);
+    static const char *const bad[] = {
+        "AgA",              /* 2, 0: empty */
+        "AgYAAQ",           /* 2, 6, 0, 1: touches the one before */
+        "Ag",               /* 2: half a pair */
+        "AgYC",             /* half a pair more */
+        "AoA",              /* the varint goes on past the end */
+        "Av___________wE",  /* 2, 2^64 - 1 */
+        "Av7_________fw",   /* 2, 2^63 - 2: just past the largest offset */
+        "gICAgICAgICAAQE",  /* starts past it */
+        "Av___________wI",  /* a varint of 65 bits */
+        "Av____________8B", /* a varint of 11 bytes */
+        "A",                /* one digit is no byte */
+        "AgZ",              /* bits left over */
+        "Ag=Y",             /* padding */
+        "Ag+/",             /* the other alphabet */
+        "Ag Y",             /* a space */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(decode_signed(bad[i], 0, &err), -1);
+        assert_non_null(strstr(err.text, "corrupt"));
+    }
+}
+
+/* Random bytes behind a right checksum: ranges that come out are sorted, disjoint and above committed, whatever went in. */
+static void test_random_content(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        rng = seed * 0x9e3779b97f4a7c15u;
+        char body[41];
+        size_t n = 1 + rnd(40);
+        for (size_t i = 0; i < n; i++) body[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[rnd(64)];
+        body[n] = 0;
+        int64_t committed = (int64_t)rnd((uint64_t)1 << 40);
+        struct lw_err err;
+        int got = decode_signed(body, committed, &err);
+        int64_t from = committed - 1;
+        for (int i = 0; i < got; i++) {
+            assert_true(out[i].lo > from && out[i].hi > out[i].lo);
+            from = out[i].hi;
+        }
+        if (got < 0) assert_true(err.text[0]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_form_is_fixed),      cmocka_unit_test(test_every_bit_flipped),
+        cmocka_unit_test(test_truncated_or_grown), cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_impossible_content), cmocka_unit_test(test_random_content),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
