@@ -9,7 +9,8 @@
 
 struct record {
     int64_t offset;
-    enum lw_offset_state state;
+    uint32_t tag;
+    uint32_t state; /* enum lw_offset_state, beside the tag so that a record takes 16 bytes */
 };
 
 struct lw_offsets {
@@ -140,26 +141,26 @@ void lw_offsets_free(struct lw_offsets *t) {
 
 /* A record below next that was never seen: Kafka does not do that, but a client that misplaces records (TRAPS) must not make us skip one.
  */
-static void insert_late(struct lw_offsets *t, int64_t offset) {
+static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     size_t i = lower_bound(t, offset);
-    ring_push(t, (struct record){0, LW_OFF_DONE});
+    ring_push(t, (struct record){.state = LW_OFF_DONE});
     for (size_t k = t->n - 1; k > i; k--) *at(t, k) = *at(t, k - 1);
-    *at(t, i) = (struct record){offset, LW_OFF_IN};
+    *at(t, i) = (struct record){offset, tag, LW_OFF_IN};
     t->unfinished++;
 }
 
-enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset) {
+enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     if (offset < lw_offsets_watermark(t)) return LW_OFF_DONE;
     if (offset < t->next) {
         const struct record *r = find(t, offset);
-        if (r) return r->state;
-        insert_late(t, offset);
+        if (r) return (enum lw_offset_state)r->state;
+        insert_late(t, offset, tag);
         return LW_OFF_UNKNOWN;
     }
     bool done = ahead_has(t, offset);
     move_next(t, offset + 1);
     if (!done) t->unfinished++;
-    if (!done || t->n) ring_push(t, (struct record){offset, done ? LW_OFF_DONE : LW_OFF_IN});
+    if (!done || t->n) ring_push(t, (struct record){offset, tag, done ? LW_OFF_DONE : LW_OFF_IN});
     return done ? LW_OFF_DONE : LW_OFF_UNKNOWN;
 }
 
@@ -186,7 +187,7 @@ void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done) {
 enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset) {
     if (offset < lw_offsets_watermark(t) || ahead_has(t, offset)) return LW_OFF_DONE;
     const struct record *r = find(t, offset);
-    return r ? r->state : LW_OFF_UNKNOWN;
+    return r ? (enum lw_offset_state)r->state : LW_OFF_UNKNOWN;
 }
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t) { return t->n ? at(t, 0)->offset : t->next; }
@@ -194,20 +195,19 @@ int64_t lw_offsets_next(const struct lw_offsets *t) { return t->next; }
 size_t lw_offsets_queued(const struct lw_offsets *t) { return t->queued; }
 size_t lw_offsets_unfinished(const struct lw_offsets *t) { return t->unfinished; }
 
-void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi, bool (*fn)(void *ctx, int64_t offset),
-                     void *ctx) {
+void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi, 
+                     bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     /* by position, because fn may mark records, so that some leave at the front */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;
         struct record r = *at(t, (size_t)(pos - t->dropped));
         if (r.offset >= hi) return;
-        if (r.state == state && !fn(ctx, r.offset)) return;
+        if (r.state == state && !fn(ctx, r.offset, r.tag)) return;
     }
 }
 
-int64_t lw_offsets_rewind(struct lw_offsets *t, bool (*keep)(void *ctx, int64_t offset, enum lw_offset_state state), void *ctx,
-                          bool keep_ahead) {
+int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead) {
     struct lw_range *old = t->ahead;
     size_t n_old = keep_ahead ? t->n_ahead : 0;
     t->ahead = NULL;
@@ -215,7 +215,7 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, bool (*keep)(void *ctx, int64_t 
     int64_t watermark = lw_offsets_watermark(t);
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
-        if (keep && keep(ctx, r.offset, r.state) && r.state == LW_OFF_DONE) ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
+        if (keep && keep(ctx, r.offset, (enum lw_offset_state)r.state, r.tag) && r.state == LW_OFF_DONE) ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
     }
     for (size_t i = 0; i < n_old; i++) ahead_add(t, old[i]);
     free(old);

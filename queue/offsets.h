@@ -28,8 +28,9 @@ void lw_offsets_free(struct lw_offsets *t);
 
 /* Takes note of a delivered record. Returns LW_OFF_UNKNOWN where it is new (it is IN now), LW_OFF_DONE where it is known done (ahead,
  * or below the watermark: nothing to do with it), otherwise its present state: a record delivered twice, to be ignored.
+ * The tag is the caller's (a hash of the key) and comes back in each() and rewind().
  * A record at or above `next` moves next to offset + 1; the offsets between are a gap. */
-enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset);
+enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
 /* The end of the partition was seen at `offset`: all below was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
 /* Raises the state of a delivered record. Returns false, changing nothing, where it was not delivered or is DONE already
@@ -46,14 +47,14 @@ size_t lw_offsets_unfinished(const struct lw_offsets *t); /* IN + QUEUED */
 
 /* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until it returns false. */
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
-                     bool (*fn)(void *ctx, int64_t offset), void *ctx);
+                     bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
 /* Forgets every delivery above the watermark: next = watermark. What is DONE above it stays known (ahead) where keep(ctx, offset)
  * says so; keep is asked in order of offset for IN, QUEUED and DONE records alike (`state` tells), so that it can require that all
  * earlier records of the same key are done; its answer counts for DONE ones only. Ahead knowledge not delivered yet is dropped too,
  * unless `keep_ahead`. Returns the watermark. */
-int64_t lw_offsets_rewind(struct lw_offsets *t, bool (*keep)(void *ctx, int64_t offset, enum lw_offset_state state), void *ctx,
-                          bool keep_ahead);
+typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag);
+int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead);
 
 /* The finished ranges above the watermark (DONE records merged over gaps, and ahead), lowest first, at most `max`. Returns how many. */
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);

@@ -78,8 +78,9 @@ struct asked {
     const struct model *m;
     size_t n;
 };
-static bool keep_fn(void *ctx, int64_t offset, enum lw_offset_state s) {
+static bool keep_fn(void *ctx, int64_t offset, enum lw_offset_state s, uint32_t tag) {
     struct asked *a = ctx;
+    assert_int_equal(tag, (uint32_t)offset);
     assert_true(offset > a->last);
     assert_int_equal(s, a->m->state[offset - BASE]);
     a->last = offset;
@@ -112,8 +113,9 @@ struct seen {
     size_t n, stop_at;
     int64_t last;
 };
-static bool each_fn(void *ctx, int64_t offset) {
+static bool each_fn(void *ctx, int64_t offset, uint32_t tag) {
     struct seen *s = ctx;
+    assert_int_equal(tag, (uint32_t)offset);
     assert_true(offset > s->last && offset >= s->want.lo && offset < s->want.hi);
     assert_int_equal(s->m->state[offset - BASE], s->state);
     s->last = offset;
@@ -155,7 +157,7 @@ static void deliver_one(struct lw_offsets *t, struct model *m) {
     int i = rnd(20) == 0 ? (int)rnd(SPAN) : m->next + (rnd(4) == 0 ? (int)rnd(5) : 0); /* mostly in order, some gaps, some out of order */
     if (i >= SPAN || (i > m->next + 5 && rnd(10))) return;
     enum lw_offset_state want = model_deliver(m, i);
-    assert_int_equal(lw_offsets_deliver(t, BASE + i), want);
+    assert_int_equal(lw_offsets_deliver(t, BASE + i, (uint32_t)(BASE + i)), want);
 }
 
 static void mark_some(struct lw_offsets *t, struct model *m) {
@@ -228,7 +230,7 @@ static void test_random_orders(void **state) {
         struct lw_offsets *t = lw_offsets_open(7);
         for (int i = 0; i < N; i++) {
             order[i] = i;
-            assert_int_equal(lw_offsets_deliver(t, 7 + 3 * (int64_t)i), LW_OFF_UNKNOWN); /* two markers between any two records */
+            assert_int_equal(lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)), LW_OFF_UNKNOWN); /* two markers between any two records */
         }
         for (int i = N - 1; i > 0; i--) {
             int k = (int)rnd((uint32_t)i + 1), x = order[i];
@@ -250,8 +252,8 @@ static void test_random_orders(void **state) {
 static void test_states_never_go_down(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
-    lw_offsets_deliver(t, 0);
-    lw_offsets_deliver(t, 1);
+    lw_offsets_deliver(t, 0, (uint32_t)(0));
+    lw_offsets_deliver(t, 1, (uint32_t)(1));
     assert_true(lw_offsets_mark(t, 1, LW_OFF_QUEUED));
     assert_false(lw_offsets_mark(t, 1, LW_OFF_IN));
     assert_false(lw_offsets_mark(t, 1, LW_OFF_QUEUED));
@@ -261,11 +263,12 @@ static void test_states_never_go_down(void **state) {
     assert_int_equal(lw_offsets_queued(t), 0);
     assert_int_equal(lw_offsets_watermark(t), 0);
     assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* not delivered: not remembered */
-    assert_int_equal(lw_offsets_deliver(t, 2), LW_OFF_UNKNOWN);
+    assert_int_equal(lw_offsets_deliver(t, 2, (uint32_t)(2)), LW_OFF_UNKNOWN);
     lw_offsets_free(t);
 }
 
-static bool mark_three_fn(void *ctx, int64_t offset) {
+static bool mark_three_fn(void *ctx, int64_t offset, uint32_t tag) {
+    (void)tag;
     assert_int_equal(offset % 3, 0);
     for (int i = 0; i < 3; i++) assert_true(lw_offsets_mark(ctx, offset + i, LW_OFF_DONE));
     return true;
@@ -275,7 +278,7 @@ static bool mark_three_fn(void *ctx, int64_t offset) {
 static void test_each_may_mark(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
-    for (int i = 0; i < 3000; i++) lw_offsets_deliver(t, i);
+    for (int i = 0; i < 3000; i++) lw_offsets_deliver(t, i, (uint32_t)(i));
     lw_offsets_each(t, LW_OFF_IN, 0, 2991, mark_three_fn, t);
     assert_int_equal(lw_offsets_watermark(t), 2991);
     assert_int_equal(lw_offsets_unfinished(t), 9);
@@ -287,7 +290,7 @@ static void test_long_queue_wraps_and_shrinks(void **state) {
     struct lw_offsets *t = lw_offsets_open(0);
     int64_t next = 0;
     for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < 5000; i++) lw_offsets_deliver(t, next++);
+        for (int i = 0; i < 5000; i++) lw_offsets_deliver(t, next++, 0);
         while (lw_offsets_unfinished(t) > 40) assert_true(lw_offsets_mark(t, lw_offsets_watermark(t), LW_OFF_DONE));
         assert_int_equal(lw_offsets_watermark(t), next - 40);
         assert_int_equal(lw_offsets_get(t, next - 40), LW_OFF_IN);
