@@ -40,6 +40,7 @@ struct lw_job {
     const struct lw_header *headers;
     size_t n_headers;
     int attempt; /* 1 at first */
+    bool alone;  /* a suspect: nothing else runs in this worker meanwhile */
     struct lw_job_lease *lease;
     int64_t give_up_ms; /* boot clock: handler.timeout_ms from the start of this job; INT64_MAX: none. Set by the pool at start */
     /* answered by run */

@@ -3,7 +3,7 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then G × (state segment, tries segment), then per message (lock, wait)
 -- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, 6 G, then G × topic:partition, then per message:
 --      group, offset, lane, token, outcome, mode, group of next (0: none), offset of next, dedup of next, dedup, backoff_ms, reason, envelope
---   outcome: 'done'; 'retry' (counts a try); 'again' (as retry, counts none); 'back'; 'dead'; 'sent' (dead, already on its topic)
+--   outcome: 'done'; 'retry' (counts a try); 'back'; 'dead'; 'sent' (dead, already on its topic)
 --   mode: 'keep' the lease for the next message of the local chain, 'next' hand over a waiting head, 'drop' the lease
 --   The envelope may be '' for done and sent.
 -- Result: 'LOST', 'QUARANTINE', or a list: per message two: answer, envelope of the head or ''; at last the number of duplicates dropped.
@@ -80,7 +80,7 @@ for i = 0, n - 1 do
             end
             if has_tries[g] then forget_tries(tp, offset) end
         end
-        if outcome == 'retry' or outcome == 'again' or outcome == 'back' then
+        if outcome == 'retry' or outcome == 'back' then
             local backoff = outcome == 'back' and 0 or tonumber(ARGV[a + 11])
             local head = pcall_('LINDEX', wait, -1)
             local head_tp, head_offset
@@ -96,9 +96,6 @@ for i = 0, n - 1 do
             if outcome == 'retry' then
                 local tried, first = tries_of(tp, offset)
                 set_tries(tp, offset, tried + 1, first > 0 and first or now, rotate and now + backoff or 0)
-            elseif rotate then
-                local tried, first = tries_of(tp, offset)
-                set_tries(tp, offset, tried, first, now + backoff)
             end
             if rotate and outcome ~= 'bad' then call('RPOPLPUSH', wait, wait) end
             if outcome == 'bad' then

@@ -1,0 +1,38 @@
+/* Redis commands of one pipeline, built without an allocation each: arguments point to bytes that live until the pipeline is sent, or into
+ * an arena that is kept from one pipeline to the next. */
+#ifndef LW_CONSUMER_COMMAND_H
+#define LW_CONSUMER_COMMAND_H
+
+#include "base/bytes.h"
+
+#include <stdint.h>
+
+struct lw_chunk;
+
+struct lw_command {
+    int first, argc; /* into argv and len */
+};
+
+struct lw_commands {
+    struct lw_command *cmd;
+    const char **argv;
+    size_t *len;
+    int n, n_args, cap, cap_args;
+    struct lw_chunk *chunk;
+};
+
+void lw_commands_reset(struct lw_commands *c); /* keeps the memory */
+void lw_commands_free(struct lw_commands *c);
+
+void lw_cmd(struct lw_commands *c, const char *name); /* begins a command */
+void lw_arg(struct lw_commands *c, struct lw_bytes b); /* the bytes stay the caller's until the pipeline is sent */
+void lw_arg_text(struct lw_commands *c, const char *s);
+void lw_arg_i64(struct lw_commands *c, int64_t v);
+void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b, struct lw_bytes d); /* a b d as one argument */
+void lw_arg_copy(struct lw_commands *c, const char *p, size_t n);
+char *lw_arg_room(struct lw_commands *c, size_t n); /* an argument of n bytes, to be filled */
+
+/* Decimal text of v into out (at least 21 bytes); returns its length. */
+size_t lw_decimal(int64_t v, char *out);
+
+#endif

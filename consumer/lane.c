@@ -1,0 +1,204 @@
+/* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an open call. */
+#include "consumer/state.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {
+    *tag = (uint32_t)XXH3_64bits(lane.p, lane.n);
+    return (int)(*tag % (uint32_t)w->n_shards);
+}
+
+static struct lane *find(struct shard *sh, struct lw_bytes id, uint32_t tag) {
+    struct lane *l = NULL;
+    HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, tag, l);
+    return l;
+}
+
+struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id) {
+    uint32_t tag;
+    shard_of(w, id, &tag);
+    return find(sh, id, tag);
+}
+
+struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
+    assert(id.n <= LW_LANE_MAX);
+    uint32_t tag;
+    int s = shard_of(w, id, &tag);
+    struct shard *sh = &w->shards[s];
+    struct lane *l = find(sh, id, tag);
+    if (l) return l;
+    l = w->free_lanes;
+    if (l)
+        w->free_lanes = l->gate_next;
+    else
+        l = lw_alloc(sizeof *l);
+    *l = (struct lane){.shard = s, .tag = tag};
+    char *to = id.n <= sizeof l->small ? l->small : (l->own = lw_alloc(id.n));
+    if (id.n) memcpy(to, id.p, id.n);
+    l->id = lw_bytes(to, id.n);
+    l->tail = &l->head;
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, sh->lanes, l->id.p, l->id.n, tag, l);
+    return l;
+}
+
+void lane_maybe_free(struct lw_worker *w, struct lane *l) {
+    if (l->head || l->run || l->stale || l->in_call || l->queued) return;
+    struct shard *sh = &w->shards[l->shard];
+    HASH_DELETE(hh, sh->lanes, l);
+    free(l->own);
+    l->gate_next = w->free_lanes;
+    w->free_lanes = l;
+}
+
+struct msg *msg_new(struct lw_worker *w) {
+    struct msg *m = w->free_msgs;
+    if (m)
+        w->free_msgs = m->next;
+    else
+        m = lw_alloc(sizeof *m);
+    *m = (struct msg){0};
+    return m;
+}
+
+void msg_free(struct lw_worker *w, struct msg *m) {
+    if (m->origin) w->io->release(w->ctx, m->origin);
+    free(m->own);
+    free(m->headers);
+    free(m->dedup_own);
+    free(m->dead_reason);
+    m->origin = NULL;
+    m->next = w->free_msgs;
+    w->free_msgs = m;
+}
+
+void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out) {
+    (void)w;
+    if (m->raw.p) {
+        lw_buf_add(out, m->raw.p, m->raw.n);
+        return;
+    }
+    lw_envelope_encode(&(struct lw_envelope){.topic = lw_bytes_of(m->part->topic),
+                                             .key = m->key,
+                                             .dedup = m->dedup,
+                                             .payload = m->payload,
+                                             .partition = m->part->partition,
+                                             .offset = m->offset,
+                                             .first_ms = m->first_ms,
+                                             .timestamp_ms = m->timestamp_ms,
+                                             .headers = m->headers,
+                                             .n_headers = m->n_headers},
+                       out);
+}
+
+bool msg_current(const struct msg *m) {
+    if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
+    enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
+    return s == LW_OFF_IN || s == LW_OFF_QUEUED;
+}
+
+static void held(struct lw_worker *w, const struct msg *m, int sign) {
+    if (sign > 0) {
+        w->held++;
+        w->held_bytes += m->bytes;
+    } else {
+        assert(w->held > 0 && w->held_bytes >= m->bytes);
+        w->held--;
+        w->held_bytes -= m->bytes;
+    }
+}
+
+void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
+    m->next = NULL;
+    *l->tail = m;
+    l->tail = &m->next;
+    l->n++;
+    held(w, m, 1);
+}
+
+void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m) {
+    m->next = l->head;
+    l->head = m;
+    if (!m->next) l->tail = &m->next;
+    l->n++;
+    held(w, m, 1);
+}
+
+struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
+    struct msg *m = l->head;
+    l->head = m->next;
+    if (!l->head) l->tail = &l->head;
+    l->n--;
+    held(w, m, -1);
+    return m;
+}
+
+static void filter(struct lw_worker *w, struct lane *l, const struct part *only) {
+    struct msg *m = l->head;
+    l->head = NULL;
+    l->tail = &l->head;
+    l->n = 0;
+    while (m) {
+        struct msg *next = m->next;
+        held(w, m, -1);
+        if (!only || m->part == only)
+            msg_free(w, m);
+        else
+            lane_push(w, l, m);
+        m = next;
+    }
+}
+
+void lane_drop_pending(struct lw_worker *w, const struct part *only) {
+    for (int s = 0; s < w->n_shards; s++) {
+        struct lane *l, *tmp;
+        HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
+            if (!l->head) continue;
+            filter(w, l, only);
+            lane_maybe_free(w, l);
+        }
+    }
+}
+
+/* Heads that need no gate any more: finished meanwhile, of an earlier delivery, or running here already. */
+struct msg *lane_first(struct lw_worker *w, struct lane *l) {
+    while (l->head) {
+        struct msg *m = l->head;
+        struct run *r = l->run;
+        if (r && r->msg->part == m->part && r->msg->offset == m->offset) {
+            /* it runs here: its settle speaks for this delivery too */
+            if (r->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            r->msg->gen = m->gen;
+            r->msg->pass = m->pass;
+        } else if (msg_current(m)) {
+            return m;
+        }
+        msg_free(w, lane_pop(w, l));
+    }
+    return NULL;
+}
+
+bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
+    if (l->in_call || l->stale || l->not_before_ms > now) return false;
+    if (!lane_first(w, l)) return false;
+    if (!l->run) return true;
+    /* Behind a run from the fast path messages wait as its chain; behind a claimed one they go to gate, and park. */
+    return l->run->kind == LANE && (l->run->state == RUNNING || l->run->state == SENDING) &&
+           atomic_load(&l->run->lease.held.deadline_ms) > now;
+}
+
+void lane_wake(struct lw_worker *w, struct lane *l) {
+    if (l->queued || l->in_call || !l->head) {
+        lane_maybe_free(w, l);
+        return;
+    }
+    if (l->run && l->run->kind == FAST) return;
+    struct shard *sh = &w->shards[l->shard];
+    l->queued = true;
+    l->gate_next = NULL;
+    *sh->gate_tail = l;
+    sh->gate_tail = &l->gate_next;
+}

@@ -1,0 +1,305 @@
+/* Partitions: assignment, rewinding, letting go; and the arrival of records (poll). */
+#include "consumer/state.h"
+
+#include "queue/commit_meta.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition) {
+    char name[300];
+    int len = snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
+    struct part *p;
+    HASH_FIND(hh, w->parts, name, (unsigned)len, p);
+    if (p) return p;
+    p = lw_alloc(sizeof *p);
+    p->name = lw_memdup(name, (size_t)len);
+    p->topic = lw_memdup(topic, n);
+    p->partition = partition;
+    p->fresh = lw_alloc((size_t)w->n_shards);
+    p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
+    HASH_ADD_KEYPTR(hh, w->parts, p->name, (unsigned)len, p);
+    return p;
+}
+
+struct part *part_of_gen(struct lw_worker *w, uint32_t gen) {
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (w->assigned[i]->gen == gen) return w->assigned[i];
+    return NULL;
+}
+
+void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s) {
+    (void)w;
+    if (p->gen) lw_offsets_mark(p->offsets, offset, s);
+}
+
+void part_hold(struct lw_worker *w, struct part *p) {
+    bool hold = w->stopping || p->n_fresh < w->n_shards || (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
+    if (hold != p->held) {
+        p->held = hold;
+        w->io->hold(w->ctx, p->gen, hold);
+    }
+}
+
+void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
+    struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition);
+    if (p->gen) part_drop(w, p);
+    p->gen = a->gen;
+    p->pass++;
+    p->begin = a->begin;
+    p->log_end = a->log_end;
+    p->committed = a->committed;
+    p->had_commit = a->committed >= 0;
+    p->offsets = lw_offsets_open(a->begin);
+    memset(p->fresh, 0, (size_t)w->n_shards);
+    p->n_fresh = 0;
+    for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
+    p->n_kept = 0;
+    p->held = false;
+    if (a->metadata_len) {
+        struct lw_err err = {0};
+        struct lw_range ranges[LW_META_RANGES];
+        int n = lw_meta_decode(a->committed, a->metadata, a->metadata_len, ranges, LW_META_RANGES, &err);
+        if (n < 0) lw_warn("%s: commit metadata ignored: %s", p->name, err.text);
+        if (n > 0) {
+            p->meta = (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
+            p->n_meta = (size_t)n;
+        }
+    }
+    if (w->n_assigned == w->cap_assigned) {
+        w->cap_assigned = w->cap_assigned ? w->cap_assigned * 2 : 16;
+        w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
+    }
+    w->assigned[w->n_assigned++] = p;
+    part_hold(w, p); /* until its states are read */
+    lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
+}
+
+void part_drop(struct lw_worker *w, struct part *p) {
+    if (!p->gen) return;
+    lane_drop_pending(w, p);
+    p->gen = 0;
+    p->pass++;
+    lw_offsets_free(p->offsets);
+    p->offsets = NULL;
+    free(p->meta);
+    p->meta = NULL;
+    p->n_meta = 0;
+    p->n_kept = 0;
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (w->assigned[i] == p) {
+            memmove(&w->assigned[i], &w->assigned[i + 1], (w->n_assigned - i - 1) * sizeof(struct part *));
+            w->n_assigned--;
+            break;
+        }
+}
+
+static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
+static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
+
+/* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys with
+ * one tag are taken for one, which forgets more, never less. */
+static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag) {
+    struct part *p = ctx;
+    if (state != LW_OFF_DONE) {
+        tag_set(p->open, tag);
+        return false;
+    }
+    if (tag_test(p->open, tag)) return false;
+    if (p->n_kept == p->cap_kept) {
+        p->cap_kept = p->cap_kept ? p->cap_kept * 2 : 64;
+        p->kept = lw_realloc(p->kept, p->cap_kept * sizeof p->kept[0]);
+    }
+    p->kept[p->n_kept++] = (struct kept){offset, tag};
+    return true;
+}
+
+void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
+    p->open = lw_alloc(OPEN_TAGS / 8);
+    p->n_kept = 0;
+    int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, p, false);
+    free(p->open);
+    p->open = NULL;
+    p->pass++;
+    struct lw_err err = {0};
+    if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
+        char reason[1200];
+        snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at, err.text);
+        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* the next worker starts from the commit */
+    }
+}
+
+void parts_rewind(struct lw_worker *w, bool keep) {
+    lane_drop_pending(w, NULL);
+    for (size_t i = 0; i < w->n_assigned; i++) part_rewind(w, w->assigned[i], keep);
+}
+
+struct closure {
+    uint32_t tag;
+    bool open;
+};
+
+static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
+    (void)offset;
+    struct closure *c = ctx;
+    if (tag == c->tag) c->open = true;
+    return !c->open;
+}
+
+/* Is every message of the same key before this one, in its partition, known done? */
+bool part_closed(const struct part *p, const struct msg *m) {
+    if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
+    struct closure c = {.tag = m->tag};
+    lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
+    if (!c.open) lw_offsets_each(p->offsets, LW_OFF_QUEUED, INT64_MIN, m->offset, is_open, &c);
+    return !c.open;
+}
+
+/* --- poll: a record arrives ------------------------------------------------------------------------------------------------------ */
+
+/* A lane's id is the key, or a hash of a long one: two keys with one hash would only share a lane. */
+static struct lw_bytes lane_id(struct lw_bytes key, char *room, size_t size) {
+    if (key.n <= LW_LANE_MAX) return key;
+    XXH128_hash_t h = XXH3_128bits(key.p, key.n);
+    int n = snprintf(room, size, "\001long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    return lw_bytes(room, (size_t)n);
+}
+
+/* Names the business id within its key; long ones by hash. */
+static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
+    struct lw_bytes id;
+    if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
+    struct lw_buf b = {0};
+    lw_buf_addf(&b, "%zu:", lane.n);
+    lw_buf_add(&b, lane.p, lane.n);
+    lw_buf_add(&b, id.p, id.n);
+    if (b.n > LW_LANE_MAX) {
+        XXH128_hash_t h = XXH3_128bits(b.p, b.n);
+        b.n = 0;
+        lw_buf_addf(&b, "long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    }
+    m->dedup_own = b.p;
+    m->dedup = lw_bytes(b.p, b.n);
+}
+
+void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a) {
+    struct part *p = part_of_gen(w, gen);
+    if (!p) { /* of an assignment that is gone */
+        w->io->release(w->ctx, a->origin);
+        return;
+    }
+    atomic_fetch_add_explicit(&w->counts->received, 1, memory_order_relaxed);
+    struct lw_err err = {0};
+    struct lw_bytes key = {0};
+    char room[LW_IDENTITY_MAX];
+    enum lw_key_result found = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &key, &err);
+    /* without a key: a lane of its own */
+    struct lw_bytes lane = found == LW_KEY_OK
+                               ? lane_id(key, room, sizeof room)
+                               : lw_bytes(room, (size_t)snprintf(room, sizeof room, "\001none:%s:%" PRId64, p->name, a->offset));
+    uint32_t tag;
+    shard_of(w, lane, &tag);
+    bool skip = found == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
+    if (lw_offsets_deliver(p->offsets, a->offset, tag) != LW_OFF_UNKNOWN || skip) {
+        if (skip) {
+            lw_offsets_mark(p->offsets, a->offset, LW_OFF_DONE);
+            atomic_fetch_add_explicit(&w->counts->skipped, 1, memory_order_relaxed);
+        } else {
+            atomic_fetch_add_explicit(&w->counts->redelivered, 1, memory_order_relaxed);
+        }
+        w->io->release(w->ctx, a->origin);
+        return;
+    }
+    struct msg *m = msg_new(w);
+    m->part = p;
+    m->gen = gen;
+    m->pass = p->pass;
+    m->tag = tag;
+    m->offset = a->offset;
+    m->timestamp_ms = a->timestamp_ms;
+    m->first_ms = w->io->wall_ms(w->ctx);
+    m->payload = a->record.payload;
+    m->origin = a->origin;
+    if (a->record.n_headers) {
+        m->headers = (struct lw_header *)(void *)lw_memdup(a->record.headers, a->record.n_headers * sizeof m->headers[0]);
+        m->n_headers = a->record.n_headers;
+    }
+    if (found != LW_KEY_OK) {
+        m->dead_reason = lw_strdup(err.text);
+        m->key = a->record.key;
+    } else if (key.n && key.p == w->scratch.p) { /* decoded: the record does not hold it */
+        m->own = lw_memdup(key.p, key.n);
+        m->key = lw_bytes(m->own, key.n);
+    } else {
+        m->key = key;
+    }
+    m->bytes = a->record.payload.n + a->record.key.n + sizeof *m;
+    if (found == LW_KEY_OK) set_dedup(w, m, &a->record, lane);
+    struct lane *l = lane_get(w, lane);
+    lane_push(w, l, m);
+    lane_wake(w, l);
+}
+
+void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
+    struct part *p = part_of_gen(w, gen);
+    if (p) lw_offsets_end(p->offsets, offset);
+}
+
+size_t lw_worker_appetite(const struct lw_worker *w) {
+    if (w->stopping || w->held >= HELD_MAX || w->held_bytes >= HELD_BYTES_MAX) return 0;
+    return HELD_MAX - w->held;
+}
+
+/* --- revoke ------------------------------------------------------------------------------------------------------------------------ */
+
+static bool in_hand(const struct lw_worker *w, const struct part *p) {
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (sh->phase != READY) continue; /* nothing can be settled there now: Kafka delivers it again */
+        for (const struct lane *l = sh->lanes; l; l = l->hh.next)
+            if (l->run && l->run->msg->part == p) return true;
+    }
+    return false;
+}
+
+static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
+    struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
+    char *meta = lw_alloc((n + 1) * (LW_META_MAX + 1));
+    struct lw_range ranges[1024];
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!parts[i] || !parts[i]->gen) continue;
+        struct part *p = parts[i];
+        int64_t mark = lw_offsets_watermark(p->offsets);
+        char *text = meta + k * (LW_META_MAX + 1);
+        lw_meta_encode(mark, ranges, lw_offsets_finished(p->offsets, ranges, 1024), text);
+        if (mark == p->committed && !text[0]) continue;
+        c[k++] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = text};
+    }
+    struct lw_err err = {0};
+    if (k && w->io->commit_sync(w->ctx, c, k, NULL, &err) != 0) lw_warn("commit before letting go: %s", err.text);
+    free(c);
+    free(meta);
+}
+
+void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
+    struct part **parts = lw_alloc((n + 1) * sizeof *parts);
+    for (size_t i = 0; i < n; i++) {
+        parts[i] = part_of_gen(w, gens[i]);
+        if (parts[i]) lane_drop_pending(w, parts[i]); /* start nothing more of it */
+    }
+    if (!lost && w->io->pump) {
+        int64_t until = now_ms(w) + w->c->shutdown.grace_ms;
+        for (size_t i = 0; i < n; i++)
+            while (parts[i] && parts[i]->gen == gens[i] && in_hand(w, parts[i]) && now_ms(w) < until) w->io->pump(w->ctx, 20);
+    }
+    if (!lost) commit_parts(w, parts, n);
+    for (size_t i = 0; i < n; i++)
+        if (parts[i] && parts[i]->gen == gens[i]) part_drop(w, parts[i]);
+    free(parts);
+}
+
+void lw_worker_commit_all(struct lw_worker *w) { commit_parts(w, w->assigned, w->n_assigned); }

@@ -1,0 +1,343 @@
+/* What the worker remembers. Private to consumer/: worker, shard, intake, gate, run, settle, claim, watch, commit, partition. */
+#ifndef LW_CONSUMER_STATE_H
+#define LW_CONSUMER_STATE_H
+
+#include "base/script.h"
+#include "consumer/worker.h"
+#include "queue/envelope.h"
+#include "queue/offsets.h"
+
+#include <uthash.h>
+
+enum {
+    BATCH = 256,         /* messages a call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
+    CLAIM_BATCH = 64,
+    LOOK_BATCH = 64,     /* segments a watch call */
+    REPAIR_BATCH = 1024, /* ranges a repair call */
+    REPAIR_OFFSETS = 4096,
+    FLOOR_BATCH = 256,
+    PIPE_CALLS = 32,
+    KEPT_CALLS = 3,      /* settle, gate, claim */
+    SEGMENT = 16384,
+    HELD_MAX = 20000,    /* records in memory that wait for a turn or behind a run of their key */
+    LOOK_SEGMENTS = 64,  /* how far ahead the states are read on assign */
+    OPEN_TAGS = 1 << 16,
+};
+enum { HELD_BYTES_MAX = 64 << 20 };
+enum { WATCH_MS = 100, COMMIT_MS = 200, HOLD_BAD_MS = 1000 };
+
+/* A topic's partition, for the life of the process; `gen` is 0 while it is not ours. */
+struct part {
+    UT_hash_handle hh;
+    char *name; /* "topic:partition" */
+    char *topic;
+    int32_t partition;
+    uint32_t gen;      /* assignment */
+    uint32_t pass;     /* counts rewinds within it: deliveries of an earlier pass are void */
+    struct lw_offsets *offsets;
+    int64_t begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
+    bool had_commit;
+    struct lw_range *meta; /* commit metadata: finished above the committed offset, to be believed only through Redis */
+    size_t n_meta;
+    uint8_t *fresh;    /* a shard each: its floor and segments were read for this assignment */
+    int n_fresh;
+    int64_t *floor_sent; /* a shard each: the floor it was told */
+    bool held;
+    struct kept {
+        int64_t offset;
+        uint32_t tag;
+    } *kept; /* finished, known here, for repair: survived the last rewind */
+    size_t n_kept, cap_kept;
+    uint8_t *open; /* bitmap over tags of records not known done before which...: closure of repairs */
+};
+
+struct msg {
+    struct msg *next;
+    struct part *part;
+    uint32_t gen, pass, tag;
+    int64_t offset, timestamp_ms, first_ms;
+    struct lw_bytes key, payload, dedup;
+    struct lw_header *headers; /* owned */
+    size_t n_headers;
+    void *origin;        /* a Kafka record, released through lw_io */
+    char *own;           /* or the bytes of a claimed envelope */
+    struct lw_bytes raw; /* the envelope as it stands in its list; p == NULL: encode when needed */
+    char *dedup_own;
+    char *dead_reason;   /* no handler: a dead letter (no key) */
+    size_t bytes;
+};
+
+enum run_kind { FAST, LANE }; /* gate said run; or a head handed over by claim or settle */
+enum run_state { RUNNING, SENDING, FINISHED, SETTLING };
+enum verdict { V_DONE, V_RETRY, V_BACK, V_DEAD, V_SENT };
+
+struct run {
+    struct lw_job job; /* first: the handler knows the run by it */
+    struct lw_lease lease;
+    struct lane *lane;
+    struct msg *msg;
+    enum run_kind kind;
+    enum run_state state;
+    enum verdict verdict;
+    int n;         /* messages under this acquisition so far */
+    int tries;
+    bool stale;    /* its epoch is gone */
+    bool late;     /* stale, and finished done: blocks its lane until Redis knows or never will */
+    bool in_repair;
+    bool submitted; /* handed to the handlers */
+    bool accounted; /* its outcome was counted */
+    int64_t resend_ms; /* SENDING: when to try again; 0 while the answer is awaited */
+    struct run *next;  /* in whatever list it is in */
+};
+
+/* Everything about one key, while there is anything. */
+struct lane {
+    UT_hash_handle hh;
+    int shard;
+    uint32_t tag;
+    struct lw_bytes id; /* `own` or `small` */
+    char small[48];
+    char *own;
+    struct msg *head, **tail; /* not gated, in order: also the local chain behind a FAST run */
+    size_t n;
+    struct run *run;
+    struct run *stale;  /* list of runs whose epoch is gone and that are still in their handler, or late */
+    bool in_call;       /* named by a call that is not answered */
+    bool queued;        /* in its shard's gate queue */
+    int64_t not_before_ms; /* a name of the lane holds another type: look again then */
+    struct lane *gate_next;
+};
+
+enum call_kind { CALL_LOAD, CALL_INFO, CALL_TIME, CALL_ENTER, CALL_REPAIR, CALL_WATCH, CALL_SETTLE, CALL_GATE, CALL_CLAIM, CALL_HINTS, CALL_TEND, CALL_FLOOR, CALL_ALIVE };
+
+struct call {
+    enum call_kind kind;
+    bool again; /* did not execute: send it once more as it was */
+};
+
+struct gate_item {
+    struct lane *lane;
+    struct msg *msg;
+    uint64_t token;
+};
+struct settle_item {
+    struct run *run;
+    enum verdict verdict;
+    enum { KEEP, NEXT, DROP } mode;
+    struct msg *next; /* KEEP: the chain's next, while the call is encoded; afterwards only its identity counts: it may have gone */
+    struct part *next_part;
+    int64_t next_offset;
+    int64_t backoff_ms;
+};
+struct claim_item {
+    char *lane;
+    size_t n_lane;
+    uint64_t token;
+};
+struct look_item {
+    struct part *part;
+    uint32_t gen, pass;
+    int64_t segment, next; /* next: what was delivered when the call was sent */
+    int lo, hi;   /* bytes */
+    bool fresh;   /* read on assign; last: the last of the partition's */
+    bool last;
+};
+struct repair_item {
+    struct part *part;
+    uint32_t gen;
+    int64_t lo, hi;
+    struct run *late;
+};
+struct floor_item {
+    struct part *part;
+    uint32_t gen;
+    int64_t to;
+};
+
+enum phase { DOWN, HELLO, ENTERING, REPAIRING, READY };
+
+struct shard {
+    int index;
+    char *prefix; /* "lw:{NAME.SHARD}:" */
+    size_t n_prefix;
+    char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers;
+    enum phase phase;
+    char epoch[40]; /* "" none */
+    char life[128], new_life[128]; /* run_id/master_replid */
+    char jumped[40];
+    int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
+    int64_t wall_offset_ms;           /* Redis time less the wall clock */
+    int64_t quiet_until_ms;           /* the quarantine */
+    int64_t oom_until_ms;
+    bool loaded, checking; /* scripts are loaded; HELLO is a check of a joined epoch */
+    bool hints_on, more_hints;
+    size_t repair_part, repair_at; /* how far the repair after enter has come */
+    bool repair_floors_sent;
+
+    struct lw_commands commands;
+    struct call calls[PIPE_CALLS];
+    int n_calls, answered;
+    bool open;                      /* a pipeline is out */
+    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items are below */
+    int n_kept;
+    bool cut;                       /* a kept call may have executed */
+    int64_t sent_ms, sent_wall_ms;
+
+    struct gate_item gate[BATCH];
+    struct settle_item settle[BATCH];
+    struct claim_item claim[CLAIM_BATCH];
+    struct look_item look[LOOK_BATCH];
+    struct repair_item repair[REPAIR_BATCH];
+    struct floor_item floors[FLOOR_BATCH];
+    int n_gate, n_settle, n_claim, n_look, n_repair, n_floors;
+
+    struct lane *lanes; /* hash by id */
+    struct lane *gate_head, **gate_tail;
+    struct run *finished, **finished_tail; /* to settle */
+    struct lw_bytes *hints; /* ring of lanes that may be runnable; owned copies */
+    size_t hints_head, n_hints, cap_hints;
+    size_t hints_taken;     /* popped from `claimed` and not told yet */
+    int64_t tend_ms, watch_ms;
+    size_t n_late; /* stale runs that were done after all */
+};
+
+struct lw_worker {
+    struct lw_worker_setup set;
+    const struct lw_config *c;
+    const struct lw_io *io;
+    void *ctx;
+    struct lw_counts *counts;
+    struct lw_counts own_counts;
+    pthread_mutex_t epoch_mutex; /* guards shard.epoch for the renewer */
+    struct lw_leases *leases;
+    struct shard *shards;
+    int n_shards;
+    struct part *parts; /* hash by name */
+    struct part **assigned;
+    size_t n_assigned, cap_assigned;
+    size_t held, held_bytes; /* records in memory that are not in a run */
+    size_t in_flight;        /* granted, not finished */
+    size_t finished_since;   /* since the last turn: the window adapts to it */
+    size_t window;
+    struct lw_job **start; /* to hand to the handlers at the end of this step */
+    size_t n_start, cap_start;
+    size_t in_handler;       /* submitted, not finished */
+    struct run *waiting, **waiting_tail; /* not started because a suspect must run alone: itself, and what came after it */
+    bool running_alone;
+    size_t n_resend; /* dead letters that their topic refused */
+
+    uint64_t next_token, max_fence;
+    bool confirm, stopping;
+    int64_t commit_ms, confirm_ms;
+    size_t commit_from;
+    uint64_t turns;
+    struct run *free_runs;
+    struct msg *free_msgs;
+    struct lane *free_lanes;
+    struct lw_buf scratch, scratch2;
+};
+
+static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
+
+/* lane.c: lanes and messages */
+struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
+struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
+void lane_wake(struct lw_worker *w, struct lane *l);    /* something changed: queue it for gate if it may be gated */
+bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
+struct msg *lane_first(struct lw_worker *w, struct lane *l); /* drops heads that need no gate */
+void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
+void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
+struct msg *lane_pop(struct lw_worker *w, struct lane *l);
+void lane_drop_pending(struct lw_worker *w, const struct part *only); /* NULL: all */
+void lane_maybe_free(struct lw_worker *w, struct lane *l);
+int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
+struct msg *msg_new(struct lw_worker *w);
+void msg_free(struct lw_worker *w, struct msg *m);
+void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
+bool msg_current(const struct msg *m); /* of the present delivery, and not finished */
+
+/* partition.c */
+struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition);
+struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
+void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
+void part_drop(struct lw_worker *w, struct part *p);
+void parts_rewind(struct lw_worker *w, bool keep);
+void part_rewind(struct lw_worker *w, struct part *p, bool keep);
+void part_hold(struct lw_worker *w, struct part *p);
+bool part_closed(const struct part *p, const struct msg *m);
+
+/* shard.c: connection, life, epoch */
+void shard_init(struct lw_worker *w, struct shard *sh, int index);
+void shard_free(struct lw_worker *w, struct shard *sh);
+void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
+bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now); /* no gate, no claim now */
+void enter_build(struct lw_worker *w, struct shard *sh);
+void repair_build(struct lw_worker *w, struct shard *sh);
+void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
+void hello_done(struct lw_worker *w, struct shard *sh);
+void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
+void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void repair_restart(struct shard *sh);
+
+/* pipe.c */
+void pipe_begin(struct lw_worker *w, struct shard *sh);
+void pipe_call(struct shard *sh, enum call_kind kind);
+void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
+void pipe_send(struct lw_worker *w, struct shard *sh);
+void pipe_forget(struct lw_worker *w, struct shard *sh);
+bool pipe_urgent(struct lw_worker *w, struct shard *sh);
+const char *script_sha(const struct lw_script *s);
+
+/* gate.c: how messages and lanes are named in a call */
+struct group {
+    struct part *part;
+    int64_t segment;
+};
+int group_of(struct group *g, int *n, struct part *p, int64_t offset); /* 1-based */
+void arg_groups(struct shard *sh, const struct group *g, int n);
+void arg_lane(struct shard *sh, struct lw_bytes lane);
+void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
+
+/* the steps */
+void settle_choose(struct lw_worker *w, struct settle_item *it);
+void settle_build(struct lw_worker *w, struct shard *sh);
+void settle_encode(struct lw_worker *w, struct shard *sh);
+void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_t token, const redisReply *answer, const redisReply *envelope, int n,
+                  struct run *again);
+void settle_back(struct lw_worker *w, struct shard *sh);
+void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
+void gate_encode(struct lw_worker *w, struct shard *sh);
+void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void gate_back(struct lw_worker *w, struct shard *sh);
+size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
+void claim_encode(struct lw_worker *w, struct shard *sh);
+void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void claim_forget(struct lw_worker *w, struct shard *sh);
+void hints_want(struct lw_worker *w, struct shard *sh, bool want);
+void hints_build(struct lw_worker *w, struct shard *sh, size_t most);
+void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void watch_build(struct lw_worker *w, struct shard *sh);
+void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void floor_build(struct lw_worker *w, struct shard *sh);
+void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void late_build(struct lw_worker *w, struct shard *sh);
+void commit_step(struct lw_worker *w);
+bool commit_confirm(struct lw_worker *w);
+
+/* run.c */
+struct run *run_new(struct lw_worker *w);
+void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind kind, uint64_t token, uint64_t fence, int tries, int n,
+               int64_t sent_ms, struct run *again);
+void run_free(struct lw_worker *w, struct run *r);
+void run_finish(struct lw_worker *w, struct run *r, enum verdict v);
+void run_flush(struct lw_worker *w); /* hands what was started to the handlers */
+void run_tend(struct lw_worker *w); /* dead letters to send again; suspects to start */
+void run_to_stale(struct lw_worker *w, struct run *r);
+void stale_remove(struct lw_worker *w, struct run *r);
+
+#endif

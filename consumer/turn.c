@@ -1,0 +1,187 @@
+/* The turn: poll → gate → run → settle → watch → commit. */
+#include "consumer/state.h"
+
+#include <stdlib.h>
+
+/* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers get
+ * full batches and slow ones don't make this worker hold locks it can't use yet. */
+static size_t room(struct lw_worker *w) {
+    size_t least = 2 * (size_t)w->c->handler.threads;
+    size_t want = 2 * w->finished_since;
+    if (want > w->window) w->window = want;
+    else w->window -= (w->window - want) / 8;
+    w->finished_since = 0;
+    if (w->window < least) w->window = least;
+    if (w->window > 2 * BATCH) w->window = 2 * BATCH;
+    return w->in_flight < w->window ? w->window - w->in_flight : 0;
+}
+
+static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
+    if (sh->open || sh->phase == DOWN || sh->phase == HELLO) return;
+    if (pipe_urgent(w, sh)) return;
+    if (sh->phase == ENTERING) {
+        enter_build(w, sh);
+        return;
+    }
+    if (sh->phase == REPAIRING) {
+        repair_build(w, sh);
+        if (sh->phase != READY) return;
+    }
+    int64_t now = now_ms(w);
+    bool quiet = shard_quiet(w, sh, now);
+    pipe_begin(w, sh);
+    tend_build(w, sh, now);
+    watch_build(w, sh);
+    settle_build(w, sh);
+    if (!quiet && !w->stopping) {
+        hints_build(w, sh, *most);
+        size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
+        *most -= claimed;
+        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, *most);
+        *most -= (size_t)sh->n_gate < *most ? (size_t)sh->n_gate : *most;
+    }
+    late_build(w, sh);
+    floor_build(w, sh);
+    hints_want(w, sh, !quiet && !w->stopping && *most > 0 && !sh->n_hints);
+    pipe_send(w, sh);
+}
+
+void lw_worker_turn(struct lw_worker *w) {
+    run_tend(w);
+    run_flush(w);
+    if (w->confirm && !commit_confirm(w)) return;
+    bool idle = false;
+    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].open;
+    size_t most = idle ? room(w) : 0; /* the window counts by round trips */
+    int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
+    for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
+    for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
+    commit_step(w);
+    run_flush(w);
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------------------- */
+
+struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
+    struct lw_worker *w = lw_alloc(sizeof *w);
+    w->set = *setup;
+    w->c = setup->config;
+    w->io = setup->io;
+    w->ctx = setup->ctx;
+    w->counts = setup->counts ? setup->counts : &w->own_counts;
+    w->n_shards = w->c->redis.shards;
+    w->waiting_tail = &w->waiting;
+    pthread_mutex_init(&w->epoch_mutex, NULL);
+    w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
+    w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
+    for (int s = 0; s < w->n_shards; s++) {
+        shard_init(w, &w->shards[s], s);
+        w->io->connect(w->ctx, s);
+    }
+    return w;
+}
+
+static void free_lanes(struct lw_worker *w, struct shard *sh) {
+    struct lane *l, *tmp;
+    HASH_ITER(hh, sh->lanes, l, tmp) {
+        while (l->stale) {
+            struct run *r = l->stale;
+            l->stale = r->next;
+            run_free(w, r);
+        }
+        if (l->run) run_free(w, l->run);
+        HASH_DELETE(hh, sh->lanes, l);
+        free(l->own);
+        free(l);
+    }
+}
+
+#define FREE_LIST(list, link)                                                                                                              \
+    while (list) {                                                                                                                         \
+        void *gone = list;                                                                                                                 \
+        list = (list)->link;                                                                                                               \
+        free(gone);                                                                                                                        \
+    }
+
+void lw_worker_free(struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++) {
+        pipe_forget(w, &w->shards[s]);
+    }
+    lane_drop_pending(w, NULL);
+    while (w->n_assigned) part_drop(w, w->assigned[0]);
+    for (int s = 0; s < w->n_shards; s++) {
+        free_lanes(w, &w->shards[s]);
+        shard_free(w, &w->shards[s]);
+    }
+    struct part *p, *tmp;
+    HASH_ITER(hh, w->parts, p, tmp) {
+        HASH_DELETE(hh, w->parts, p);
+        free(p->name), free(p->topic), free(p->fresh), free(p->floor_sent), free(p->kept);
+        free(p);
+    }
+    FREE_LIST(w->free_runs, next)
+    FREE_LIST(w->free_msgs, next)
+    FREE_LIST(w->free_lanes, gate_next)
+    lw_leases_close(w->leases);
+    pthread_mutex_destroy(&w->epoch_mutex);
+    lw_buf_free(&w->scratch);
+    lw_buf_free(&w->scratch2);
+    free(w->assigned), free(w->start), free(w->shards);
+    free(w);
+}
+
+struct lw_leases *lw_worker_leases(struct lw_worker *w) { return w->leases; }
+const char *lw_worker_prefix(const struct lw_worker *w, int shard) { return w->shards[shard].prefix; }
+
+bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
+    pthread_mutex_lock(&w->epoch_mutex);
+    bool have = w->shards[shard].epoch[0] != 0;
+    if (have) {
+        size_t n = strlen(w->shards[shard].epoch);
+        if (n >= size) n = size - 1;
+        memcpy(epoch, w->shards[shard].epoch, n);
+        epoch[n] = 0;
+    }
+    pthread_mutex_unlock(&w->epoch_mutex);
+    return have;
+}
+
+static bool has_work(const struct lw_worker *w, const struct shard *sh) {
+    return sh->phase == ENTERING || sh->phase == REPAIRING || sh->finished || sh->n_kept || sh->checking || !sh->loaded ||
+           (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || (sh->gate_head && !sh->oom_until_ms)));
+}
+
+int64_t lw_worker_wait_ms(struct lw_worker *w) {
+    int64_t wait = 20;
+    if (w->waiting) wait = 5;
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (!sh->open && sh->phase != DOWN && has_work(w, sh) && w->in_flight < w->window) return 0;
+        if (!sh->open && sh->phase != DOWN && (sh->finished || sh->n_kept)) return 0;
+    }
+    return wait;
+}
+
+void lw_worker_stop(struct lw_worker *w) {
+    w->stopping = true;
+    lane_drop_pending(w, NULL);
+    for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
+}
+
+bool lw_worker_busy(const struct lw_worker *w) {
+    if (w->in_handler) return true;
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (sh->phase == DOWN || !sh->epoch[0]) continue;
+        if (sh->open || sh->n_kept) return true;
+        for (const struct lane *l = sh->lanes; l; l = l->hh.next)
+            if (l->run) return true;
+    }
+    return false;
+}
+
+bool lw_worker_ready(const struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++)
+        if (w->shards[s].phase != READY) return false;
+    return true;
+}

@@ -1,0 +1,162 @@
+/* watch: the states in Redis tell an owner what became of the messages it parked, and, on assignment, what was finished before it came. */
+#include "consumer/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
+    sh->look[sh->n_look++] = (struct look_item){.part = p,
+                                                .gen = p->gen,
+                                                .pass = p->pass,
+                                                .segment = segment,
+                                                .next = lw_offsets_next(p->offsets),
+                                                .lo = 0,
+                                                .hi = SEGMENT / 4 - 1,
+                                                .fresh = fresh,
+                                                .last = last};
+}
+
+/* A new assignment: everything from where it begins to the end of the log as it was then. */
+static void look_fresh(struct shard *sh, struct part *p) {
+    int64_t first = p->begin / SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / SEGMENT;
+    if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1; /* what lies beyond, gate answers one by one */
+    if (sh->n_look + (last - first + 1) > LOOK_BATCH) return;             /* the next turn */
+    for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
+}
+
+static void look_queued(struct shard *sh, struct part *p) {
+    int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets);
+    int64_t last = (next > mark ? next - 1 : mark) / SEGMENT;
+    for (int64_t s = mark / SEGMENT; s <= last && sh->n_look < LOOK_BATCH; s++) {
+        look(sh, p, s, false, false);
+        struct look_item *it = &sh->look[sh->n_look - 1];
+        if (s == mark / SEGMENT) it->lo = (int)(mark % SEGMENT / 4);
+        if (s == last) it->hi = (int)((next > mark ? next - 1 : mark) % SEGMENT / 4);
+    }
+}
+
+void watch_build(struct lw_worker *w, struct shard *sh) {
+    int64_t now = now_ms(w);
+    bool due = now >= sh->watch_ms;
+    if (due) sh->watch_ms = now + WATCH_MS;
+    for (size_t i = 0; i < w->n_assigned && sh->n_look < LOOK_BATCH; i++) {
+        struct part *p = w->assigned[i];
+        if (!p->fresh[sh->index])
+            look_fresh(sh, p);
+        else if (due && lw_offsets_queued(p->offsets))
+            look_queued(sh, p);
+    }
+    if (!sh->n_look) return;
+    struct lw_commands *c = &sh->commands;
+    pipe_call(sh, CALL_WATCH);
+    pipe_script(sh, &lw_script_watch, 2 + sh->n_look);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor);
+    for (int i = 0; i < sh->n_look; i++) {
+        char name[350];
+        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->look[i].part->name, sh->look[i].segment);
+        lw_arg_join(c, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes(name, (size_t)n));
+    }
+    lw_arg_text(c, sh->epoch);
+    for (int i = 0; i < sh->n_look; i++)
+        lw_arg_text(c, sh->look[i].part->name), lw_arg_i64(c, sh->look[i].lo), lw_arg_i64(c, sh->look[i].hi);
+}
+
+static int state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
+    int64_t index = offset % SEGMENT, at = index / 4 - it->lo;
+    if (at < 0 || (size_t)at >= bytes->len) return 0;
+    return (unsigned char)bytes->str[at] >> (2 * (3 - index % 4)) & 3;
+}
+
+/* Rule 14, and a log that was cut off below the floor: never taken for done in silence. */
+static bool floor_fits(struct lw_worker *w, const struct part *p, const redisReply *floor) {
+    if (!floor->len) return true;
+    int64_t f = strtoll(floor->str, NULL, 10);
+    char why[900];
+    if (p->log_end < f)
+        snprintf(why, sizeof why,
+                 "%s: its log ends at %" PRId64 ", below %" PRId64 " that was committed: the topic was made anew or truncated; choose another "
+                 "\"name\" and group.id for the new topic",
+                 p->name, p->log_end, f);
+    else if (!p->had_commit)
+        snprintf(why, sizeof why,
+                 "%s: the group has no committed offset, yet all below %" PRId64 " is known finished: its commits were deleted or have expired; "
+                 "set the group's offset to %" PRId64 ", or use another \"name\"",
+                 p->name, f, f);
+    else if (p->begin < f)
+        snprintf(why, sizeof why,
+                 "%s: the group's offset %" PRId64 " was moved back below %" PRId64 ", where all is finished; to run records again use `queue "
+                 "replay`, and set the group's offset to %" PRId64,
+                 p->name, p->begin, f, f);
+    else
+        return true;
+    w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+    return false;
+}
+
+static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it, const redisReply *floor, const redisReply *bytes) {
+    struct part *p = it->part;
+    if (!floor_fits(w, p, floor)) return;
+    int64_t base = it->segment * SEGMENT;
+    for (int64_t i = 0; i < (int64_t)bytes->len * 4; i++) {
+        if (!bytes->str[i / 4] || state_at(it, bytes, base + i) < 2) continue;
+        int64_t lo = base + i;
+        while (i + 1 < (int64_t)bytes->len * 4 && state_at(it, bytes, base + i + 1) >= 2) i++;
+        if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
+    }
+    if (it->last && !p->fresh[sh->index]) {
+        p->fresh[sh->index] = 1;
+        p->n_fresh++;
+        part_hold(w, p);
+    }
+}
+
+struct watching {
+    struct lw_worker *w;
+    struct look_item *it;
+    const redisReply *bytes;
+    int64_t floor;
+    int shard;
+    bool lost;
+};
+
+static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
+    struct watching *x = ctx;
+    if ((int)(tag % (uint32_t)x->w->n_shards) != x->shard) return true;
+    int state = state_at(x->it, x->bytes, offset);
+    if (offset < x->floor || state >= 2)
+        lw_offsets_mark(x->it->part->offsets, offset, LW_OFF_DONE);
+    else if (state == 0)
+        x->lost = true;
+    return true;
+}
+
+void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    int n = sh->n_look;
+    sh->n_look = 0;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
+        lw_error("shard %d: watch answered nonsense", sh->index);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        struct look_item *it = &sh->look[i];
+        const redisReply *floor = r->element[2 * i], *bytes = r->element[2 * i + 1];
+        struct part *p = it->part;
+        if (!p->gen || p->gen != it->gen || !floor->str || !bytes->str) continue;
+        if (it->fresh) {
+            take_fresh(w, sh, it, floor, bytes);
+            continue;
+        }
+        if (it->pass != p->pass) continue;
+        struct watching x = {w, it, bytes, floor->len ? strtoll(floor->str, NULL, 10) : 0, sh->index, false};
+        int64_t base = it->segment * SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
+        if (hi > it->next) hi = it->next;
+        lw_offsets_each(p->offsets, LW_OFF_QUEUED, lo, hi, check_one, &x);
+        if (x.lost) { /* parked, and gone: from Kafka again */
+            lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
+            lane_drop_pending(w, p);
+            part_rewind(w, p, true);
+        }
+        part_hold(w, p);
+    }
+}
