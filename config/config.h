@@ -29,6 +29,7 @@ struct lw_rule {
 
 struct lw_property {
     char *name, *value;
+    bool secret; /* never show the value */
 };
 
 struct lw_config {
@@ -78,6 +79,7 @@ struct lw_config {
     struct {
         char *type;
         json_t *json;       /* the whole handler section, expanded; owned by the configuration */
+        json_t *shown;      /* the same for people: secrets as "***", ${VAR} as written */
         int threads;        /* messages of different keys a worker runs at once (`threads`, or `processes` for exec) */
         int64_t timeout_ms; /* 0: none */
     } handler;
@@ -95,10 +97,14 @@ struct lw_override {
     const char *path, *value;
 };
 
-/* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`. */
+/* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.
+ * Begin with {0}. `check_handler`, where set, is called once while loading, with what could be read (NULL strings are possible only in `dead`,
+ * `dedup` and `handler`), so that the problems of the handler section are listed with all others: commands set it to
+ * lw_config_check_handler (tools/cmd_check.h) or call lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;
     int n_errors, n_warnings;
+    void (*check_handler)(const struct lw_config *c, struct lw_problems *problems);
 };
 
 /* Returns NULL, with problems->n_errors > 0, where anything is wrong. */
@@ -110,6 +116,9 @@ void lw_config_free(struct lw_config *c);
 void lw_problem(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_problem_warn(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_problems_free(struct lw_problems *p);
+
+/* The word nearest to `word` among `words`, NULL where none is near: for "did you mean …?". */
+const char *lw_config_nearest(const char *word, const char *const *words, size_t n);
 
 /* Writes the effective configuration as JSON, secrets as "***". */
 void lw_config_print(const struct lw_config *c, struct lw_buf *out);

@@ -5,7 +5,7 @@
  *     "1 " topic " " partition " " offset " " replay " " first_ms " " timestamp_ms " " n_key " " n_dedup " " n_headers " " n_payload "\n"
  *     dedup key headers payload
  *
- * Numbers are decimal; n_key and n_payload are -1 for null. headers: for each u32 LE name length, name, i32 LE value length (-1: null), value.
+ * Numbers are decimal; n_key and n_payload are -1 for null. n_headers counts headers: for each u32 LE name length, name, i32 LE value length (-1: null), value.
  * first_ms is wall time of first arrival. Topic names hold no spaces (Kafka allows [a-zA-Z0-9._-]). `dedup` stands first so that a
  * script finds it behind the newline. Identity: topic/partition/offset, and #replay where replay > 0. */
 #ifndef LW_QUEUE_ENVELOPE_H
@@ -25,7 +25,7 @@ struct lw_envelope {
     size_t n_headers;
 };
 
-enum { LW_ENVELOPE_HEADERS_MAX = 1024 };
+enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 }; /* more than a record holds: a bound for the decoder, none for what Kafka delivers */
 
 /* Appends the encoded envelope to out. */
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out);

@@ -1,0 +1,151 @@
+#include "base/redis_url.h"
+
+#include "base/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { URL_MAX = 4096, DB_MAX = 1000000, DEFAULT_PORT = 6379 };
+
+static int hex(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/* NULL where an escape is broken or holds a NUL. */
+static char *percent_decode(const char *p, size_t n) {
+    char *out = lw_alloc(n + 1), *w = out;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != '%') {
+            *w++ = p[i];
+            continue;
+        }
+        int hi = n - i > 2 ? hex(p[i + 1]) : -1;
+        int lo = n - i > 2 ? hex(p[i + 2]) : -1;
+        if (hi < 0 || lo < 0 || hi + lo == 0) {
+            free(out);
+            return NULL;
+        }
+        *w++ = (char)(hi * 16 + lo);
+        i += 2;
+    }
+    return out;
+}
+
+static int take_number(const char *p, size_t n, int max, int *out) {
+    if (n == 0 || n > 9) return -1;
+    int v = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9') return -1;
+        v = v * 10 + (p[i] - '0');
+    }
+    if (v > max) return -1;
+    *out = v;
+    return 0;
+}
+
+/* Takes "user:password@" off the front; returns what follows it. */
+static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_err *err) {
+    const char *at = strrchr(p, '@');
+    if (!at) return p;
+    const char *colon = memchr(p, ':', (size_t)(at - p));
+    size_t user_len = (size_t)((colon ? colon : at) - p);
+    if (user_len) {
+        u->user = percent_decode(p, user_len);
+        if (!u->user) return lw_fail(err, "the user holds a broken %%XX escape (write %%25 for a percent sign)"), NULL;
+    }
+    if (colon) {
+        u->password = percent_decode(colon + 1, (size_t)(at - colon - 1));
+        if (!u->password) return lw_fail(err, "the password holds a broken %%XX escape (write %%25 for a percent sign)"), NULL;
+    } else {
+        return lw_fail(err, "a user without a password: write user:password@ or :password@"), NULL;
+    }
+    return at + 1;
+}
+
+static int take_port(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
+    if (take_number(p, n, 65535, &u->port) || u->port == 0) return lw_fail(err, "the port must be a number from 1 to 65535");
+    return 0;
+}
+
+/* host[:port] or [v6][:port] */
+static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
+    const char *end = p + n, *host = p, *host_end;
+    u->port = DEFAULT_PORT;
+    if (n && *p == '[') {
+        host = p + 1;
+        host_end = memchr(p, ']', n);
+        if (!host_end || host_end == host) return lw_fail(err, "an IPv6 host must look like [::1]");
+        p = host_end + 1;
+        if (p < end && *p != ':') return lw_fail(err, "an IPv6 host must look like [::1] or [::1]:6379");
+    } else {
+        host_end = memchr(p, ':', n);
+        if (!host_end) host_end = end;
+        p = host_end;
+    }
+    if (p < end && take_port(p + 1, (size_t)(end - p - 1), u, err)) return -1;
+    u->host = host_end > host ? lw_memdup(host, (size_t)(host_end - host)) : lw_strdup("127.0.0.1");
+    return 0;
+}
+
+static int take_db(const char *p, struct lw_redis_url *u, struct lw_err *err) {
+    if (take_number(p, strlen(p), DB_MAX, &u->db)) return lw_fail(err, "the database must be a number from 0 to %d", (int)DB_MAX);
+    return 0;
+}
+
+static int parse_tcp(const char *p, struct lw_redis_url *u, struct lw_err *err) {
+    if (strpbrk(p, "?#")) return lw_fail(err, "redis:// takes no ? or # part; the database is /N");
+    size_t n = strcspn(p, "/");
+    if (take_host(p, n, u, err)) return -1;
+    return p[n] && p[n + 1] ? take_db(p + n + 1, u, err) : 0;
+}
+
+static int parse_unix(const char *p, struct lw_redis_url *u, struct lw_err *err) {
+    size_t n = strcspn(p, "?");
+    if (*p != '/') return lw_fail(err, "unix:// needs an absolute path, as unix:///run/redis.sock");
+    if (n > 107) return lw_fail(err, "the path of a socket holds at most 107 bytes");
+    u->path = lw_memdup(p, n);
+    if (!p[n]) return 0;
+    if (strncmp(p + n, "?db=", 4)) return lw_fail(err, "the only parameter of unix:// is ?db=N");
+    return take_db(p + n + 4, u, err);
+}
+
+static int parse(const char *text, struct lw_redis_url *u, struct lw_err *err) {
+    if (strlen(text) > URL_MAX) return lw_fail(err, "longer than %d bytes", (int)URL_MAX);
+    if (!strncmp(text, "rediss://", 9)) return lw_fail(err, "rediss:// (TLS) is not in this version; use redis:// or unix://");
+    bool tcp = !strncmp(text, "redis://", 8);
+    if (!tcp && strncmp(text, "unix://", 7)) return lw_fail(err, "must begin with redis:// or unix://");
+    const char *p = take_user(text + (tcp ? 8 : 7), u, err);
+    if (!p) return -1;
+    return tcp ? parse_tcp(p, u, err) : parse_unix(p, u, err);
+}
+
+int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err) {
+    *out = (struct lw_redis_url){0};
+    if (parse(text, out, err) == 0) return 0;
+    lw_redis_url_free(out);
+    return -1;
+}
+
+void lw_redis_url_free(struct lw_redis_url *u) {
+    free(u->host);
+    free(u->path);
+    free(u->user);
+    free(u->password);
+    *u = (struct lw_redis_url){0};
+}
+
+char *lw_url_redact(const char *text) {
+    const char *at = strrchr(text, '@');
+    if (!at) return lw_strdup(text);
+    const char *user = strstr(text, "://");
+    user = user && user < at ? user + 3 : text;
+    const char *colon = memchr(user, ':', (size_t)(at - user));
+    struct lw_buf b = {0};
+    if (colon) lw_buf_add(&b, text, (size_t)(colon + 1 - text));
+    else lw_buf_add(&b, text, (size_t)(user - text));
+    lw_buf_addf(&b, "***%s", at);
+    return b.p;
+}

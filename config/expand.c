@@ -1,0 +1,136 @@
+/* ${VAR}, ${VAR:-default} and ${file:PATH} in strings; $${ stands for a literal ${. */
+#include "config/option.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct expansion {
+    struct lw_loader *l;
+    const char *path;
+    struct lw_buf out;
+    bool from_file, failed;
+};
+
+const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v) {
+    for (size_t i = 0; i < l->n_expanded; i++)
+        if (l->expanded[i].string == v) return &l->expanded[i];
+    return NULL;
+}
+
+static void remember(struct lw_loader *l, json_t *v, const char *raw, bool from_file) {
+    l->expanded = lw_realloc(l->expanded, (l->n_expanded + 1) * sizeof *l->expanded);
+    l->expanded[l->n_expanded++] = (struct lw_expanded){json_incref(v), lw_strdup(raw), from_file};
+}
+
+void lw_expand_free(struct lw_loader *l) {
+    for (size_t i = 0; i < l->n_expanded; i++) {
+        json_decref(l->expanded[i].string);
+        free(l->expanded[i].raw);
+    }
+    free(l->expanded);
+    l->expanded = NULL;
+    l->n_expanded = 0;
+}
+
+static void fail(struct expansion *x, const char *what, const char *name, const char *why) {
+    x->failed = true;
+    lw_problem(x->l->problems, "%s: %s %.200s %s", x->path, what, name, why);
+}
+
+/* A named pipe would block for ever: only regular files, read to their bound. */
+static void put_file(struct expansion *x, const char *path) {
+    char buf[LW_SECRET_FILE_MAX + 1];
+    size_t n = 0;
+    ssize_t got = -1;
+    x->from_file = true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (fd >= 0 && n < sizeof buf && (got = read(fd, buf + n, sizeof buf - n)) > 0) n += (size_t)got;
+    int saved = errno;
+    if (fd >= 0) close(fd);
+    if (fd < 0 || got < 0) fail(x, "file", path, strerror(saved));
+    else if (n == sizeof buf) fail(x, "file", path, "is larger than 64 KiB");
+    else if (memchr(buf, '\0', n)) fail(x, "file", path, "holds a NUL byte");
+    else {
+        if (n && buf[n - 1] == '\n') n--;
+        if (n && buf[n - 1] == '\r') n--;
+        lw_buf_add(&x->out, buf, n);
+    }
+}
+
+static bool is_name(const char *s, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!(s[i] == '_' || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z') || (i && s[i] >= '0' && s[i] <= '9'))) return false;
+    return n > 0;
+}
+
+/* What stands between ${ and }. */
+static void put_reference(struct expansion *x, const char *body) {
+    if (!strncmp(body, "file:", 5)) {
+        put_file(x, body + 5);
+        return;
+    }
+    size_t n = strcspn(body, ":");
+    bool has_default = body[n] && body[n + 1] == '-';
+    if (!is_name(body, n) || (body[n] && !has_default)) {
+        fail(x, "cannot read ${", body, "}: write ${VAR}, ${VAR:-default} or ${file:PATH}, and $${ for a literal ${");
+        return;
+    }
+    char *name = lw_memdup(body, n);
+    const char *value = getenv(name);
+    if ((!value || !*value) && has_default) value = body + n + 2;
+    if (value) lw_buf_addf(&x->out, "%s", value);
+    else fail(x, "variable", name, "is not set (give it a default with ${VAR:-default})");
+    free(name);
+}
+
+static void expand_text(struct expansion *x, const char *p) {
+    while (*p) {
+        const char *end;
+        if (!strncmp(p, "$${", 3)) {
+            lw_buf_add(&x->out, "${", 2);
+            p += 3;
+        } else if (strncmp(p, "${", 2)) {
+            lw_buf_add(&x->out, p++, 1);
+        } else if ((end = strchr(p, '}'))) {
+            char *body = lw_memdup(p + 2, (size_t)(end - p - 2));
+            put_reference(x, body);
+            free(body);
+            p = end + 1;
+        } else {
+            fail(x, "\"${\" without", "}", "(write $${ for a literal ${)");
+            return;
+        }
+    }
+}
+
+static void expand_string(struct lw_loader *l, const char *path, json_t *v) {
+    const char *raw = json_string_value(v);
+    if (!strstr(raw, "${")) return;
+    struct expansion x = {.l = l, .path = path};
+    expand_text(&x, raw);
+    if (x.out.n > LW_CONFIG_BYTES_MAX) fail(&x, "the text", "", "is longer than 1 MiB");
+    remember(l, v, raw, x.from_file);
+    if (!x.failed && json_string_setn(v, x.out.n ? x.out.p : "", x.out.n)) lw_problem(l->problems, "%s: what was put in is not UTF-8", path);
+    lw_buf_free(&x.out);
+}
+
+/* Recursion is bounded by the parser's depth. */
+void lw_expand(struct lw_loader *l, const char *path, json_t *v) {
+    char below[256];
+    const char *name;
+    json_t *item;
+    size_t i;
+    if (json_is_string(v)) expand_string(l, path, v);
+    json_object_foreach(v, name, item) {
+        snprintf(below, sizeof below, "%s%s%.100s", path, *path ? "." : "", name);
+        lw_expand(l, below, item);
+    }
+    json_array_foreach(v, i, item) {
+        snprintf(below, sizeof below, "%.200s[%zu]", path, i);
+        lw_expand(l, below, item);
+    }
+}

@@ -1,0 +1,275 @@
+/* The one table of keys: parsing, types, ranges, defaults, suggestions, `check` and the reference page all read it. */
+#include "config/option.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define AT(field) offsetof(struct lw_config, field)
+
+/* In the order of their enums. */
+static const char *const missing_words[] = {"dead", "skip", NULL};
+static const char *const busy_words[] = {"park", "drop", NULL};
+static const char *const order_words[] = {"block", "skip", NULL};
+static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
+static const char *const format_words[] = {"text", "json", NULL};
+
+const struct lw_option lw_options[] = {
+    {.path = "name",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_name,
+     .show = lw_show_name,
+     .form = "string of 1 to 64 of A–Z a–z 0–9 . _ -",
+     .dflt = "\"latchwork\"",
+     .help = "Names the application in Redis, in the log and, unless `group.id` says otherwise, as consumer group. Workers of one name share their "
+             "lanes."},
+    {.path = "workers",
+     .kind = LW_OPT_INT,
+     .at = AT(workers),
+     .min = 1,
+     .max = 256,
+     .dflt = "2",
+     .help = "How many worker processes this supervisor runs. `workers` × `handler.threads` is at most 4096."},
+    {.path = "kafka.topics",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_topics,
+     .show = lw_show_topics,
+     .form = "list of 1 to 64 topic names",
+     .required = true,
+     .help = "The topics to consume. Names only, no patterns: a topic that comes into being must not join a running group unasked."},
+    {.path = "kafka.properties",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_properties,
+     .show = lw_show_properties,
+     .form = "object of librdkafka properties",
+     .dflt = "{}",
+     .help = "Goes to librdkafka as it is. Filled in: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` earliest. What would "
+             "break the guarantees is refused with the reason. Values of password and secret properties are never shown."},
+    {.path = "redis.url",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_urls,
+     .show = lw_show_urls,
+     .form = "URL, or list of URLs",
+     .dflt = "\"redis://127.0.0.1:6379/0\"",
+     .help = "`redis://[user:password@]host[:port][/db]` or `unix:///path[?db=N]`. Of a list, shard s lives on server s mod their number. Put "
+             "passwords in with `${VAR}` or `${file:PATH}`; they are never shown."},
+    {.path = "redis.shards",
+     .kind = LW_OPT_INT,
+     .at = AT(redis.shards),
+     .min = 1,
+     .max = 1024,
+     .dflt_text = "the number of URLs",
+     .help = "How many shards the lanes are spread over. All workers of a name must agree."},
+    {.path = "redis.sentinel", .kind = LW_OPT_LATER, .help = "Finding Redis by Sentinel."},
+    {.path = "redis.cluster", .kind = LW_OPT_LATER, .help = "Redis Cluster."},
+    {.path = "key.from",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_key_from,
+     .show = lw_show_key_from,
+     .form = "`message-key`, `header:NAME` or `json:/pointer`",
+     .dflt = "\"message-key\"",
+     .help = "Where a record's primary key stands. `json:` takes an RFC 6901 pointer into the payload; a JSON number or string counts as its text. All "
+             "workers of a name must agree."},
+    {.path = "key.missing",
+     .kind = LW_OPT_WORD,
+     .at = AT(key.missing),
+     .words = missing_words,
+     .dflt = "\"dead\"",
+     .help = "What becomes of a record without a key: a dead letter, or skipped."},
+    {.path = "lock.ttl_ms",
+     .kind = LW_OPT_INT64,
+     .at = AT(lock.ttl_ms),
+     .min = 200,
+     .max = 3600000,
+     .dflt = "10000",
+     .help = "How long a lease lasts without renewal: a dead worker's keys move on after this time. Longer work is renewed."},
+    {.path = "lock.max_run",
+     .kind = LW_OPT_INT,
+     .at = AT(lock.max_run),
+     .min = 1,
+     .max = 10000,
+     .dflt = "64",
+     .help = "How many messages of one key run under one lease before others that wait get their turn."},
+    {.path = "queue.max_waiting",
+     .kind = LW_OPT_INT64,
+     .at = AT(queue.max_waiting),
+     .min = 1,
+     .max = 10000000,
+     .dflt = "100000",
+     .help = "How many unfinished messages a partition may have; at this bound it is held back, nothing is dropped."},
+    {.path = "queue.on_busy",
+     .kind = LW_OPT_WORD,
+     .at = AT(queue.on_busy),
+     .words = busy_words,
+     .dflt = "\"park\"",
+     .help = "A message whose key is busy waits (`park`), or is discarded and counted as dropped (`drop`)."},
+    {.path = "retry.max_attempts",
+     .kind = LW_OPT_INT,
+     .at = AT(retry.max_attempts),
+     .min = 1,
+     .max = 1000,
+     .dflt = "5",
+     .help = "Attempts before a message is dead; counts the first."},
+    {.path = "retry.backoff_ms",
+     .kind = LW_OPT_INT64,
+     .at = AT(retry.backoff_ms),
+     .min = 0,
+     .max = 3600000,
+     .dflt = "200",
+     .help = "Wait before the second attempt; doubles from then on, with jitter."},
+    {.path = "retry.backoff_max_ms",
+     .kind = LW_OPT_INT64,
+     .at = AT(retry.backoff_max_ms),
+     .min = 0,
+     .max = 86400000,
+     .dflt = "30000",
+     .help = "The longest wait between attempts."},
+    {.path = "retry.order",
+     .kind = LW_OPT_WORD,
+     .at = AT(retry.order),
+     .words = order_words,
+     .dflt = "\"block\"",
+     .help = "`block` keeps the lane behind its failing head; `skip` lets the next one go first."},
+    {.path = "dead.to",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_dead_to,
+     .show = lw_show_dead_to,
+     .form = "`redis` or `topic:NAME`",
+     .dflt = "\"redis\"",
+     .help = "Where dead letters go. A topic outlives a wiped Redis."},
+    {.path = "dedup.id",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_dedup_id,
+     .show = lw_show_dedup_id,
+     .form = "`offset`, `header:NAME` or `json:/pointer`",
+     .dflt = "\"offset\"",
+     .help = "What tells two messages apart. With a business id, a second message with it inside the window is dropped and counted."},
+    {.path = "dedup.window_s",
+     .kind = LW_OPT_INT64,
+     .at = AT(dedup.window_s),
+     .min = 0,
+     .max = 31536000,
+     .dflt = "0",
+     .help = "How long business ids are remembered; 0 means that they are off."},
+    {.path = "handler",
+     .kind = LW_OPT_HANDLER,
+     .show = lw_show_handler,
+     .required = true,
+     .form = "object",
+     .help = "What is done with a message. Beside the keys below, each type has its own."},
+    {.path = "handler.type",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_handler_type,
+     .form = "`exec`, `plugin` or `insert`",
+     .required = true,
+     .help = "`exec`: long-lived processes in any language; `plugin`: a shared object; `insert`: a row into SQLite. `http` is not in this version."},
+    {.path = "handler.threads",
+     .kind = LW_OPT_INT,
+     .at = AT(handler.threads),
+     .min = 1,
+     .max = 256,
+     .dflt_text = "4; 1 for `insert`",
+     .help = "How many messages of different keys a worker runs at once. `exec` has `processes` instead."},
+    {.path = "handler.processes",
+     .kind = LW_OPT_INT,
+     .at = AT(handler.threads),
+     .min = 1,
+     .max = 256,
+     .dflt_text = "4",
+     .help = "`exec` only: how many handler processes a worker keeps."},
+    {.path = "handler.timeout_ms",
+     .kind = LW_OPT_INT64,
+     .at = AT(handler.timeout_ms),
+     .min = 0,
+     .max = 86400000,
+     .dflt = "30000",
+     .help = "How long one message may take before it is given up and tried again; 0: no limit."},
+    {.path = "shutdown.grace_ms",
+     .kind = LW_OPT_INT64,
+     .at = AT(shutdown.grace_ms),
+     .min = 0,
+     .max = 3600000,
+     .dflt = "30000",
+     .help = "How long a stopping worker waits for what is in a handler."},
+    {.path = "http.listen",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_listen,
+     .form = "address:port",
+     .dflt_text = "127.0.0.1:9464",
+     .help = "Metrics and health. Not in this version: only the default is taken, and nothing listens."},
+    {.path = "log.level",
+     .kind = LW_OPT_WORD,
+     .at = AT(log.level),
+     .words = level_words,
+     .dflt = "\"info\"",
+     .help = "The least important lines to write."},
+    {.path = "log.format",
+     .kind = LW_OPT_EITHER,
+     .at = AT(log.json),
+     .words = format_words,
+     .dflt = "\"text\"",
+     .help = "One line, or one JSON object, an event, on stderr."},
+};
+const size_t lw_n_options = sizeof lw_options / sizeof *lw_options;
+
+const struct lw_option *lw_option_find(const char *path) {
+    for (size_t i = 0; i < lw_n_options; i++)
+        if (!strcmp(lw_options[i].path, path)) return &lw_options[i];
+    return NULL;
+}
+
+bool lw_option_section(const char *path) {
+    size_t n = strlen(path);
+    for (size_t i = 0; i < lw_n_options; i++)
+        if (!strncmp(lw_options[i].path, path, n) && lw_options[i].path[n] == '.') return true;
+    return false;
+}
+
+static const char *leaf(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* First among the keys of the same section, then among all: "ttl_ms" at the top means lock.ttl_ms. */
+static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
+    const char *names[128];
+    size_t at[128], n = 0, section = (size_t)(leaf(path) - path);
+    for (size_t i = 0; i < lw_n_options && n < 126; i++) {
+        const char *known = lw_options[i].path;
+        bool same = (size_t)(leaf(known) - known) == section && !strncmp(known, path, section);
+        if (same_section && !same) continue;
+        if (lw_options[i].kind == LW_OPT_LATER) continue;
+        at[n] = i;
+        names[n++] = leaf(known);
+    }
+    const char *best = lw_config_nearest(leaf(path), names, n);
+    for (size_t i = 0; best && i < n; i++) {
+        if (names[i] != best) continue;
+        snprintf(out, size, "%s", lw_options[at[i]].path);
+        return true;
+    }
+    return false;
+}
+
+static bool nearest_section(const char *path, char *out, size_t size) {
+    char sections[32][16];
+    const char *names[32], *best = NULL;
+    size_t n = 0;
+    if (strchr(path, '.')) return false;
+    for (size_t i = 0; i < lw_n_options && n < 32; i++) {
+        size_t len = strcspn(lw_options[i].path, ".");
+        if (!lw_options[i].path[len] || len >= sizeof *sections) continue;
+        memcpy(sections[n], lw_options[i].path, len);
+        sections[n][len] = '\0';
+        if (n && !strcmp(sections[n], sections[n - 1])) continue;
+        names[n] = sections[n];
+        n++;
+    }
+    if ((best = lw_config_nearest(path, names, n))) snprintf(out, size, "%s", best);
+    return best;
+}
+
+void lw_option_nearest(const char *path, char *out, size_t size) {
+    *out = '\0';
+    if (nearest_in(path, true, out, size) || nearest_section(path, out, size)) return;
+    nearest_in(path, false, out, size);
+}

@@ -1,0 +1,174 @@
+/* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → what concerns several keys. */
+#include "config/option.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+/* jansson quotes the text near an error, which may be a secret; only a doubled key is named. */
+static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
+    size_t n = strlen(e->text);
+    const char *near = strstr(e->text, " near ");
+    if (near && json_error_code(e) != json_error_duplicate_key) n = (size_t)(near - e->text);
+    lw_problem(problems, "%s:%d:%d: %.*s", name, e->line, e->column, (int)n, e->text);
+}
+
+static json_t *parse_root(const char *name, const char *text, size_t n, struct lw_problems *problems) {
+    json_error_t e;
+    if (n > LW_CONFIG_BYTES_MAX) return lw_problem(problems, "%s: larger than 1 MiB", name), NULL;
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    if (!root) return syntax_problem(problems, name, &e), NULL;
+    if (json_is_object(root)) return root;
+    lw_problem(problems, "%s: must hold an object {…}, holds a list", name);
+    json_decref(root);
+    return NULL;
+}
+
+/* ---- walking ---- */
+
+static void walk(struct lw_loader *l, const char *section, json_t *object);
+
+static void unknown(struct lw_loader *l, const char *path) {
+    char near[128];
+    lw_option_nearest(path, near, sizeof near);
+    if (*near) lw_problem(l->problems, "%s: unknown key; did you mean %s?", path, near);
+    else lw_problem(l->problems, "%s: unknown key", path);
+}
+
+static void walk_section(struct lw_loader *l, const char *path, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    if (json_is_object(v)) walk(l, path, v);
+    else lw_problem(l->problems, "%s: must be an object, is %s", path, lw_shown(l, v, buf));
+}
+
+static void walk_one(struct lw_loader *l, const char *path, json_t *v, bool open) {
+    const struct lw_option *o = lw_option_find(path);
+    if (o && o->kind == LW_OPT_HANDLER) {
+        if (json_is_object(v)) l->c->handler.json = json_incref(v);
+        walk_section(l, path, v);
+    } else if (o) {
+        lw_option_take(l, o, v);
+    } else if (lw_option_section(path)) {
+        walk_section(l, path, v);
+    } else if (!open) {
+        unknown(l, path);
+    }
+}
+
+static void walk(struct lw_loader *l, const char *section, json_t *object) {
+    const struct lw_option *s = lw_option_find(section);
+    const char *name;
+    json_t *v;
+    json_object_foreach(object, name, v) {
+        char path[256];
+        snprintf(path, sizeof path, "%s%s%.200s", section, *section ? "." : "", name);
+        /* a dot in a name must not reach into another section */
+        if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER)) unknown(l, path);
+        else walk_one(l, path, v, s && s->kind == LW_OPT_HANDLER);
+    }
+}
+
+/* ---- defaults ---- */
+
+static json_t *given(json_t *root, const char *path) {
+    const char *dot = strchr(path, '.');
+    if (!dot) return json_object_get(root, path);
+    char section[64];
+    snprintf(section, sizeof section, "%.*s", (int)(dot - path), path);
+    return json_object_get(json_object_get(root, section), dot + 1);
+}
+
+/* Before the walk, so that a wrong value leaves a sound one in its place. */
+static void take_defaults(struct lw_loader *l, json_t *root) {
+    for (size_t i = 0; i < lw_n_options; i++) {
+        const struct lw_option *o = &lw_options[i];
+        if (!o->dflt) continue;
+        bool plain = o->kind != LW_OPT_CUSTOM || o->take == lw_take_name || o->take == lw_take_key_from;
+        if (!plain && given(root, o->path)) continue;
+        json_t *v = json_loads(o->dflt, JSON_DECODE_ANY, NULL);
+        lw_option_take(l, o, v);
+        json_decref(v);
+    }
+}
+
+static void check_required(struct lw_loader *l, json_t *root) {
+    for (size_t i = 0; i < lw_n_options; i++) {
+        const struct lw_option *o = &lw_options[i];
+        if (!o->required || given(root, o->path)) continue;
+        bool below = !strncmp(o->path, "handler.", 8);
+        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* said already */
+        lw_problem(l->problems, "%s: missing; it has no default", o->path);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void load(struct lw_loader *l, json_t *root, const struct lw_override *set, size_t n_set) {
+    for (size_t i = 0; i < n_set; i++) lw_override(l, root, &set[i]);
+    lw_expand(l, "", root);
+    take_defaults(l, root);
+    walk(l, "", root);
+    check_required(l, root);
+    if (!l->c->handler.json) l->c->handler.json = json_object();
+    lw_finish(l);
+    if (l->problems->check_handler && l->c->handler.type) l->problems->check_handler(l->c, l->problems);
+    l->c->handler.shown = lw_masked(l, l->c->handler.json);
+}
+
+struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
+                                  struct lw_problems *problems) {
+    json_t *root = parse_root(name, text, n, problems);
+    if (!root) return NULL;
+    struct lw_loader l = {.c = lw_alloc(sizeof(struct lw_config)), .problems = problems};
+    l.c->path = lw_strdup(name);
+    load(&l, root, set, n_set);
+    lw_expand_free(&l);
+    json_decref(root);
+    if (!problems->n_errors) return l.c;
+    lw_config_free(l.c);
+    return NULL;
+}
+
+struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems) {
+    FILE *f = fopen(path, "re");
+    if (!f) return lw_problem(problems, "%s: %s", path, strerror(errno)), NULL;
+    char *text = lw_alloc(LW_CONFIG_BYTES_MAX + 1);
+    size_t n = fread(text, 1, LW_CONFIG_BYTES_MAX + 1, f);
+    int failed = ferror(f) ? errno : 0;
+    fclose(f);
+    struct lw_config *c = NULL;
+    if (failed) lw_problem(problems, "%s: %s", path, strerror(failed));
+    else c = lw_config_parse(path, text, n, set, n_set, problems);
+    free(text);
+    return c;
+}
+
+static void free_strings(char **s, size_t n) {
+    for (size_t i = 0; i < n; i++) free(s[i]);
+    free(s);
+}
+
+void lw_config_free(struct lw_config *c) {
+    if (!c) return;
+    free(c->path);
+    free(c->name);
+    free_strings(c->kafka.topics, c->kafka.n_topics);
+    for (size_t i = 0; i < c->kafka.n_properties; i++) {
+        free(c->kafka.properties[i].name);
+        free(c->kafka.properties[i].value);
+    }
+    free(c->kafka.properties);
+    free(c->kafka.group_id);
+    free_strings(c->redis.urls, c->redis.n_urls);
+    free(c->key.from.arg);
+    free(c->key.from_text);
+    free(c->dead.topic);
+    free(c->dedup.id.arg);
+    free(c->handler.type);
+    json_decref(c->handler.json);
+    json_decref(c->handler.shown);
+    free(c);
+}

@@ -1,0 +1,102 @@
+/* Inside config/: a row of the table of keys, and what its functions work with. */
+#ifndef LW_CONFIG_OPTION_H
+#define LW_CONFIG_OPTION_H
+
+#include "config/config.h"
+
+enum { LW_CONFIG_BYTES_MAX = 1 << 20, LW_SECRET_FILE_MAX = 64 << 10, LW_SLOTS_MAX = 4096, LW_TOPICS_MAX = 64, LW_URLS_MAX = 1024 };
+
+/* A string that held ${…}: how it stood in the file, so that messages never show what was put in. */
+struct lw_expanded {
+    json_t *string;
+    char *raw;
+    bool from_file;
+};
+
+struct lw_loader {
+    struct lw_config *c;
+    struct lw_problems *problems;
+    struct lw_expanded *expanded;
+    size_t n_expanded;
+};
+
+enum lw_option_kind {
+    LW_OPT_INT,     /* int at `at`, min to max */
+    LW_OPT_INT64,   /* int64_t */
+    LW_OPT_WORD,    /* one of `words`; its index, an enum, at `at` */
+    LW_OPT_EITHER,  /* one of two `words`; bool at `at`, true for the second */
+    LW_OPT_CUSTOM,  /* `take` and `show` */
+    LW_OPT_HANDLER, /* the handler section: its type knows the rest of its keys */
+    LW_OPT_LATER,   /* not in this version; `help` says more */
+};
+
+struct lw_option {
+    const char *path;
+    enum lw_option_kind kind;
+    size_t at; /* offset in struct lw_config */
+    int64_t min, max;
+    const char *const *words;   /* NULL-terminated */
+    const char *dflt;           /* JSON text, taken like a given value; NULL: computed, or none */
+    const char *dflt_text;      /* what the reference says where dflt is NULL */
+    const char *form;           /* what the reference says for LW_OPT_CUSTOM */
+    bool required;
+    void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
+    json_t *(*show)(const struct lw_config *c); /* secrets masked; NULL: nothing to show */
+    const char *help;
+};
+
+extern const struct lw_option lw_options[];
+extern const size_t lw_n_options;
+
+/* keys.c */
+const struct lw_option *lw_option_find(const char *path);
+bool lw_option_section(const char *path);
+void lw_option_nearest(const char *path, char *out, size_t size); /* "" where nothing is near */
+
+/* take.c */
+void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
+void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
+/* A short form of a value for messages: never a secret, never long. */
+enum { LW_SHOWN_MAX = 160 };
+const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
+const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
+/* A string of 1 to max bytes, or NULL with a problem. */
+const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
+
+/* expand.c: ${VAR}, ${VAR:-default}, ${file:PATH} in every string below v. */
+void lw_expand(struct lw_loader *l, const char *path, json_t *v);
+void lw_expand_free(struct lw_loader *l);
+
+/* override.c: one --set */
+void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *set);
+
+/* kafka.c */
+void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_finish_kafka(struct lw_loader *l);
+bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
+
+/* finish.c: what concerns more than one key */
+void lw_finish(struct lw_loader *l);
+
+/* secret.c */
+bool lw_secret_name(const char *name); /* does a key of this name hold a secret? */
+json_t *lw_masked(const struct lw_loader *l, json_t *v);
+
+/* print.c: how values are shown again */
+json_t *lw_show_name(const struct lw_config *c);
+json_t *lw_show_topics(const struct lw_config *c);
+json_t *lw_show_properties(const struct lw_config *c);
+json_t *lw_show_urls(const struct lw_config *c);
+json_t *lw_show_key_from(const struct lw_config *c);
+json_t *lw_show_dedup_id(const struct lw_config *c);
+json_t *lw_show_dead_to(const struct lw_config *c);
+json_t *lw_show_handler(const struct lw_config *c);
+
+#endif

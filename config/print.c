@@ -1,0 +1,135 @@
+/* Shows a configuration again, and writes the reference page, from the table of keys. */
+#include "base/redis_url.h"
+#include "config/option.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
+json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
+
+json_t *lw_show_topics(const struct lw_config *c) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->kafka.n_topics; i++) json_array_append_new(list, json_string(c->kafka.topics[i]));
+    return list;
+}
+
+json_t *lw_show_properties(const struct lw_config *c) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < c->kafka.n_properties; i++) {
+        const struct lw_property *p = &c->kafka.properties[i];
+        json_object_set_new(object, p->name, json_string(p->secret ? "***" : p->value));
+    }
+    return object;
+}
+
+static json_t *show_url(const char *url) {
+    char *safe = lw_url_redact(url);
+    json_t *v = json_string(safe);
+    free(safe);
+    return v;
+}
+
+json_t *lw_show_urls(const struct lw_config *c) {
+    if (c->redis.n_urls == 1) return show_url(c->redis.urls[0]);
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->redis.n_urls; i++) json_array_append_new(list, show_url(c->redis.urls[i]));
+    return list;
+}
+
+json_t *lw_show_dead_to(const struct lw_config *c) {
+    return c->dead.to == LW_DEAD_TOPIC ? json_sprintf("topic:%s", c->dead.topic) : json_string("redis");
+}
+
+json_t *lw_show_dedup_id(const struct lw_config *c) {
+    const struct lw_rule *r = &c->dedup.id;
+    if (r->from == LW_KEY_MESSAGE) return json_string("offset");
+    return json_sprintf("%s:%s", r->from == LW_KEY_HEADER ? "header" : "json", r->arg);
+}
+
+json_t *lw_show_handler(const struct lw_config *c) {
+    json_t *v = json_deep_copy(c->handler.shown);
+    json_object_set_new(v, strcmp(c->handler.type, "exec") ? "threads" : "processes", json_integer(c->handler.threads));
+    json_object_set_new(v, "timeout_ms", json_integer(c->handler.timeout_ms));
+    return v;
+}
+
+static json_t *show(const struct lw_config *c, const struct lw_option *o) {
+    const void *at = (const char *)c + o->at;
+    int word;
+    switch (o->kind) {
+    case LW_OPT_INT: return json_integer(*(const int *)at);
+    case LW_OPT_INT64: return json_integer(*(const int64_t *)at);
+    case LW_OPT_WORD: memcpy(&word, at, sizeof word); return json_string(o->words[word]);
+    case LW_OPT_EITHER: return json_string(o->words[*(const bool *)at ? 1 : 0]);
+    case LW_OPT_CUSTOM:
+    case LW_OPT_HANDLER: return o->show ? o->show(c) : NULL;
+    case LW_OPT_LATER: break;
+    }
+    return NULL;
+}
+
+static void put(json_t *root, const char *path, json_t *v) {
+    const char *dot = strchr(path, '.');
+    char section[64];
+    if (!dot) {
+        json_object_set_new(root, path, v);
+        return;
+    }
+    snprintf(section, sizeof section, "%.*s", (int)(dot - path), path);
+    json_t *object = json_object_get(root, section);
+    if (!object) json_object_set_new(root, section, object = json_object());
+    json_object_set_new(object, dot + 1, v);
+}
+
+void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
+    json_t *root = json_object();
+    for (size_t i = 0; i < lw_n_options; i++) {
+        if (!strncmp(lw_options[i].path, "handler.", 8)) continue; /* shown with their section */
+        json_t *v = show(c, &lw_options[i]);
+        if (v) put(root, lw_options[i].path, v);
+    }
+    char *text = json_dumps(root, JSON_INDENT(2));
+    lw_buf_addf(out, "%s\n", text ? text : "{}");
+    free(text);
+    json_decref(root);
+}
+
+/* ---- the reference page ---- */
+
+static void form(const struct lw_option *o, struct lw_buf *out) {
+    switch (o->kind) {
+    case LW_OPT_INT:
+    case LW_OPT_INT64: lw_buf_addf(out, "%lld to %lld", (long long)o->min, (long long)o->max); break;
+    case LW_OPT_WORD:
+    case LW_OPT_EITHER:
+        for (int i = 0; o->words[i]; i++) lw_buf_addf(out, "%s`%s`", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
+        break;
+    case LW_OPT_CUSTOM:
+    case LW_OPT_HANDLER: lw_buf_addf(out, "%s", o->form); break;
+    case LW_OPT_LATER: lw_buf_addf(out, "not in this version"); break;
+    }
+}
+
+static void row(const struct lw_option *o, struct lw_buf *out) {
+    lw_buf_addf(out, "| `%s` | ", o->path);
+    form(o, out);
+    if (o->required) lw_buf_addf(out, " | required");
+    else if (o->dflt) lw_buf_addf(out, " | `%s`", o->dflt);
+    else lw_buf_addf(out, " | %s", o->dflt_text ? o->dflt_text : "");
+    lw_buf_addf(out, " | %s |\n", o->help);
+}
+
+void lw_config_reference(struct lw_buf *out) {
+    lw_buf_addf(out,
+                "# Configuration\n\n"
+                "<!-- made by `latchwork check --reference` from the table of keys in config/keys.c -->\n\n"
+                "One JSON file of at most 1 MiB. Unknown keys and doubled keys are errors; all problems are listed at once. `--set path=value` overrides "
+                "a key; its value is JSON where it parses as JSON, otherwise a string.\n\n"
+                "In every string, `${VAR}` is replaced by an environment variable (an error where it is not set), `${VAR:-default}` by the default where "
+                "the variable is unset or empty, and `${file:PATH}` by a file's text without its last newline; write `$${` for a literal `${`. Numbers "
+                "may be put in this way, too: `\"workers\": \"${WORKERS:-2}\"`. Secrets belong into variables or files: they are never printed.\n\n"
+                "| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < lw_n_options; i++) row(&lw_options[i], out);
+}

@@ -1,0 +1,257 @@
+/* Takes one value of a known key into the configuration, or says what is wrong with it. */
+#include "base/redis_url.h"
+#include "config/option.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { RULE_MAX = 1024, TOPIC_MAX = 249, URL_TEXT_MAX = 4096 };
+
+_Static_assert(sizeof(enum lw_key_missing) == sizeof(int) && sizeof(enum lw_log_level) == sizeof(int), "words are stored as int");
+
+static void *at(const struct lw_loader *l, const struct lw_option *o) { return (char *)l->c + o->at; }
+
+const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]) {
+    const struct lw_expanded *was = lw_was_expanded(l, v);
+    char *safe = NULL;
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_TRUE: return "true";
+    case JSON_FALSE: return "false";
+    case JSON_NULL: return "null";
+    case JSON_INTEGER: snprintf(buf, LW_SHOWN_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(v)); return buf;
+    case JSON_REAL: snprintf(buf, LW_SHOWN_MAX, "%g", json_real_value(v)); return buf;
+    case JSON_STRING: break;
+    }
+    safe = lw_url_redact(was ? was->raw : json_string_value(v));
+    snprintf(buf, LW_SHOWN_MAX, strlen(safe) > 128 ? "\"%.125s…\"" : "\"%s\"", safe);
+    free(safe);
+    return buf;
+}
+
+/* ---- simple kinds ---- */
+
+/* Numbers may come out of a variable: "${WORKERS:-2}". */
+static bool as_integer(const struct lw_loader *l, json_t *v, int64_t *out) {
+    if (json_is_integer(v)) return *out = json_integer_value(v), true;
+    if (!json_is_string(v) || !lw_was_expanded(l, v)) return false;
+    const char *text = json_string_value(v);
+    char *end;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return *text && !*end && !errno && *text != ' ';
+}
+
+static void take_integer(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    int64_t n;
+    if (!as_integer(l, v, &n) || n < o->min || n > o->max)
+        lw_problem(l->problems, "%s: must be a whole number from %lld to %lld, is %s", o->path, (long long)o->min, (long long)o->max,
+                   lw_shown(l, v, buf));
+    else if (o->kind == LW_OPT_INT) *(int *)at(l, o) = (int)n;
+    else *(int64_t *)at(l, o) = n;
+}
+
+static void take_word(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    for (int i = 0; json_is_string(v) && o->words[i]; i++) {
+        if (strcmp(json_string_value(v), o->words[i])) continue;
+        if (o->kind == LW_OPT_EITHER) *(bool *)at(l, o) = i == 1;
+        else memcpy(at(l, o), &i, sizeof i);
+        return;
+    }
+    struct lw_buf list = {0};
+    for (int i = 0; o->words[i]; i++) lw_buf_addf(&list, "%s\"%s\"", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
+    lw_problem(l->problems, "%s: must be %s, is %s", o->path, list.p, lw_shown(l, v, buf));
+    lw_buf_free(&list);
+}
+
+void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    switch (o->kind) {
+    case LW_OPT_INT:
+    case LW_OPT_INT64: take_integer(l, o, v); break;
+    case LW_OPT_WORD:
+    case LW_OPT_EITHER: take_word(l, o, v); break;
+    case LW_OPT_CUSTOM: o->take(l, o, v); break;
+    case LW_OPT_LATER: lw_problem(l->problems, "%s: not in this version", o->path); break;
+    case LW_OPT_HANDLER: break;
+    }
+}
+
+/* ---- texts ---- */
+
+const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max) {
+    char buf[LW_SHOWN_MAX];
+    if (!json_is_string(v)) return lw_problem(l->problems, "%s: must be a string, is %s", path, lw_shown(l, v, buf)), NULL;
+    if (json_string_length(v) == 0) return lw_problem(l->problems, "%s: must not be empty", path), NULL;
+    if (json_string_length(v) > max) return lw_problem(l->problems, "%s: longer than %zu bytes", path, max), NULL;
+    return json_string_value(v);
+}
+
+/* Names of Kafka topics, and of Latchwork's own applications, hold nothing else. */
+static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+
+void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    const char *text = lw_take_text(l, o->path, v, 64);
+    if (!text) return;
+    if (text[strspn(text, plain)])
+        lw_problem(l->problems, "%s: must be 1 to 64 of A-Z a-z 0-9 . _ -, is %s", o->path, lw_shown(l, v, buf));
+    free(l->c->name);
+    l->c->name = lw_strdup(text);
+}
+
+/* ---- topics ---- */
+
+bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic) {
+    if (*topic == '^') {
+        lw_problem(l->problems, "%s: \"%.100s\" is a pattern: a topic that comes into being must not join a running group unasked; list the names",
+                   path, topic);
+    } else if (!*topic || strlen(topic) > TOPIC_MAX || !strcmp(topic, ".") || !strcmp(topic, "..") || topic[strspn(topic, plain)]) {
+        lw_problem(l->problems, "%s: \"%.100s\" is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -", path, topic);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void add_topic(struct lw_loader *l, const char *path, json_t *v) {
+    const char *topic = lw_take_text(l, path, v, TOPIC_MAX);
+    if (!topic || lw_topic_problem(l, path, topic)) return;
+    for (size_t i = 0; i < l->c->kafka.n_topics; i++) {
+        if (strcmp(l->c->kafka.topics[i], topic)) continue;
+        lw_problem(l->problems, "%s: %s is listed twice", path, topic);
+        return;
+    }
+    l->c->kafka.topics = lw_realloc(l->c->kafka.topics, (l->c->kafka.n_topics + 1) * sizeof *l->c->kafka.topics);
+    l->c->kafka.topics[l->c->kafka.n_topics++] = lw_strdup(topic);
+}
+
+void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX], path[64];
+    if (!json_is_array(v)) {
+        lw_problem(l->problems, "%s: must be a list of topic names, is %s", o->path, lw_shown(l, v, buf));
+        return;
+    }
+    size_t n = json_array_size(v);
+    if (n == 0 || n > LW_TOPICS_MAX) lw_problem(l->problems, "%s: must list 1 to %d topics, lists %zu", o->path, (int)LW_TOPICS_MAX, n);
+    for (size_t i = 0; i < n && i < LW_TOPICS_MAX; i++) {
+        snprintf(path, sizeof path, "%s[%zu]", o->path, i);
+        add_topic(l, path, json_array_get(v, i));
+    }
+}
+
+/* ---- Redis ---- */
+
+static void add_url(struct lw_loader *l, const char *path, json_t *v) {
+    struct lw_redis_url parsed;
+    struct lw_err err = {0};
+    char buf[LW_SHOWN_MAX];
+    const char *url = lw_take_text(l, path, v, URL_TEXT_MAX);
+    if (!url) return;
+    if (lw_redis_url_parse(url, &parsed, &err)) {
+        lw_problem(l->problems, "%s: %s: %s", path, lw_shown(l, v, buf), err.text);
+        return;
+    }
+    lw_redis_url_free(&parsed);
+    for (size_t i = 0; i < l->c->redis.n_urls; i++)
+        if (!strcmp(l->c->redis.urls[i], url)) lw_problem(l->problems, "%s: the same server is listed twice", path);
+    l->c->redis.urls = lw_realloc(l->c->redis.urls, (l->c->redis.n_urls + 1) * sizeof *l->c->redis.urls);
+    l->c->redis.urls[l->c->redis.n_urls++] = lw_strdup(url);
+}
+
+void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char path[64], buf[LW_SHOWN_MAX];
+    if (json_is_string(v)) {
+        add_url(l, o->path, v);
+        return;
+    }
+    size_t n = json_array_size(v); /* 0 for what is no list */
+    if (n == 0 || n > LW_URLS_MAX) {
+        lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path, (int)LW_URLS_MAX,
+                   json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s[%zu]", o->path, i);
+        add_url(l, path, json_array_get(v, i));
+    }
+}
+
+/* ---- rules ---- */
+
+static bool pointer_problem(struct lw_loader *l, const char *path, const char *pointer) {
+    if (*pointer && *pointer != '/') return lw_problem(l->problems, "%s: a JSON pointer begins with \"/\", as json:/order/id", path), true;
+    for (const char *p = pointer; (p = strchr(p, '~')); p++)
+        if (p[1] != '0' && p[1] != '1')
+            return lw_problem(l->problems, "%s: in a JSON pointer \"~\" is written ~0 and \"/\" ~1 (RFC 6901)", path), true;
+    return false;
+}
+
+/* header:NAME or json:/pointer, or the plain word. Returns false with a problem. */
+static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word, struct lw_rule *out) {
+    char buf[LW_SHOWN_MAX];
+    const char *text = lw_take_text(l, path, v, RULE_MAX);
+    if (!text) return false;
+    struct lw_rule rule = {.from = LW_KEY_MESSAGE};
+    if (!strncmp(text, "header:", 7) && text[7]) {
+        rule = (struct lw_rule){LW_KEY_HEADER, lw_strdup(text + 7)};
+    } else if (!strncmp(text, "json:", 5)) {
+        if (pointer_problem(l, path, text + 5)) return false;
+        rule = (struct lw_rule){LW_KEY_JSON, lw_strdup(text + 5)};
+    } else if (strcmp(text, word)) {
+        lw_problem(l->problems, "%s: must be \"%s\", \"header:NAME\" or \"json:/pointer\", is %s", path, word, lw_shown(l, v, buf));
+        return false;
+    }
+    free(out->arg);
+    *out = rule;
+    return true;
+}
+
+void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    if (!take_rule(l, o->path, v, "message-key", &l->c->key.from)) return;
+    free(l->c->key.from_text);
+    l->c->key.from_text = lw_strdup(json_string_value(v));
+}
+
+void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    take_rule(l, o->path, v, "offset", &l->c->dedup.id);
+}
+
+void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    const char *text = lw_take_text(l, o->path, v, TOPIC_MAX + 6);
+    if (!text) return;
+    if (!strcmp(text, "redis")) {
+        l->c->dead.to = LW_DEAD_REDIS;
+    } else if (strncmp(text, "topic:", 6)) {
+        lw_problem(l->problems, "%s: must be \"redis\" or \"topic:NAME\", is %s", o->path, lw_shown(l, v, buf));
+    } else if (!lw_topic_problem(l, o->path, text + 6)) {
+        l->c->dead.to = LW_DEAD_TOPIC;
+        free(l->c->dead.topic);
+        l->c->dead.topic = lw_strdup(text + 6);
+    }
+}
+
+/* ---- handler, http ---- */
+
+/* Which types there are is the registry's to say (lw_handler_find). */
+void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    const char *text = lw_take_text(l, o->path, v, 64);
+    if (!text) return;
+    if (!strcmp(text, "http")) {
+        lw_problem(l->problems, "%s: \"http\" is not in this version; there are exec, plugin and insert", o->path);
+        return;
+    }
+    free(l->c->handler.type);
+    l->c->handler.type = lw_strdup(text);
+}
+
+void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    if (!json_is_string(v) || strcmp(json_string_value(v), o->dflt_text))
+        lw_problem(l->problems, "%s: not in this version (only the default, %s, is taken, and nothing listens), is %s", o->path, o->dflt_text,
+                   lw_shown(l, v, buf));
+}
