@@ -144,8 +144,10 @@ char *lw_url_redact(const char *text) {
     user = user && user < at ? user + 3 : text;
     const char *colon = memchr(user, ':', (size_t)(at - user));
     struct lw_buf b = {0};
-    if (colon) lw_buf_add(&b, text, (size_t)(colon + 1 - text));
-    else lw_buf_add(&b, text, (size_t)(user - text));
+    if (colon)
+        lw_buf_add(&b, text, (size_t)(colon + 1 - text));
+    else
+        lw_buf_add(&b, text, (size_t)(user - text));
     lw_buf_addf(&b, "***%s", at);
     return b.p;
 }

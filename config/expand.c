@@ -21,9 +21,14 @@ const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_
     return NULL;
 }
 
-static void remember(struct lw_loader *l, json_t *v, const char *raw, bool from_file) {
+bool lw_unusable(const struct lw_loader *l, const json_t *v) {
+    const struct lw_expanded *was = lw_was_expanded(l, v);
+    return was && was->failed;
+}
+
+static void remember(struct lw_loader *l, json_t *v, char *raw, const struct expansion *x) {
     l->expanded = lw_realloc(l->expanded, (l->n_expanded + 1) * sizeof *l->expanded);
-    l->expanded[l->n_expanded++] = (struct lw_expanded){json_incref(v), lw_strdup(raw), from_file};
+    l->expanded[l->n_expanded++] = (struct lw_expanded){json_incref(v), raw, x->from_file, x->failed};
 }
 
 void lw_expand_free(struct lw_loader *l) {
@@ -36,9 +41,12 @@ void lw_expand_free(struct lw_loader *l) {
     l->n_expanded = 0;
 }
 
-static void fail(struct expansion *x, const char *what, const char *name, const char *why) {
+/* what: a format with one %s for `name` */
+#define FAIL(x, what, name) ((x)->failed = true, lw_problem((x)->l->problems, "%s: " what, (x)->path, name))
+
+static void file_problem(struct expansion *x, const char *path, const char *why) {
     x->failed = true;
-    lw_problem(x->l->problems, "%s: %s %.200s %s", x->path, what, name, why);
+    lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
 /* A named pipe would block for ever: only regular files, read to their bound. */
@@ -51,9 +59,12 @@ static void put_file(struct expansion *x, const char *path) {
     while (fd >= 0 && n < sizeof buf && (got = read(fd, buf + n, sizeof buf - n)) > 0) n += (size_t)got;
     int saved = errno;
     if (fd >= 0) close(fd);
-    if (fd < 0 || got < 0) fail(x, "file", path, strerror(saved));
-    else if (n == sizeof buf) fail(x, "file", path, "is larger than 64 KiB");
-    else if (memchr(buf, '\0', n)) fail(x, "file", path, "holds a NUL byte");
+    if (fd < 0 || got < 0)
+        file_problem(x, path, strerror(saved));
+    else if (n == sizeof buf)
+        file_problem(x, path, "larger than 64 KiB");
+    else if (memchr(buf, '\0', n))
+        file_problem(x, path, "holds a NUL byte");
     else {
         if (n && buf[n - 1] == '\n') n--;
         if (n && buf[n - 1] == '\r') n--;
@@ -63,7 +74,8 @@ static void put_file(struct expansion *x, const char *path) {
 
 static bool is_name(const char *s, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!(s[i] == '_' || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z') || (i && s[i] >= '0' && s[i] <= '9'))) return false;
+        if (!(s[i] == '_' || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z') || (i && s[i] >= '0' && s[i] <= '9')))
+            return false;
     return n > 0;
 }
 
@@ -76,14 +88,16 @@ static void put_reference(struct expansion *x, const char *body) {
     size_t n = strcspn(body, ":");
     bool has_default = body[n] && body[n + 1] == '-';
     if (!is_name(body, n) || (body[n] && !has_default)) {
-        fail(x, "cannot read ${", body, "}: write ${VAR}, ${VAR:-default} or ${file:PATH}, and $${ for a literal ${");
+        FAIL(x, "${%.100s}: write ${VAR}, ${VAR:-default} or ${file:PATH}, and $${ for a literal ${", body);
         return;
     }
     char *name = lw_memdup(body, n);
     const char *value = getenv(name);
     if ((!value || !*value) && has_default) value = body + n + 2;
-    if (value) lw_buf_addf(&x->out, "%s", value);
-    else fail(x, "variable", name, "is not set (give it a default with ${VAR:-default})");
+    if (value)
+        lw_buf_addf(&x->out, "%s", value);
+    else
+        FAIL(x, "variable %.200s is not set (a default is given with ${VAR:-default})", name);
     free(name);
 }
 
@@ -101,7 +115,7 @@ static void expand_text(struct expansion *x, const char *p) {
             free(body);
             p = end + 1;
         } else {
-            fail(x, "\"${\" without", "}", "(write $${ for a literal ${)");
+            FAIL(x, "a ${ without its }%s (write $${ for a literal ${)", "");
             return;
         }
     }
@@ -112,9 +126,10 @@ static void expand_string(struct lw_loader *l, const char *path, json_t *v) {
     if (!strstr(raw, "${")) return;
     struct expansion x = {.l = l, .path = path};
     expand_text(&x, raw);
-    if (x.out.n > LW_CONFIG_BYTES_MAX) fail(&x, "the text", "", "is longer than 1 MiB");
-    remember(l, v, raw, x.from_file);
-    if (!x.failed && json_string_setn(v, x.out.n ? x.out.p : "", x.out.n)) lw_problem(l->problems, "%s: what was put in is not UTF-8", path);
+    if (x.out.n > LW_CONFIG_BYTES_MAX) FAIL(&x, "what was put in is longer than 1 MiB%s", "");
+    char *was = lw_strdup(raw);
+    if (!x.failed && json_string_setn(v, x.out.n ? x.out.p : "", x.out.n)) FAIL(&x, "what was put in is not UTF-8%s", "");
+    remember(l, v, was, &x);
     lw_buf_free(&x.out);
 }
 

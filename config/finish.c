@@ -47,9 +47,11 @@ static void finish_handler(struct lw_loader *l) {
         lw_problem(l->problems, "handler.processes: only exec has processes; %.64s has handler.threads", type);
     if (!c->handler.threads) c->handler.threads = !strcmp(type, "insert") ? 1 : 4;
     if (c->workers * c->handler.threads > LW_SLOTS_MAX)
-        lw_problem(l->problems, "workers: %d workers with %d handlers each are more than %d", c->workers, c->handler.threads, (int)LW_SLOTS_MAX);
+        lw_problem(l->problems, "workers: %d workers with %d handlers each are more than %d", c->workers, c->handler.threads,
+                   (int)LW_SLOTS_MAX);
     if (c->handler.timeout_ms > c->shutdown.grace_ms)
-        lw_problem_warn(l->problems, "shutdown.grace_ms: shorter than handler.timeout_ms: a slow handler is cut off at shutdown and runs again");
+        lw_problem_warn(l->problems,
+                        "shutdown.grace_ms: shorter than handler.timeout_ms: a slow handler is cut off at shutdown and runs again");
 }
 
 void lw_finish(struct lw_loader *l) {

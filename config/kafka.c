@@ -12,8 +12,10 @@ enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536, COOPERATIVE_FLOOR = 0x020601ff, 
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {
-    {"enable.auto.commit", "true", "offsets are committed only when all before them is done; librdkafka would commit what was merely fetched"},
-    {"enable.auto.offset.store", "true", "offsets are committed only when all before them is done; librdkafka would store what was merely fetched"},
+    {"enable.auto.commit", "true",
+     "offsets are committed only when all before them is done; librdkafka would commit what was merely fetched"},
+    {"enable.auto.offset.store", "true",
+     "offsets are committed only when all before them is done; librdkafka would store what was merely fetched"},
     {"enable.partition.eof", "false", "the ends of partitions tell compaction gaps and --drain where they stand"},
     {"offset.store.method", "file", "offsets live in the group, so that another worker can go on"},
     {"group.protocol", "consumer", "the new group protocol is not in this version; use classic"},
@@ -40,8 +42,10 @@ static void ask_librdkafka(struct lw_loader *l, const char *path, const struct l
     rd_kafka_conf_res_t res = rd_kafka_conf_set(conf, p->name, p->value, text, sizeof text);
     rd_kafka_conf_destroy(conf);
     if (res == RD_KAFKA_CONF_OK) return;
-    if (res == RD_KAFKA_CONF_UNKNOWN || quote) lw_problem(l->problems, "%s: %s", path, text);
-    else lw_problem(l->problems, "%s: librdkafka does not take this value (not shown: it may be a secret)", path);
+    if (res == RD_KAFKA_CONF_UNKNOWN || quote)
+        lw_problem(l->problems, "%s: %s", path, text);
+    else
+        lw_problem(l->problems, "%s: librdkafka does not take this value (not shown: it may be a secret)", path);
 }
 
 static char *value_text(struct lw_loader *l, const char *path, json_t *v) {
@@ -66,14 +70,16 @@ static struct lw_property *append(struct lw_config *c, const char *name, char *v
 static void take_property(struct lw_loader *l, const char *name, json_t *v) {
     char path[320];
     snprintf(path, sizeof path, "kafka.properties.%.250s", name);
-    char *value = value_text(l, path, v);
+    char *value = lw_unusable(l, v) ? NULL : value_text(l, path, v);
     if (!value) return;
     const struct lw_expanded *was = lw_was_expanded(l, v);
     struct lw_property *p = append(l->c, name, value);
     if (was && was->from_file) p->secret = true;
     const char *reason = refused(name, value);
-    if (reason) lw_problem(l->problems, "%s: refused: %s", path, reason);
-    else ask_librdkafka(l, path, p, !p->secret && !was);
+    if (reason)
+        lw_problem(l->problems, "%s: refused: %s", path, reason);
+    else
+        ask_librdkafka(l, path, p, !p->secret && !was);
 }
 
 void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *v) {
@@ -118,10 +124,11 @@ static void finish_strategy(struct lw_loader *l) {
                    "(this is %s); use range",
                    rd_kafka_version_str());
     else if (rd_kafka_version() < COOPERATIVE_SOUND)
-        lw_problem_warn(l->problems,
-                        "kafka.properties.partition.assignment.strategy: with cooperative-sticky a commit during a rebalance can lose the assignment "
-                        "below librdkafka 2.10 (this is %s); range is safe",
-                        rd_kafka_version_str());
+        lw_problem_warn(
+            l->problems,
+            "kafka.properties.partition.assignment.strategy: with cooperative-sticky a commit during a rebalance can lose the assignment "
+            "below librdkafka 2.10 (this is %s); range is safe",
+            rd_kafka_version_str());
 }
 
 void lw_finish_kafka(struct lw_loader *l) {
@@ -136,8 +143,10 @@ void lw_finish_kafka(struct lw_loader *l) {
     finish_strategy(l);
     if (property(c, "group.instance.id") && c->workers > 1)
         lw_problem(l->problems,
-                   "kafka.properties.group.instance.id: refused with workers = %d: workers that share it throw each other out of the group", c->workers);
+                   "kafka.properties.group.instance.id: refused with workers = %d: workers that share it throw each other out of the group",
+                   c->workers);
     const char *isolation = property(c, "isolation.level");
     if (isolation && !strcmp(isolation, "read_uncommitted"))
-        lw_problem_warn(l->problems, "kafka.properties.isolation.level: read_uncommitted hands records of aborted transactions to the handler, too");
+        lw_problem_warn(l->problems,
+                        "kafka.properties.isolation.level: read_uncommitted hands records of aborted transactions to the handler, too");
 }

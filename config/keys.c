@@ -20,7 +20,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_name,
      .form = "string of 1 to 64 of A–Z a–z 0–9 . _ -",
      .dflt = "\"latchwork\"",
-     .help = "Names the application in Redis, in the log and, unless `group.id` says otherwise, as consumer group. Workers of one name share their "
+     .help = "Names the application in Redis, in the log and, unless `group.id` says otherwise, as consumer group. Workers of one name "
+             "share their "
              "lanes."},
     {.path = "workers",
      .kind = LW_OPT_INT,
@@ -42,7 +43,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_properties,
      .form = "object of librdkafka properties",
      .dflt = "{}",
-     .help = "Goes to librdkafka as it is. Filled in: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` earliest. What would "
+     .help = "Goes to librdkafka as it is. Filled in: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` "
+             "earliest. What would "
              "break the guarantees is refused with the reason. Values of password and secret properties are never shown."},
     {.path = "redis.url",
      .kind = LW_OPT_CUSTOM,
@@ -50,8 +52,9 @@ const struct lw_option lw_options[] = {
      .show = lw_show_urls,
      .form = "URL, or list of URLs",
      .dflt = "\"redis://127.0.0.1:6379/0\"",
-     .help = "`redis://[user:password@]host[:port][/db]` or `unix:///path[?db=N]`. Of a list, shard s lives on server s mod their number. Put "
-             "passwords in with `${VAR}` or `${file:PATH}`; they are never shown."},
+     .help =
+         "`redis://[user:password@]host[:port][/db]` or `unix:///path[?db=N]`. Of a list, shard s lives on server s mod their number. Put "
+         "passwords in with `${VAR}` or `${file:PATH}`; they are never shown."},
     {.path = "redis.shards",
      .kind = LW_OPT_INT,
      .at = AT(redis.shards),
@@ -67,7 +70,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_key_from,
      .form = "`message-key`, `header:NAME` or `json:/pointer`",
      .dflt = "\"message-key\"",
-     .help = "Where a record's primary key stands. `json:` takes an RFC 6901 pointer into the payload; a JSON number or string counts as its text. All "
+     .help = "Where a record's primary key stands. `json:` takes an RFC 6901 pointer into the payload; a JSON number or string counts as "
+             "its text. All "
              "workers of a name must agree."},
     {.path = "key.missing",
      .kind = LW_OPT_WORD,
@@ -161,7 +165,8 @@ const struct lw_option lw_options[] = {
      .take = lw_take_handler_type,
      .form = "`exec`, `plugin` or `insert`",
      .required = true,
-     .help = "`exec`: long-lived processes in any language; `plugin`: a shared object; `insert`: a row into SQLite. `http` is not in this version."},
+     .help = "`exec`: long-lived processes in any language; `plugin`: a shared object; `insert`: a row into SQLite. `http` is not in this "
+             "version."},
     {.path = "handler.threads",
      .kind = LW_OPT_INT,
      .at = AT(handler.threads),

@@ -11,6 +11,10 @@
 /* jansson quotes the text near an error, which may be a secret; only a doubled key is named. */
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
+    if (json_error_code(e) == json_error_null_character) {
+        lw_problem(problems, "%s:%d:%d: \\u0000 is not allowed", name, e->line, e->column);
+        return;
+    }
     const char *near = strstr(e->text, " near ");
     if (near && json_error_code(e) != json_error_duplicate_key) n = (size_t)(near - e->text);
     lw_problem(problems, "%s:%d:%d: %.*s", name, e->line, e->column, (int)n, e->text);
@@ -34,14 +38,18 @@ static void walk(struct lw_loader *l, const char *section, json_t *object);
 static void unknown(struct lw_loader *l, const char *path) {
     char near[128];
     lw_option_nearest(path, near, sizeof near);
-    if (*near) lw_problem(l->problems, "%s: unknown key; did you mean %s?", path, near);
-    else lw_problem(l->problems, "%s: unknown key", path);
+    if (*near)
+        lw_problem(l->problems, "%s: unknown key; did you mean %s?", path, near);
+    else
+        lw_problem(l->problems, "%s: unknown key", path);
 }
 
 static void walk_section(struct lw_loader *l, const char *path, json_t *v) {
     char buf[LW_SHOWN_MAX];
-    if (json_is_object(v)) walk(l, path, v);
-    else lw_problem(l->problems, "%s: must be an object, is %s", path, lw_shown(l, v, buf));
+    if (json_is_object(v))
+        walk(l, path, v);
+    else
+        lw_problem(l->problems, "%s: must be an object, is %s", path, lw_shown(l, v, buf));
 }
 
 static void walk_one(struct lw_loader *l, const char *path, json_t *v, bool open) {
@@ -66,8 +74,10 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
         char path[256];
         snprintf(path, sizeof path, "%s%s%.200s", section, *section ? "." : "", name);
         /* a dot in a name must not reach into another section */
-        if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER)) unknown(l, path);
-        else walk_one(l, path, v, s && s->kind == LW_OPT_HANDLER);
+        if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER))
+            unknown(l, path);
+        else
+            walk_one(l, path, v, s && s->kind == LW_OPT_HANDLER);
     }
 }
 
@@ -140,8 +150,10 @@ struct lw_config *lw_config_load(const char *path, const struct lw_override *set
     int failed = ferror(f) ? errno : 0;
     fclose(f);
     struct lw_config *c = NULL;
-    if (failed) lw_problem(problems, "%s: %s", path, strerror(failed));
-    else c = lw_config_parse(path, text, n, set, n_set, problems);
+    if (failed)
+        lw_problem(problems, "%s: %s", path, strerror(failed));
+    else
+        c = lw_config_parse(path, text, n, set, n_set, problems);
     free(text);
     return c;
 }

@@ -11,6 +11,7 @@ struct lw_expanded {
     json_t *string;
     char *raw;
     bool from_file;
+    bool failed; /* said already: the value is not to be looked at */
 };
 
 struct lw_loader {
@@ -35,10 +36,10 @@ struct lw_option {
     enum lw_option_kind kind;
     size_t at; /* offset in struct lw_config */
     int64_t min, max;
-    const char *const *words;   /* NULL-terminated */
-    const char *dflt;           /* JSON text, taken like a given value; NULL: computed, or none */
-    const char *dflt_text;      /* what the reference says where dflt is NULL */
-    const char *form;           /* what the reference says for LW_OPT_CUSTOM */
+    const char *const *words; /* NULL-terminated */
+    const char *dflt;         /* JSON text, taken like a given value; NULL: computed, or none */
+    const char *dflt_text;    /* what the reference says where dflt is NULL */
+    const char *form;         /* what the reference says for LW_OPT_CUSTOM */
     bool required;
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
     json_t *(*show)(const struct lw_config *c); /* secrets masked; NULL: nothing to show */
@@ -69,6 +70,8 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
 /* A string of 1 to max bytes, or NULL with a problem. */
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
+
+bool lw_unusable(const struct lw_loader *l, const json_t *v);
 
 /* expand.c: ${VAR}, ${VAR:-default}, ${file:PATH} in every string below v. */
 void lw_expand(struct lw_loader *l, const char *path, json_t *v);

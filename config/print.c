@@ -115,21 +115,28 @@ static void form(const struct lw_option *o, struct lw_buf *out) {
 static void row(const struct lw_option *o, struct lw_buf *out) {
     lw_buf_addf(out, "| `%s` | ", o->path);
     form(o, out);
-    if (o->required) lw_buf_addf(out, " | required");
-    else if (o->dflt) lw_buf_addf(out, " | `%s`", o->dflt);
-    else lw_buf_addf(out, " | %s", o->dflt_text ? o->dflt_text : "");
+    if (o->required)
+        lw_buf_addf(out, " | required");
+    else if (o->dflt)
+        lw_buf_addf(out, " | `%s`", o->dflt);
+    else
+        lw_buf_addf(out, " | %s", o->dflt_text ? o->dflt_text : "");
     lw_buf_addf(out, " | %s |\n", o->help);
 }
 
 void lw_config_reference(struct lw_buf *out) {
-    lw_buf_addf(out,
-                "# Configuration\n\n"
-                "<!-- made by `latchwork check --reference` from the table of keys in config/keys.c -->\n\n"
-                "One JSON file of at most 1 MiB. Unknown keys and doubled keys are errors; all problems are listed at once. `--set path=value` overrides "
-                "a key; its value is JSON where it parses as JSON, otherwise a string.\n\n"
-                "In every string, `${VAR}` is replaced by an environment variable (an error where it is not set), `${VAR:-default}` by the default where "
-                "the variable is unset or empty, and `${file:PATH}` by a file's text without its last newline; write `$${` for a literal `${`. Numbers "
-                "may be put in this way, too: `\"workers\": \"${WORKERS:-2}\"`. Secrets belong into variables or files: they are never printed.\n\n"
-                "| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
+    lw_buf_addf(
+        out,
+        "# Configuration\n\n"
+        "<!-- made by `latchwork check --reference` from the table of keys in config/keys.c -->\n\n"
+        "One JSON file of at most 1 MiB. Unknown keys and doubled keys are errors; all problems are listed at once. `--set path=value` "
+        "overrides "
+        "a key; its value is JSON where it parses as JSON, otherwise a string.\n\n"
+        "In every string, `${VAR}` is replaced by an environment variable (an error where it is not set), `${VAR:-default}` by the default "
+        "where "
+        "the variable is unset or empty, and `${file:PATH}` by a file's text without its last newline; write `$${` for a literal `${`. "
+        "Numbers "
+        "may be put in this way, too: `\"workers\": \"${WORKERS:-2}\"`. Secrets belong into variables or files: they are never printed.\n\n"
+        "| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < lw_n_options; i++) row(&lw_options[i], out);
 }

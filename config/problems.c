@@ -11,8 +11,10 @@ static void add_line(struct lw_buf *b, const char *fmt, va_list ap) {
     char text[1400];
     vsnprintf(text, sizeof text, fmt, ap);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p < 0x20 || *p == 0x7f) lw_buf_addf(b, "\\x%02x", *p);
-        else lw_buf_add(b, p, 1);
+        if (*p < 0x20 || *p == 0x7f)
+            lw_buf_addf(b, "\\x%02x", *p);
+        else
+            lw_buf_add(b, p, 1);
     }
     lw_buf_add(b, "\n", 1);
 }
@@ -40,32 +42,32 @@ void lw_problems_free(struct lw_problems *p) {
     *p = (struct lw_problems){0};
 }
 
-static size_t min3(size_t a, size_t b, size_t c) {
-    size_t m = a < b ? a : b;
-    return m < c ? m : c;
-}
+enum { WORD_MAX = 64 };
 
-/* Levenshtein; a beginning ("ttl" of "ttl_ms") counts as one step. */
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Insertions, deletions, replacements and swaps of neighbours; a beginning ("ttl" of "ttl_ms") counts as one step. */
 static size_t distance(const char *a, const char *b) {
-    size_t na = strlen(a), nb = strlen(b), row[65];
-    if (na > 64 || nb > 64) return 64;
-    if (na >= 3 && nb >= 3 && strncmp(a, b, na < nb ? na : nb) == 0) return na == nb ? 0 : 1;
-    for (size_t j = 0; j <= nb; j++) row[j] = j;
+    size_t na = strlen(a), nb = strlen(b);
+    unsigned char d[WORD_MAX + 1][WORD_MAX + 1];
+    if (na > WORD_MAX || nb > WORD_MAX) return WORD_MAX;
+    if (na >= 3 && nb >= 3 && strncmp(a, b, smaller(na, nb)) == 0) return na == nb ? 0 : 1;
+    for (size_t i = 0; i <= na; i++) d[i][0] = (unsigned char)i;
+    for (size_t j = 0; j <= nb; j++) d[0][j] = (unsigned char)j;
     for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
         for (size_t j = 1; j <= nb; j++) {
-            size_t above = row[j];
-            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
+            size_t best = smaller(d[i - 1][j], d[i][j - 1]) + 1u;
+            best = smaller(best, d[i - 1][j - 1] + (size_t)(a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) best = smaller(best, d[i - 2][j - 2] + 1u);
+            d[i][j] = (unsigned char)best;
         }
     }
-    return row[nb];
+    return d[na][nb];
 }
 
 const char *lw_config_nearest(const char *word, const char *const *words, size_t n) {
     const char *best = NULL;
-    size_t best_distance = 64;
+    size_t best_distance = WORD_MAX;
     for (size_t i = 0; i < n; i++) {
         size_t longer = strlen(word) > strlen(words[i]) ? strlen(word) : strlen(words[i]);
         size_t near_enough = longer < 4 ? 1 : longer / 3 + (longer > 5), d = distance(word, words[i]);

@@ -50,16 +50,20 @@ static void take_integer(struct lw_loader *l, const struct lw_option *o, json_t 
     if (!as_integer(l, v, &n) || n < o->min || n > o->max)
         lw_problem(l->problems, "%s: must be a whole number from %lld to %lld, is %s", o->path, (long long)o->min, (long long)o->max,
                    lw_shown(l, v, buf));
-    else if (o->kind == LW_OPT_INT) *(int *)at(l, o) = (int)n;
-    else *(int64_t *)at(l, o) = n;
+    else if (o->kind == LW_OPT_INT)
+        *(int *)at(l, o) = (int)n;
+    else
+        *(int64_t *)at(l, o) = n;
 }
 
 static void take_word(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     for (int i = 0; json_is_string(v) && o->words[i]; i++) {
         if (strcmp(json_string_value(v), o->words[i])) continue;
-        if (o->kind == LW_OPT_EITHER) *(bool *)at(l, o) = i == 1;
-        else memcpy(at(l, o), &i, sizeof i);
+        if (o->kind == LW_OPT_EITHER)
+            *(bool *)at(l, o) = i == 1;
+        else
+            memcpy(at(l, o), &i, sizeof i);
         return;
     }
     struct lw_buf list = {0};
@@ -69,6 +73,7 @@ static void take_word(struct lw_loader *l, const struct lw_option *o, json_t *v)
 }
 
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    if (lw_unusable(l, v)) return;
     switch (o->kind) {
     case LW_OPT_INT:
     case LW_OPT_INT64: take_integer(l, o, v); break;
@@ -84,6 +89,7 @@ void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
 
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max) {
     char buf[LW_SHOWN_MAX];
+    if (lw_unusable(l, v)) return NULL;
     if (!json_is_string(v)) return lw_problem(l->problems, "%s: must be a string, is %s", path, lw_shown(l, v, buf)), NULL;
     if (json_string_length(v) == 0) return lw_problem(l->problems, "%s: must not be empty", path), NULL;
     if (json_string_length(v) > max) return lw_problem(l->problems, "%s: longer than %zu bytes", path, max), NULL;
@@ -97,8 +103,7 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;
-    if (text[strspn(text, plain)])
-        lw_problem(l->problems, "%s: must be 1 to 64 of A-Z a-z 0-9 . _ -, is %s", o->path, lw_shown(l, v, buf));
+    if (text[strspn(text, plain)]) lw_problem(l->problems, "%s: must be 1 to 64 of A-Z a-z 0-9 . _ -, is %s", o->path, lw_shown(l, v, buf));
     free(l->c->name);
     l->c->name = lw_strdup(text);
 }
@@ -107,8 +112,9 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
 
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic) {
     if (*topic == '^') {
-        lw_problem(l->problems, "%s: \"%.100s\" is a pattern: a topic that comes into being must not join a running group unasked; list the names",
-                   path, topic);
+        lw_problem(l->problems,
+                   "%s: \"%.100s\" is a pattern: a topic that comes into being must not join a running group unasked; list the names", path,
+                   topic);
     } else if (!*topic || strlen(topic) > TOPIC_MAX || !strcmp(topic, ".") || !strcmp(topic, "..") || topic[strspn(topic, plain)]) {
         lw_problem(l->problems, "%s: \"%.100s\" is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -", path, topic);
     } else {
@@ -216,9 +222,7 @@ void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v)
     l->c->key.from_text = lw_strdup(json_string_value(v));
 }
 
-void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    take_rule(l, o->path, v, "offset", &l->c->dedup.id);
-}
+void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v) { take_rule(l, o->path, v, "offset", &l->c->dedup.id); }
 
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
@@ -252,6 +256,6 @@ void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     if (!json_is_string(v) || strcmp(json_string_value(v), o->dflt_text))
-        lw_problem(l->problems, "%s: not in this version (only the default, %s, is taken, and nothing listens), is %s", o->path, o->dflt_text,
-                   lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: not in this version (only the default, %s, is taken, and nothing listens), is %s", o->path,
+                   o->dflt_text, lw_shown(l, v, buf));
 }

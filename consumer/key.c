@@ -46,9 +46,12 @@ static int hex4(const unsigned char *p, const unsigned char *end) {
     if (end - p < 4) return -1;
     for (int i = 0; i < 4; i++) {
         unsigned char c = p[i], lower = (unsigned char)(c | 0x20);
-        if (is_digit(c)) v = v * 16 + (c - '0');
-        else if (lower >= 'a' && lower <= 'f') v = v * 16 + (lower - 'a' + 10);
-        else return -1;
+        if (is_digit(c))
+            v = v * 16 + (c - '0');
+        else if (lower >= 'a' && lower <= 'f')
+            v = v * 16 + (lower - 'a' + 10);
+        else
+            return -1;
     }
     return v;
 }
@@ -166,8 +169,10 @@ static int scan_digits(struct scan *s) {
 static int scan_number(struct scan *s, struct value *v) {
     const unsigned char *start = s->p;
     if (next_is(s, '-')) s->p++;
-    if (next_is(s, '0')) s->p++;
-    else if (scan_digits(s)) return -1;
+    if (next_is(s, '0'))
+        s->p++;
+    else if (scan_digits(s))
+        return -1;
     if (s->p < s->end && is_digit(*s->p)) return bad(s, s->p, "a number with a leading zero");
     if (next_is(s, '.')) {
         s->p++;
@@ -268,10 +273,14 @@ static int scan_value(struct scan *s, int at) {
     struct value v = {0};
     int r;
     skip_space(s);
-    if (next_is(s, '{') || next_is(s, '[')) r = scan_container(s, at, &v);
-    else if (next_is(s, '"')) r = scan_string(s, &v);
-    else if (s->p < s->end && (*s->p == '-' || is_digit(*s->p))) r = scan_number(s, &v);
-    else r = scan_word(s, &v);
+    if (next_is(s, '{') || next_is(s, '['))
+        r = scan_container(s, at, &v);
+    else if (next_is(s, '"'))
+        r = scan_string(s, &v);
+    else if (s->p < s->end && (*s->p == '-' || is_digit(*s->p)))
+        r = scan_number(s, &v);
+    else
+        r = scan_word(s, &v);
     if (r == 0 && at != NO_MATCH && !s->pointer[at]) s->target = v;
     return r;
 }

@@ -21,9 +21,9 @@ static void put_header(struct lw_buf *out, const struct lw_header *h) {
 }
 
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
-    lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n, e->topic.p, (int)e->partition, (long long)e->offset,
-                (long long)e->replay, (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key), e->dedup.n, e->n_headers,
-                length_of(e->payload));
+    lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n, e->topic.p, (int)e->partition,
+                (long long)e->offset, (long long)e->replay, (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key),
+                e->dedup.n, e->n_headers, length_of(e->payload));
     lw_buf_add(out, e->dedup.p, e->dedup.n);
     if (e->key.p) lw_buf_add(out, e->key.p, e->key.n);
     for (size_t i = 0; i < e->n_headers; i++) put_header(out, &e->headers[i]);
