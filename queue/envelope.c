@@ -141,11 +141,12 @@ static int decode(struct reader *r, struct lw_envelope *e) {
 }
 
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err) {
-    struct reader r = {in.p, in.p, in.p + in.n, err};
     *e = (struct lw_envelope){0};
-    if (in.p && decode(&r, e) == 0) return 0;
+    if (!in.p) return lw_fail(err, "broken envelope at byte 0: null");
+    struct reader r = {in.p, in.p, in.p + in.n, err};
+    if (decode(&r, e) == 0) return 0;
     lw_envelope_clear(e);
-    return lw_fail(err, "broken envelope at byte 0: empty");
+    return -1;
 }
 
 void lw_envelope_clear(struct lw_envelope *e) {
