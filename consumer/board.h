@@ -6,6 +6,7 @@
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
+#include "base/err.h"
 #include "handlers/handler.h"
 
 #include <stdatomic.h>
@@ -32,6 +33,7 @@ struct lw_board_worker {
     _Atomic int32_t pid;
     _Atomic int64_t heartbeat_ms; /* boot clock; the main loop writes it at every turn */
     atomic_bool ready;            /* connected to every shard and a member of the group */
+    atomic_bool returned;         /* lw_worker_main() came back: the exit that follows was the worker's own, not a handler's exit() */
     struct lw_counts counts;
     struct lw_seat seats[LW_BOARD_SEATS];
 };
@@ -42,8 +44,11 @@ enum lw_suspicion {
     LW_BLAMED,  /* a worker died of it while it ran alone: a try counts before it may run again */
 };
 
+/* A slot is free while LW_INNOCENT. Only the supervisor fills one: new generation and LW_INNOCENT, then the texts, then the suspicion.
+ * So who reads a text and finds the same word after as before has read it whole. */
 struct lw_suspect {
-    _Atomic int32_t state; /* enum lw_suspicion */
+    _Atomic uint32_t word; /* generation << 2 | enum lw_suspicion */
+    uint64_t age;          /* supervisor only: the oldest goes first where the table is full */
     char identity[LW_IDENTITY_MAX];
     char reason[LW_REASON_MAX]; /* "worker died of signal 11 (Segmentation fault)" */
 };
@@ -81,7 +86,7 @@ void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
 /* Supervisor: a worker died. `crashed`: by a crash signal or an unasked exit (false: SIGKILL, which only makes suspects). */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
-/* Workers: the committed offset of a partition, for --drain. */
+/* Workers: the committed offset of a partition, for --drain. Also at assign: where reading begins, for nothing below it will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 

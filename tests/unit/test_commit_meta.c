@@ -157,8 +157,8 @@ static void test_impossible_content(void **state) {
         "Av___________wE",  /* 2, 2^64 - 1 */
         "Av7_________fw",   /* 2, 2^63 - 2: just past the largest offset */
         "gICAgICAgICAAQE",  /* starts past it */
-        "Av___________wI",  /* a varint of 65 bits */
-        "Av____________8B", /* a varint of 11 bytes */
+        "AoGAgICAgICAgAI",  /* a varint of 65 bits */
+        "AoGAgICAgICAgIAA", /* a varint of 11 bytes */
         "A",                /* one digit is no byte */
         "AgZ",              /* bits left over */
         "Ag=Y",             /* padding */

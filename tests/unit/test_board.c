@@ -1,0 +1,227 @@
+/* The board: what is in a seat outlives the worker, suspicion moves as it should, and the tables hold at their bounds. */
+#include "consumer/board.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static struct lw_board *board;
+
+static int open_board(void **state) {
+    (void)state;
+    struct lw_err err = {0};
+    board = lw_board_open(3, &err);
+    return board ? 0 : -1;
+}
+
+static int close_board(void **state) {
+    (void)state;
+    lw_board_close(board);
+    return 0;
+}
+
+static void die(int worker, const char *identity, bool alone, bool crashed) {
+    lw_seat_take(&board->workers[worker].seats[0], identity, alone, 1);
+    lw_board_blame(board, worker, crashed, "worker died of signal 11 (Segmentation fault)");
+}
+
+static void test_bounds_of_open(void **state) {
+    (void)state;
+    struct lw_err err = {0};
+    assert_null(lw_board_open(0, &err));
+    assert_non_null(strstr(err.text, "1…256"));
+    assert_null(lw_board_open(LW_BOARD_WORKERS + 1, &err));
+    struct lw_board *b = lw_board_open(LW_BOARD_WORKERS, &err);
+    assert_non_null(b);
+    lw_seat_take(&b->workers[LW_BOARD_WORKERS - 1].seats[LW_BOARD_SEATS - 1], "t/0/1", false, 1);
+    lw_board_close(b);
+}
+
+static void test_seat_outlives_a_crash(void **state) {
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        lw_seat_take(&board->workers[1].seats[7], "orders/3/1042", true, 5);
+        lw_seat_take(&board->workers[1].seats[8], "orders/3/1043", true, 5);
+        lw_seat_leave(&board->workers[1].seats[8]);
+        atomic_fetch_add(&board->workers[1].counts.done, 41);
+        _exit(3);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 3);
+    assert_true(atomic_load(&board->workers[1].seats[7].busy));
+    lw_board_blame(board, 1, true, "worker died");
+    char reason[LW_REASON_MAX] = "";
+    assert_int_equal(lw_board_ask(board, "orders/3/1042", reason), LW_BLAMED);
+    assert_string_equal(reason, "worker died");
+    assert_int_equal(lw_board_ask(board, "orders/3/1043", reason), LW_INNOCENT); /* it had left its seat */
+    assert_false(atomic_load(&board->workers[1].seats[7].busy));                 /* the next worker starts with empty seats */
+    assert_int_equal(atomic_load(&board->workers[1].counts.done), 41);           /* counts stay */
+}
+
+static void test_only_alone_and_crashed_is_blamed(void **state) {
+    (void)state;
+    die(0, "t/0/1", false, true);
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
+    die(0, "t/0/2", true, false);
+    assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
+    die(0, "t/0/1", true, true);
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
+    assert_int_equal(board->n_suspects, 2);
+    die(1, "t/0/1", false, false); /* a later death does not take the blame away */
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
+    assert_int_equal(board->n_suspects, 2);
+}
+
+static void test_life_of_a_suspicion(void **state) {
+    (void)state;
+    die(0, "t/0/1", true, true);
+    lw_board_counted(board, "t/0/1");
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
+    lw_board_counted(board, "t/0/1"); /* counts once */
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
+    lw_board_counted(board, "t/9/9");
+    die(2, "t/0/1", true, true);
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
+    lw_board_forget(board, "t/0/1");
+    lw_board_forget(board, "t/0/1");
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT);
+    assert_int_equal(board->n_suspects, 0);
+    die(2, "t/0/1", true, false);
+    lw_board_forget(board, "t/0/1");
+    assert_int_equal(board->n_suspects, 0);
+}
+
+static void test_full_table_replaces_the_oldest_suspect(void **state) {
+    (void)state;
+    char id[LW_IDENTITY_MAX];
+    for (int i = 0; i < LW_BOARD_SUSPECTS; i++) {
+        snprintf(id, sizeof id, "t/0/%d", i);
+        die(0, id, i == 0, true); /* t/0/0 is blamed */
+    }
+    assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
+    die(0, "new/0/1", false, true);
+    assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* the oldest that is no more than a suspect */
+    assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
+    assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
+    assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
+    lw_board_forget(board, "t/0/700"); /* a free slot goes first */
+    die(0, "new/0/2", false, true);
+    assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
+    assert_int_equal(lw_board_ask(board, "new/0/2", NULL), LW_SUSPECT);
+    for (int i = 0; i < 3 * LW_BOARD_SUSPECTS; i++) {
+        snprintf(id, sizeof id, "b/0/%d", i);
+        die(0, id, true, true);
+    }
+    assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
+    assert_int_equal(lw_board_ask(board, id, NULL), LW_BLAMED);
+}
+
+static void test_all_seats_busy(void **state) {
+    (void)state;
+    char id[LW_IDENTITY_MAX];
+    for (int w = 0; w < 3; w++)
+        for (int s = 0; s < LW_BOARD_SEATS; s++) {
+            snprintf(id, sizeof id, "t/%d/%d", w, s);
+            lw_seat_take(&board->workers[w].seats[s], id, false, 1);
+        }
+    lw_board_blame(board, 1, true, "x");
+    assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
+    assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
+    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* another worker's */
+}
+
+static void test_long_texts_are_cut(void **state) {
+    (void)state;
+    char id[2 * LW_IDENTITY_MAX], why[2 * LW_REASON_MAX], reason[LW_REASON_MAX];
+    memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
+    memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
+    lw_seat_take(&board->workers[0].seats[0], id, true, 1);
+    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* a crash overwrote the NUL */
+    lw_board_blame(board, 0, true, why);
+    id[LW_IDENTITY_MAX - 1] = 0;
+    assert_int_equal(lw_board_ask(board, id, reason), LW_BLAMED);
+    assert_int_equal(strlen(reason), LW_REASON_MAX - 1);
+}
+
+/* Workers ask and forget while the supervisor fills and replaces: who asks for one identity never reads another's reason. */
+static void test_readers_against_the_writer(void **state) {
+    (void)state;
+    pid_t pid[2];
+    for (int k = 0; k < 2; k++) {
+        pid[k] = fork();
+        if (pid[k] == 0) {
+            char id[LW_IDENTITY_MAX], want[LW_REASON_MAX], reason[LW_REASON_MAX];
+            for (int i = 0; !atomic_load(&board->quick); i = (i + 1) % 4000) {
+                snprintf(id, sizeof id, "t/0/%d", i);
+                snprintf(want, sizeof want, "died of t/0/%d", i);
+                if (lw_board_ask(board, id, reason) != LW_INNOCENT && strcmp(reason, want) != 0) _exit(1);
+                if (i % 3 == k) lw_board_forget(board, id);
+            }
+            _exit(0);
+        }
+    }
+    char id[LW_IDENTITY_MAX], why[LW_REASON_MAX];
+    for (int i = 0; i < 12000; i++) {
+        snprintf(id, sizeof id, "t/0/%d", i % 4000);
+        snprintf(why, sizeof why, "died of t/0/%d", i % 4000);
+        lw_seat_take(&board->workers[0].seats[0], id, i % 2, 1);
+        lw_board_blame(board, 0, true, why);
+    }
+    atomic_store(&board->quick, true);
+    for (int k = 0; k < 2; k++) {
+        int status;
+        waitpid(pid[k], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    int used = 0;
+    for (int i = 0; i < LW_BOARD_SUSPECTS; i++) used += (atomic_load(&board->suspects[i].word) & 3) != LW_INNOCENT;
+    assert_int_equal(board->n_suspects, used);
+}
+
+static void drain_partition(const char *topic, int32_t partition, int64_t end) {
+    struct lw_drain_partition *p = &board->drain[board->n_drain++];
+    snprintf(p->topic, sizeof p->topic, "%s", topic);
+    p->partition = partition, p->end = end;
+    atomic_store(&p->committed, -1);
+}
+
+static void test_drained(void **state) {
+    (void)state;
+    assert_true(lw_board_drained(board));
+    drain_partition("a", 0, 0); /* empty: nothing to wait for */
+    assert_true(lw_board_drained(board));
+    drain_partition("a", 1, 10);
+    drain_partition("b", 1, 20);
+    lw_board_committed(board, "a", 1, 10);
+    lw_board_committed(board, "c", 1, 99);
+    lw_board_committed(board, "b", 0, 99);
+    assert_false(lw_board_drained(board));
+    lw_board_committed(board, "b", 1, 25); /* more may have come since */
+    assert_true(lw_board_drained(board));
+    lw_board_committed(board, "b", 1, 3); /* never goes down: a new owner may report an older commit */
+    assert_true(lw_board_drained(board));
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, open_board, close_board)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        T(test_bounds_of_open),
+        T(test_seat_outlives_a_crash),
+        T(test_only_alone_and_crashed_is_blamed),
+        T(test_life_of_a_suspicion),
+        T(test_full_table_replaces_the_oldest_suspect),
+        T(test_all_seats_busy),
+        T(test_long_texts_are_cut),
+        T(test_readers_against_the_writer),
+        T(test_drained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
