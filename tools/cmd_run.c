@@ -1,0 +1,143 @@
+#include "tools/cmd_run.h"
+
+#include "base/log.h"
+#include "config/config.h"
+#include "consumer/source.h"
+#include "consumer/supervisor.h"
+#include "handlers/handler.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OVERRIDES_MAX = 256 };
+
+struct run_args {
+    const char *path;
+    bool drain, json, help;
+    struct lw_override set[OVERRIDES_MAX];
+    size_t n_set;
+};
+
+static const char help_text[] = "usage: latchwork run -c FILE [--workers N] [--drain] [--set path=value]... [--json]\n"
+                                "\n"
+                                "Starts the supervisor and its workers, all in one consumer group.\n"
+                                "\n"
+                                "  -c, --config FILE   the configuration (JSON)\n"
+                                "      --workers N     worker processes (default: `workers` of the configuration)\n"
+                                "      --set PATH=VAL  overrides one value of the configuration, e.g. --set lock.ttl_ms=5000\n"
+                                "      --drain         takes the topics' end offsets now and ends once all before them is done,\n"
+                                "                      dead, dropped or skipped, and committed; prints a summary\n"
+                                "      --json          the summary as one JSON object\n"
+                                "  -h, --help          this text\n"
+                                "\n"
+                                "SIGTERM, SIGINT: finish what is in a handler (at most shutdown.grace_ms), settle, commit, end.\n"
+                                "                 A second one: at once.\n"
+                                "SIGHUP:          reads the configuration again, then replaces one worker after the other.\n"
+                                "\n"
+                                "Exit status: 0 stopped or drained, 1 a failure while running, 2 usage or configuration error.\n";
+
+static int misuse(const char *fmt, const char *what) {
+    fputs("latchwork run: ", stderr);
+    fprintf(stderr, fmt, what);
+    fputs("; see: latchwork run --help\n", stderr);
+    return -1;
+}
+
+/* `text` is cut at its '=': both halves stay where they are, in argv. */
+static int add_override(struct run_args *a, char *text) {
+    char *eq = strchr(text, '=');
+    if (!eq || eq == text) return misuse("--set %s: path=value is wanted", text);
+    if (a->n_set == OVERRIDES_MAX) return misuse("--set %s: too many overrides", text);
+    *eq = 0;
+    a->set[a->n_set++] = (struct lw_override){.path = text, .value = eq + 1};
+    return 0;
+}
+
+static int take_option(struct run_args *a, int opt, char *const *argv) {
+    switch (opt) {
+    case 'c': a->path = optarg; return 0;
+    case 'w':
+        if (a->n_set == OVERRIDES_MAX) return misuse("--set: too many overrides%s", "");
+        a->set[a->n_set++] = (struct lw_override){.path = "workers", .value = optarg};
+        return 0;
+    case 's': return add_override(a, optarg);
+    case 'd': a->drain = true; return 0;
+    case 'j': a->json = true; return 0;
+    case 'h': a->help = true; return 0;
+    case ':': return misuse("%s needs a value", argv[optind - 1]);
+    default: return misuse("unknown option %s", argv[optind - 1]);
+    }
+}
+
+static int parse(struct run_args *a, int argc, char **argv) {
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"workers", required_argument, NULL, 'w'},
+        {"set", required_argument, NULL, 's'},
+        {"drain", no_argument, NULL, 'd'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    optind = 1;
+    opterr = 0;
+    int opt;
+    while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1)
+        if (take_option(a, opt, argv) == -1) return -1;
+    if (a->help) return 0;
+    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
+    if (!a->path) return misuse("which configuration? -c FILE is wanted%s", "");
+    return 0;
+}
+
+static void print_lines(const struct lw_buf *b) {
+    if (b->n) fwrite(b->p, 1, b->n, stderr);
+}
+
+/* NULL: every problem is on stderr, one a line. */
+static struct lw_config *load(const struct run_args *a) {
+    struct lw_problems problems = {0};
+    struct lw_config *c = lw_config_load(a->path, a->set, a->n_set, &problems);
+    print_lines(&problems.errors);
+    print_lines(&problems.warnings);
+    lw_problems_free(&problems);
+    return c;
+}
+
+static struct lw_config *load_again(void *ctx) { return load(ctx); }
+
+int lw_cmd_run(int argc, char **argv) {
+    struct run_args a = {0};
+    if (parse(&a, argc, argv) == -1) return 2;
+    if (a.help) {
+        fputs(help_text, stdout);
+        return 0;
+    }
+    struct lw_config *c = load(&a);
+    if (!c) return 2;
+    struct lw_err err = {0};
+    const struct lw_handler_type *type = lw_handler_find(c->handler.type, &err);
+    if (!type) {
+        fprintf(stderr, "handler.type: %s\n", err.text);
+        lw_config_free(c);
+        return 2;
+    }
+    lw_log_setup(c->log.level, c->log.json, "supervisor");
+    struct lw_supervise_options o = {
+        .drain = a.drain,
+        .json = a.json,
+        .progress = isatty(STDERR_FILENO) && !c->log.json,
+        .worker_main = lw_worker_main,
+        .reload = load_again,
+        .config_free = lw_config_free,
+        .ends = lw_source_ends,
+        .ctx = &a,
+        .blames_worker = type->blames_worker,
+    };
+    int status = lw_supervise(c, &o);
+    lw_config_free(c);
+    return status;
+}
