@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WATCH_MS = 100, STUCK_MS = 10000, STATUS_STOPPED = -2 };
+enum { WATCH_MS = 100, STATUS_STOPPED = -2 };
 
 struct run {
     struct lw_sup sup; /* first: spawn() finds the run from it */
@@ -238,7 +238,7 @@ static void fire_deadlines(struct run *r) {
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
-    if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < STUCK_MS) return;
+    if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
     r->report.moved_ms = now; /* ask again after as long */
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);

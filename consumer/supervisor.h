@@ -35,6 +35,7 @@ struct lw_supervise_times {
     int64_t quick_ms;                   /* after a second signal [1 s] */
     int64_t ready_ms;                   /* rolling reload: until the next worker's turn, ready or not [60 s] */
     int64_t ends_ms;                    /* --drain: to ask for the end offsets [30 s] */
+    int64_t stuck_ms;                   /* --drain: nothing moved for so long: are only paused lanes left? [10 s] */
 };
 
 struct lw_supervise_options {
@@ -49,7 +50,7 @@ struct lw_supervise_options {
     /* --drain: calls fn for each partition. Runs in a process of its own, so that its threads never share one with a fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                 void *fn_ctx, struct lw_err *err);
-    /* --drain, once nothing moved for 10 s: appends the names of paused lanes that still have waiters; returns how many, when nothing
+    /* --drain, once nothing moved for a while: appends the names of paused lanes that still have waiters; returns how many, when nothing
      * else is left, and the run ends with 1; 0 goes on waiting. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
     void *ctx;

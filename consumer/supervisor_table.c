@@ -27,6 +27,7 @@ static struct lw_supervise_times times_of(const struct lw_config *c, struct lw_s
         .quick_ms = or_default(t.quick_ms, 1000),
         .ready_ms = or_default(t.ready_ms, 60000),
         .ends_ms = or_default(t.ends_ms, 30000),
+        .stuck_ms = or_default(t.stuck_ms, 10000),
     };
 }
 
