@@ -1,0 +1,126 @@
+#!/bin/sh
+# Exit codes and messages of the program, as people and scripts see them. Usage: tests/cli/test_cli.sh [BUILD_DIR]
+# No servers: what is needed of them is that nothing listens where the configuration points.
+LC_ALL=C.UTF-8
+export LC_ALL
+unset NO_COLOR
+program=$(pwd)/${1:-build}/latchwork
+[ -x "$program" ] || { echo "no program at $program"; exit 1; }
+dir=$(mktemp -d) || exit 1
+running=
+# shellcheck disable=SC2086
+trap '[ -z "$running" ] || kill -9 $running 2>/dev/null; rm -rf "$dir"' EXIT
+passed=0 failed=0
+
+bad() {
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+    echo "  command: latchwork $2"
+    sed 's/^/  stdout: /' "$dir/out" | head -20
+    sed 's/^/  stderr: /' "$dir/err" | head -20
+}
+
+# t NAME STATUS STDOUT STDERR ARGUMENT…   STDOUT, STDERR: a regular expression (ERE) that some line must match; "" means: empty
+t() {
+    name=$1 want=$2 out=$3 err=$4
+    shift 4
+    (cd "$dir" && "$program" "$@") >"$dir/out" 2>"$dir/err" </dev/null
+    status=$?
+    if [ $status -ne "$want" ]; then bad "$name: exit status $status, wanted $want" "$*"; return; fi
+    for stream in out err; do
+        eval "pattern=\$$stream"
+        if [ -z "$pattern" ]; then
+            if [ -s "$dir/$stream" ]; then bad "$name: std$stream is not empty" "$*"; return; fi
+        elif ! grep -Eq -- "$pattern" "$dir/$stream"; then
+            bad "$name: std$stream lacks /$pattern/" "$*"
+            return
+        fi
+    done
+    if grep -q "$(printf '\033')" "$dir/out" "$dir/err"; then bad "$name: colour in a pipe" "$*"; return; fi
+    passed=$((passed + 1))
+}
+
+# also PATTERN: the last command said this on stderr too
+also() {
+    if grep -Eq -- "$1" "$dir/err"; then passed=$((passed + 1)); else bad "stderr lacks /$1/ too" "(as before)"; fi
+}
+
+cat >"$dir/good.json" <<'END'
+{ "kafka": { "topics": ["orders"], "properties": { "bootstrap.servers": "127.0.0.1:1" } },
+  "redis": { "url": "unix:///nonexistent/redis.sock" },
+  "handler": { "type": "exec", "command": ["cat"] }, "shutdown": { "grace_ms": 1000 } }
+END
+cat >"$dir/broken.json" <<'END'
+{ "kafka": {
+    "topics": ["orders"],, } }
+END
+cat >"$dir/wrong.json" <<'END'
+{ "kafka": { "topics": ["orders"], "properties": { "bootstrap.servers": "127.0.0.1:1", "enable.auto.commit": "true" } },
+  "lock": { "ttl_sm": 5000 }, "retry": { "max_attempts": 0 }, "handler": { "type": "exec", "command": ["cat"] } }
+END
+echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "http", "url": "http://127.0.0.1:1/" } }' >"$dir/http.json"
+echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "exce", "command": ["cat"] } }' >"$dir/type.json"
+
+t "no command"                 2 "" "^usage: latchwork COMMAND"
+t "--help"                     0 "^usage: latchwork COMMAND" "" --help
+t "-h"                         0 "^  run " "" -h
+t "help"                       0 "^  check " "" help
+t "--version"                  0 "^latchwork [0-9]+\.[0-9]+\.[0-9]+$" "" --version
+t "unknown command"            2 "" 'unknown command "rnu"; did you mean "run"' rnu
+t "nothing like it"            2 "" 'unknown command "frobnicate"$' frobnicate
+t "very long command"          2 "" 'unknown command' "$(head -c 5000 /dev/zero | tr '\0' r)"
+t "empty command"              2 "" 'unknown command ""' ""
+t "option before command"      2 "" "unknown option --drain; a command comes first" --drain run
+for c in run dev check queue dead lock handler top ledger; do
+    t "$c --help"              0 "latchwork $c" "" $c --help
+    t "$c -h"                  0 "latchwork $c" "" $c -h
+done
+for c in queue dead lock handler top ledger; do
+    t "$c"                     2 "" "latchwork $c: not in this version" $c
+    t "$c with arguments"      2 "" "latchwork $c: not in this version" $c ls -c good.json
+    t "$c -- --help"           2 "" "latchwork $c: not in this version" $c -- --help
+done
+
+t "run without -c"             2 "" "-c FILE is wanted" run
+t "run -c without a value"     2 "" "-c needs a value" run -c
+t "run --set without a value"  2 "" "--set needs a value" run -c good.json --set
+t "run --set without ="        2 "" "path=value is wanted" run -c good.json --set lock.ttl_ms
+t "run --set =5"               2 "" "path=value is wanted" run -c good.json --set =5
+t "run: unknown option"        2 "" "unknown option --frob" run -c good.json --frob
+t "run: unexpected argument"   2 "" "unexpected argument orders" run -c good.json orders
+t "run: argument behind --"    2 "" "unexpected argument --drain" run -c good.json -- --drain
+t "run: help wins anywhere"    0 "--drain" "" run -c missing.json --workers 3 --help
+t "run: missing file"          2 "" "missing.json.*No such file" run -c missing.json
+t "run: options in any order"  2 "" "missing.json.*No such file" run --drain --json --workers 2 -c missing.json
+t "run: a folder"              2 "" "\." run -c .
+t "run: syntax error"          2 "" "broken.json.*2" run -c broken.json
+t "run: --workers 0"           2 "" "^workers: " run -c good.json --workers 0
+t "run: --workers many"        2 "" "^workers: " run -c good.json --workers 100000
+t "run: --workers=x"           2 "" "^workers: " run -c good.json --workers=x
+t "run: --set unknown path"    2 "" "lock\.ttl_sm.*lock\.ttl_ms|lock\.ttl_sm.*ttl_ms" run -c good.json --set lock.ttl_sm=5
+t "run: --set bad value"       2 "" "^lock\.ttl_ms: " run -c good.json --set lock.ttl_ms=soon
+t "run: http handler"          2 "" "http.*not in this version" run -c http.json
+t "run: unknown handler"       2 "" "exce.*exec" run -c type.json
+t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
+also "^retry\.max_attempts: "
+also "enable\.auto\.commit"
+
+t "check without -c"           2 "" "-c" check
+t "check: good"                0 "." "" check -c good.json
+t "check: missing file"        2 "" "missing.json.*No such file" check -c missing.json
+t "check: all problems"        2 "" "lock\.ttl_sm.*ttl_ms" check -c wrong.json
+also "^retry\.max_attempts: "
+also "enable\.auto\.commit"
+
+# Nothing listens: the workers can't begin, the run goes on trying, and SIGTERM still ends it with 0.
+"$program" run -c "$dir/good.json" --workers 1 >"$dir/out" 2>"$dir/err" &
+running=$!
+sleep 1
+kill -TERM $running
+wait $running
+status=$?
+running=
+if [ $status -eq 0 ] && grep -q "SIGTERM" "$dir/err"; then passed=$((passed + 1)); else bad "SIGTERM without servers: exit status $status" "run"; fi
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Runs the test programs: tests/run.sh all|pure|tsan|unit|lua|sim|cli|live|soak BUILD_DIR
+#
+# Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.
+# A program that is missing, or that says SKIP, has failed: what was not tested is not known to work.
+# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time one program may take.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+what=${1:?usage: tests/run.sh all|pure|tsan|unit|lua|sim|cli|live|soak BUILD_DIR}
+build=${2:-build}
+logs=$build/logs
+mkdir -p "$logs"
+passed=0
+failed=0
+failures=()
+child=
+trap '[ -z "$child" ] || kill -TERM "$child" 2>/dev/null; exit 130' INT TERM
+
+limit_s() { # live tests start servers; a soak is long by intent
+    case $what in
+    soak) echo "${LW_TEST_LIMIT_S:-7200}" ;;
+    *) echo "${LW_TEST_LIMIT_S:-900}" ;;
+    esac
+}
+
+report_failure() { # NAME LOG WHY
+    failed=$((failed + 1))
+    failures+=("$1")
+    printf 'FAILED  %-28s %s\n' "$1" "$3"
+    if [ -s "$2" ]; then tail -n 60 "$2" | sed 's/^/    | /'; fi
+}
+
+# cmocka tells of a skipped test by "[  SKIPPED ]"; scripts by a line that begins with SKIP.
+skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
+
+run() { # NAME COMMAND…
+    local name=$1 log=$logs/$1.log status start end
+    shift
+    if [ ! -x "$1" ]; then
+        : >"$log"
+        report_failure "$name" "$log" "missing: $1"
+        return
+    fi
+    start=$(date +%s)
+    timeout -k 10 "$(limit_s)" "$@" >"$log" 2>&1 </dev/null &
+    child=$!
+    wait "$child"
+    status=$?
+    child=
+    end=$(date +%s)
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+        report_failure "$name" "$log" "no end within $(limit_s) s (status $status)"
+    elif [ "$status" -ne 0 ]; then
+        report_failure "$name" "$log" "exit status $status after $((end - start)) s"
+    elif skipped "$log"; then
+        report_failure "$name" "$log" "something was skipped"
+    else
+        passed=$((passed + 1))
+        printf 'ok      %-28s %4d s\n' "$name" "$((end - start))"
+    fi
+}
+
+# One program for each source file: a source without a program is a failure, not a test less.
+run_sources() { # FOLDER [ONLY…]
+    local folder=$1 source name found=0
+    shift
+    for source in tests/"$folder"/test_*.c; do
+        [ -e "$source" ] || continue
+        name=$(basename "$source" .c)
+        if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+        found=1
+        run "$folder-$name" "$build/tests/$folder/$name"
+    done
+    [ $found = 1 ] || report_failure "$folder" /dev/null "no test sources in tests/$folder"
+}
+
+run_sim() { # SEEDS
+    run sim-store "$build/tests/sim/sim_store_diff"
+    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
+    run sim-mutants "$build/tests/sim/sim_mutants"
+}
+
+run_scripts() { # FOLDER
+    local script found=0
+    for script in tests/"$1"/test_*.sh tests/"$1"/test_*.py; do
+        [ -e "$script" ] || continue
+        found=1
+        run "$1-$(basename "${script%.*}")" "$script" "$build"
+    done
+    [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
+}
+
+# What has threads, or shares memory with them.
+threaded="test_pool test_lease test_board test_exec test_plugin test_insert test_source test_redis"
+
+seeds=${LW_SEEDS:-300}
+begin=$(date +%s)
+case $what in
+unit | lua) run_sources "$what" ;;
+sim) run_sim "$seeds" ;;
+cli | live) run_scripts "$what" ;;
+tsan)
+    # shellcheck disable=SC2086
+    run_sources unit $threaded
+    ;;
+pure)
+    run_sources unit
+    run_sources lua
+    run_sim "${LW_SEEDS:-100}"
+    ;;
+all)
+    run_sources unit
+    run_sources lua
+    run_sim "$seeds"
+    run_scripts cli
+    run_scripts live
+    ;;
+soak)
+    export LW_SOAK=1
+    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-10000}"
+    run_scripts live
+    ;;
+*)
+    echo "tests/run.sh: unknown selection $what" >&2
+    exit 2
+    ;;
+esac
+if [ $failed -gt 0 ]; then echo "failed: ${failures[*]}"; fi
+echo "in $(($(date +%s) - begin)) s, logs in $logs"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
