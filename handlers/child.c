@@ -1,0 +1,173 @@
+#include "handlers/child.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000 };
+
+struct pipes {
+    int in[2], out[2], err[2], failed[2]; /* `failed` carries errno where exec failed, and closes where it worked */
+};
+
+static void close_fd(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* A pipe whose ends lie above the standard descriptors, which the child is going to replace. */
+static int open_pipe(int p[2]) {
+    int q[2];
+    p[0] = p[1] = -1;
+    if (pipe2(q, O_CLOEXEC)) return -1;
+    p[0] = fcntl(q[0], F_DUPFD_CLOEXEC, 3);
+    p[1] = fcntl(q[1], F_DUPFD_CLOEXEC, 3);
+    int e = errno;
+    close(q[0]);
+    close(q[1]);
+    errno = e;
+    return p[0] < 0 || p[1] < 0 ? -1 : 0;
+}
+
+static void close_pipes(struct pipes *p) {
+    int *const all[] = {p->in, p->out, p->err, p->failed};
+    for (size_t i = 0; i < 4; i++) {
+        close_fd(&all[i][0]);
+        close_fd(&all[i][1]);
+    }
+}
+
+static int open_pipes(struct pipes *p) {
+    memset(p, -1, sizeof *p);
+    if (open_pipe(p->in) || open_pipe(p->out) || open_pipe(p->err) || open_pipe(p->failed)) return -1;
+    return 0;
+}
+
+/* In the child, between fork and exec of a process with threads: nothing but system calls. */
+static _Noreturn void become(const struct pipes *p, char *const *argv, _Atomic pid_t *listed) {
+    setpgid(0, 0);
+    atomic_store(listed, getpid());
+    for (int s = 1; s < NSIG; s++)
+        if (s != SIGKILL && s != SIGSTOP) signal(s, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (dup2(p->in[0], 0) >= 0 && dup2(p->out[1], 1) >= 0 && dup2(p->err[1], 2) >= 0) execvp(argv[0], argv);
+    int e = errno;
+    if (write(p->failed[1], &e, sizeof e) < 0) _exit(126);
+    _exit(127);
+}
+
+/* The parent's signal handlers must not run in the child, so nothing is delivered between fork and the reset in become(). */
+static pid_t fork_quietly(const struct pipes *p, char *const *argv, _Atomic pid_t *listed) {
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pid_t pid = fork();
+    if (pid == 0) become(p, argv, listed);
+    int e = errno;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = e;
+    return pid;
+}
+
+/* 0 when the child has exec'd, otherwise its errno. */
+static int exec_result(int fd) {
+    struct pollfd pf = {.fd = fd, .events = POLLIN};
+    int64_t until = lw_boot_ms() + EXEC_WAIT_MS;
+    while (lw_boot_ms() < until) {
+        if (poll(&pf, 1, 100) <= 0) continue;
+        int e = 0;
+        ssize_t n = read(fd, &e, sizeof e);
+        if (n < 0 && errno == EINTR) continue;
+        return n == sizeof e ? e : 0;
+    }
+    return ETIMEDOUT;
+}
+
+static void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed, struct lw_err *err) {
+    struct pipes p;
+    *c = (struct lw_child){.in = -1, .out = -1, .err = -1, .listed = listed};
+    pid_t pid = open_pipes(&p) ? -1 : fork_quietly(&p, argv, listed);
+    if (pid < 0) {
+        lw_fail(err, "cannot start \"%s\": %s", argv[0], strerror(errno));
+        close_pipes(&p);
+        return -1;
+    }
+    setpgid(pid, pid); /* whichever of us is first; fails harmlessly after the exec */
+    c->pid = pid;
+    close_fd(&p.failed[1]);
+    int e = exec_result(p.failed[0]);
+    c->in = p.in[1];
+    c->out = p.out[0];
+    c->err = p.err[0];
+    p.in[1] = p.out[0] = p.err[0] = -1;
+    close_pipes(&p);
+    if (e) {
+        lw_child_end(c, 0, NULL, 0);
+        return lw_fail(err, "cannot start \"%s\": %s", argv[0], strerror(e));
+    }
+    unblock(c->in);
+    unblock(c->out);
+    unblock(c->err);
+    return 0;
+}
+
+static void say_end(const siginfo_t *si, char *text, size_t size) {
+    if (!text) return;
+    if (si->si_code == CLD_EXITED)
+        snprintf(text, size, "exited with status %d", si->si_status);
+    else
+        snprintf(text, size, "was killed by signal %d (%s)", si->si_status, strsignal(si->si_status));
+}
+
+bool lw_child_ended(const struct lw_child *c, char *text, size_t size) {
+    siginfo_t si = {0};
+    if (text) snprintf(text, size, "ended");
+    if (waitid(P_PID, (id_t)c->pid, &si, WEXITED | WNOHANG | WNOWAIT)) return errno != EINTR;
+    if (si.si_pid == 0) return false;
+    say_end(&si, text, size);
+    return true;
+}
+
+static bool wait_ended(const struct lw_child *c, int64_t until_ms, char *text, size_t size) {
+    for (int64_t nap = 1;; nap = nap < 10 ? nap + 1 : 10) {
+        if (lw_child_ended(c, text, size)) return true;
+        if (lw_boot_ms() >= until_ms) return false;
+        lw_sleep_ms(nap);
+    }
+}
+
+/* Grandchildren were killed, but they belong to init now: we can only see when the last has gone. */
+static void wait_group_gone(pid_t group) {
+    int64_t until = lw_boot_ms() + LW_CHILD_GONE_MS;
+    while (kill(-group, 0) == 0 && lw_boot_ms() < until) lw_sleep_ms(1);
+}
+
+void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size) {
+    if (c->pid <= 0) return;
+    close_fd(&c->in);
+    if (!wait_ended(c, until_ms, text, size)) {
+        if (text) snprintf(text, size, "was killed");
+        kill(-c->pid, SIGKILL);
+        kill(c->pid, SIGKILL); /* in case it never got as far as its own group */
+        if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0)) lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
+    }
+    kill(-c->pid, SIGKILL); /* the leader is a zombie still, so the number is ours: what it left behind goes too */
+    atomic_store(c->listed, 0);
+    while (waitpid(c->pid, NULL, WNOHANG) < 0 && errno == EINTR) {}
+    wait_group_gone(c->pid);
+    close_fd(&c->out);
+    close_fd(&c->err);
+    c->pid = 0;
+}

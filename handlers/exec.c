@@ -1,0 +1,404 @@
+/* exec: a handler in any language. A slot drives one long-lived subprocess: request line out, answer line in, one at a time.
+ *
+ *            spawn                    request            answer
+ *   (none) --------> idle process ------------> asked ------------> idle process
+ *      ^                  |                        |
+ *      +---- ended <------+--- died, talked -------+--- died, bad answer, timed out, lease ended
+ *
+ * A subprocess that is no longer trusted is ended with its whole group before run() returns, and replaced by the next run. */
+#include "handlers/child.h"
+#include "handlers/exec_line.h"
+#include "handlers/handler.h"
+#include "handlers/section.h"
+#include "handlers/stderr_log.h"
+#include "handlers/warden.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    ANSWER_MAX = 1 << 20,
+    LOOK_MS = 20,        /* how often a running request looks at its lease */
+    CANCEL_GRACE_MS = 500,
+    LAST_WORDS_MS = 200, /* from closing stdout to ending */
+    CLOSE_MS = 2000,
+    BACKOFF_MS = 100,
+    BACKOFF_MAX_MS = 5000,
+};
+
+struct lw_handler {
+    char **argv;
+    int64_t margin_ms, timeout_ms;
+    struct lw_warden warden;
+    struct lw_stderr_log *log;
+    struct lw_slot **slots;
+    int n_slots;
+    int64_t closing_ms; /* all must have ended by then; 0: not closing */
+};
+
+struct lw_slot {
+    int index;
+    struct lw_child child;
+    struct lw_buf said; /* bytes of stdout not yet taken as a line */
+    bool answered;      /* this process has answered at least once */
+    int useless;        /* processes in a row that ended without an answer */
+    int64_t start_ms;   /* not before */
+};
+
+/* --- configuration ------------------------------------------------------------------------------------------------------------ */
+
+static void check(const struct lw_config *c, struct lw_problems *problems) {
+    static const char *const known[] = {"type", "command", "processes", "timeout_ms", NULL};
+    lw_section_known(c->handler.json, known, problems);
+    const json_t *command = json_object_get(c->handler.json, "command"), *word;
+    if (!json_is_array(command) || !json_array_size(command)) {
+        lw_problem(problems, "handler.command: %s: a non-empty array of strings, as [\"python3\", \"handler.py\"]",
+                   command ? "must be" : "required");
+        return;
+    }
+    size_t i;
+    json_array_foreach(command, i, word) {
+        if (!json_is_string(word))
+            lw_problem(problems, "handler.command[%zu]: must be a string", i);
+        else if (strlen(json_string_value(word)) != json_string_length(word))
+            lw_problem(problems, "handler.command[%zu]: holds a NUL character", i);
+        else if (i == 0 && !json_string_length(word))
+            lw_problem(problems, "handler.command[0]: must be the program to run, and is empty");
+    }
+}
+
+static char **copy_command(const json_t *command) {
+    size_t n = json_array_size(command);
+    char **argv = lw_alloc((n + 1) * sizeof *argv);
+    for (size_t i = 0; i < n; i++) argv[i] = lw_strdup(json_string_value(json_array_get(command, i)));
+    return argv;
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------------------- */
+
+/* A subprocess that closed its stdin must cost us an EPIPE, not the worker. A handler of the program's own is left alone. */
+static void survive_sigpipe(void) {
+    struct sigaction now;
+    if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
+}
+
+static void close_handler(struct lw_handler *h) {
+    lw_warden_close(&h->warden);
+    if (h->log) lw_stderr_log_close(h->log);
+    for (char **a = h->argv; *a; a++) free(*a);
+    free(h->argv);
+    free(h->slots);
+    free(h);
+}
+
+static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
+    (void)worker;
+    struct lw_handler *h = lw_alloc(sizeof *h);
+    int64_t tenth = c->lock.ttl_ms / 10;
+    h->margin_ms = tenth > 50 ? tenth : 50;
+    h->timeout_ms = c->handler.timeout_ms;
+    h->argv = copy_command(json_object_get(c->handler.json, "command"));
+    h->n_slots = c->handler.threads;
+    h->slots = lw_alloc((size_t)h->n_slots * sizeof(struct lw_slot *));
+    survive_sigpipe();
+    if (lw_warden_open(&h->warden, h->n_slots, err) || !(h->log = lw_stderr_log_open(err))) {
+        close_handler(h);
+        return NULL;
+    }
+    return h;
+}
+
+static int start(struct lw_handler *h, struct lw_slot *s, struct lw_err *err) {
+    if (lw_child_spawn(&s->child, h->argv, &h->warden.groups[s->index], err)) return -1;
+    char label[48];
+    snprintf(label, sizeof label, "handler %d[%d]", s->index, (int)s->child.pid);
+    lw_stderr_log_add(h->log, s->child.err, label);
+    s->child.err = -1;
+    s->said.n = 0;
+    s->answered = false;
+    return 0;
+}
+
+/* Ends the process, by `until_ms` at the latest of its own accord, and sets the time before which none follows. */
+static void end(struct lw_slot *s, int64_t until_ms, char *text, size_t size) {
+    lw_child_end(&s->child, until_ms, text, size);
+    s->useless = s->answered ? 0 : s->useless + 1;
+    if (s->useless < 2) return;
+    int shift = s->useless - 2;
+    int64_t wait = shift > 10 ? BACKOFF_MAX_MS : (int64_t)BACKOFF_MS << shift;
+    if (wait > BACKOFF_MAX_MS) wait = BACKOFF_MAX_MS;
+    s->start_ms = lw_boot_ms() + wait;
+    lw_warn("handler %d: %d processes in a row ended without an answer; the next starts in %" PRId64 " ms", s->index, s->useless, wait);
+}
+
+static struct lw_slot *open_slot(struct lw_handler *h, int index, struct lw_err *err) {
+    if (index < 0 || index >= h->n_slots) {
+        lw_fail(err, "exec: slot %d of %d", index, h->n_slots);
+        return NULL;
+    }
+    struct lw_slot *s = lw_alloc(sizeof *s);
+    s->index = index;
+    if (start(h, s, err)) {
+        free(s);
+        return NULL;
+    }
+    h->slots[index] = s;
+    return s;
+}
+
+/* End of input to all at the first call, so that they finish side by side within one CLOSE_MS. */
+static void say_goodbye(struct lw_handler *h) {
+    if (h->closing_ms) return;
+    h->closing_ms = lw_boot_ms() + CLOSE_MS;
+    for (int i = 0; i < h->n_slots; i++) {
+        struct lw_slot *s = h->slots[i];
+        if (!s || s->child.pid <= 0) continue;
+        close(s->child.in);
+        s->child.in = -1;
+    }
+}
+
+static void close_slot(struct lw_handler *h, struct lw_slot *s) {
+    say_goodbye(h);
+    lw_child_end(&s->child, h->closing_ms, NULL, 0);
+    h->slots[s->index] = NULL;
+    lw_buf_free(&s->said);
+    free(s);
+}
+
+/* --- one request --------------------------------------------------------------------------------------------------------------- */
+
+struct request {
+    struct lw_handler *h;
+    struct lw_slot *s;
+    struct lw_job *job;
+    struct lw_buf text;
+    size_t sent;
+    bool deaf;       /* it closed its stdin */
+    int64_t grace_ms; /* it was told of the cancellation and may answer until then; 0: not told */
+};
+
+static void answer(struct lw_job *job, enum lw_outcome outcome, const char *reason) {
+    job->outcome = outcome;
+    snprintf(job->reason, sizeof job->reason, "%s", reason);
+}
+
+/* When the group has to be killed so that it is gone before the lease ends. Moves on while the lease is renewed. */
+static int64_t lease_end(const struct request *r) { return atomic_load(&r->job->lease->deadline_ms) - r->h->margin_ms; }
+
+/* Is the time up? Then the process is gone, and the job has its outcome. */
+static bool time_up(struct request *r, int64_t now) {
+    bool lost = now >= lease_end(r) || (r->grace_ms && now >= r->grace_ms);
+    bool late = now >= r->job->give_up_ms;
+    if (!lost && !late) return false;
+    end(r->s, 0, NULL, 0);
+    r->s->useless = 0; /* our doing, not a process that cannot work */
+    char why[LW_REASON_MAX] = "";
+    if (!lost) snprintf(why, sizeof why, "timed out after %" PRId64 " ms", r->h->timeout_ms);
+    answer(r->job, lost || r->grace_ms ? LW_BACK : LW_RETRY, lost || r->grace_ms ? "" : why);
+    return true;
+}
+
+static void tell_cancelled(struct request *r, int64_t now) {
+    if (r->grace_ms || !atomic_load(&r->job->lease->cancelled)) return;
+    lw_exec_cancel(&r->text, r->job);
+    r->grace_ms = now + CANCEL_GRACE_MS;
+}
+
+static void send_some(struct request *r) {
+    while (r->sent < r->text.n && !r->deaf) {
+        ssize_t n = write(r->s->child.in, r->text.p + r->sent, r->text.n - r->sent);
+        if (n > 0) r->sent += (size_t)n;
+        else if (n < 0 && errno == EINTR) continue;
+        else if (n < 0 && errno == EAGAIN) return;
+        else r->deaf = true;
+    }
+}
+
+enum heard { HEARD_NOTHING, HEARD_SOME, HEARD_END };
+
+static enum heard hear(struct lw_slot *s) {
+    char chunk[16384];
+    ssize_t n = read(s->child.out, chunk, sizeof chunk);
+    if (n > 0) return lw_buf_add(&s->said, chunk, (size_t)n), HEARD_SOME;
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? HEARD_NOTHING : HEARD_END;
+}
+
+static bool blank(const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != ' ' && p[i] != '\t' && p[i] != '\r' && p[i] != '\n') return false;
+    return true;
+}
+
+static void forget_said(struct lw_slot *s, size_t n) {
+    s->said.n -= n;
+    memmove(s->said.p, s->said.p + n, s->said.n);
+}
+
+/* The process broke the protocol or died: it is replaced, and the job tried again with that reason. Where the lease was lost
+ * meanwhile, nobody counts a try. */
+static void fail(struct request *r, const char *reason) {
+    answer(r->job, r->grace_ms ? LW_BACK : LW_RETRY, r->grace_ms ? "" : reason);
+    lw_warn("handler %d: %s; the process is replaced", r->s->index, reason);
+}
+
+static void fail_talk(struct request *r, const char *reason) {
+    end(r->s, 0, NULL, 0);
+    fail(r, reason);
+}
+
+static void fail_end(struct request *r) {
+    char how[128], reason[LW_REASON_MAX];
+    int64_t until = lw_boot_ms() + LAST_WORDS_MS, stop = lease_end(r);
+    bool itself = lw_child_ended(&r->s->child, how, sizeof how);
+    end(r->s, until < stop ? until : stop, how, sizeof how);
+    if (!itself && strcmp(how, "was killed") == 0) snprintf(how, sizeof how, "closed its stdout");
+    snprintf(reason, sizeof reason, "handler process %s before it answered", how);
+    fail(r, reason);
+}
+
+static void take_answer(struct request *r, struct lw_bytes line) {
+    struct lw_err err = {0};
+    enum lw_outcome outcome;
+    char reason[LW_REASON_MAX];
+    if (lw_exec_answer(line, r->job->identity, &outcome, reason, &err)) {
+        fail_talk(r, err.text);
+        return;
+    }
+    r->s->answered = true;
+    r->s->useless = 0;
+    /* The lease is lost: an effect that has happened counts all the same, anything else is left to the next holder. */
+    if (r->grace_ms && outcome != LW_DONE) answer(r->job, LW_BACK, "");
+    else answer(r->job, outcome, reason);
+    if (r->sent < r->text.n) end(r->s, 0, NULL, 0); /* half a request is still on its way: this pipe is of no more use */
+}
+
+/* Looks for a whole line. True when the job has its outcome. */
+static bool find_answer(struct request *r, size_t *scanned) {
+    struct lw_slot *s = r->s;
+    for (;;) {
+        char *nl = s->said.n > *scanned ? memchr(s->said.p + *scanned, '\n', s->said.n - *scanned) : NULL;
+        size_t n = nl ? (size_t)(nl - s->said.p) : s->said.n;
+        if (n > ANSWER_MAX) return fail_talk(r, "handler's answer is longer than 1 MiB"), true;
+        *scanned = n;
+        if (!nl) return false;
+        if (blank(s->said.p, n)) {
+            forget_said(s, n + 1);
+            *scanned = 0;
+            continue;
+        }
+        take_answer(r, lw_bytes(s->said.p, n));
+        if (s->child.pid > 0) forget_said(s, n + 1);
+        return true;
+    }
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Waits for something to do, at most until the next look at the lease. */
+static void wait_turn(const struct request *r, int64_t now, bool *readable) {
+    struct pollfd pf[2] = {{.fd = r->s->child.out, .events = POLLIN}, {.fd = r->s->child.in, .events = POLLOUT}};
+    int64_t until = least(least(now + LOOK_MS, lease_end(r)), r->job->give_up_ms);
+    if (r->grace_ms) until = least(until, r->grace_ms);
+    bool sending = r->sent < r->text.n && !r->deaf;
+    int n = poll(pf, sending ? 2 : 1, until > now ? (int)(until - now) : 0);
+    *readable = n > 0 && pf[0].revents;
+}
+
+/* Ends with the job's outcome. */
+static void converse(struct request *r) {
+    size_t scanned = 0;
+    for (;;) {
+        int64_t now = lw_boot_ms();
+        if (time_up(r, now)) return;
+        tell_cancelled(r, now);
+        send_some(r);
+        bool readable;
+        wait_turn(r, now, &readable);
+        enum heard heard = readable ? hear(r->s) : HEARD_NOTHING;
+        if (heard == HEARD_SOME && find_answer(r, &scanned)) return;
+        /* a grandchild may hold stdout open: the end of the process itself counts */
+        if (heard == HEARD_NOTHING && lw_child_ended(&r->s->child, NULL, 0)) heard = hear(r->s) == HEARD_SOME ? HEARD_SOME : HEARD_END;
+        if (heard == HEARD_SOME && find_answer(r, &scanned)) return;
+        if (heard == HEARD_END) {
+            fail_end(r);
+            return;
+        }
+    }
+}
+
+/* Between requests a process says nothing and lives. What does otherwise is replaced, at no message's cost. */
+static void look_after(struct lw_slot *s) {
+    if (s->child.pid <= 0) return;
+    enum heard heard;
+    do heard = hear(s);
+    while (heard == HEARD_SOME && s->said.n <= ANSWER_MAX);
+    bool silent = blank(s->said.p, s->said.n);
+    s->said.n = silent ? 0 : s->said.n;
+    char how[128];
+    if (heard == HEARD_END || lw_child_ended(&s->child, how, sizeof how)) {
+        end(s, lw_boot_ms() + LAST_WORDS_MS, how, sizeof how);
+        lw_warn("handler %d: the process %s while it had nothing to do; it is replaced", s->index, how);
+    } else if (!silent) {
+        end(s, 0, NULL, 0);
+        lw_warn("handler %d: the process wrote on stdout though nothing was asked; it is replaced", s->index);
+    }
+}
+
+/* Waits out the backoff. False where the lease or the time went first: the job was not run. */
+static bool wait_start(const struct request *r) {
+    for (;;) {
+        int64_t now = lw_boot_ms(), left = r->s->start_ms - now;
+        if (now >= lease_end(r) || now >= r->job->give_up_ms || atomic_load(&r->job->lease->cancelled)) return false;
+        if (left <= 0) return true;
+        lw_sleep_ms(least(left, LOOK_MS));
+    }
+}
+
+/* A process to ask. False where there is none: the job has its outcome. */
+static bool ready(struct request *r) {
+    if (lw_boot_ms() >= lease_end(r)) return answer(r->job, LW_BACK, ""), false;
+    look_after(r->s);
+    if (r->s->child.pid <= 0 && !wait_start(r)) return answer(r->job, LW_BACK, ""), false;
+    if (r->s->child.pid > 0) return true;
+    struct lw_err err = {0};
+    if (start(r->h, r->s, &err) == 0) return true;
+    lw_error("handler %d: %s", r->s->index, err.text);
+    end(r->s, 0, NULL, 0); /* there is none; this counts it and sets the backoff */
+    answer(r->job, LW_RETRY, err.text);
+    return false;
+}
+
+static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        struct request r = {.h = h, .s = s, .job = jobs[i]};
+        if (!ready(&r)) continue;
+        lw_exec_request(&r.text, jobs[i]);
+        converse(&r);
+        lw_buf_free(&r.text);
+    }
+}
+
+static size_t batch_max(const struct lw_handler *h) {
+    (void)h;
+    return 1;
+}
+
+const struct lw_handler_type lw_handler_exec = {
+    .name = "exec",
+    .check = check,
+    .open = open_handler,
+    .slot_open = open_slot,
+    .batch_max = batch_max,
+    .run = run,
+    .slot_close = close_slot,
+    .close = close_handler,
+};

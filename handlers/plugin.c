@@ -1,0 +1,305 @@
+/* plugin: a handler in a shared object, behind the public interface include/latchwork/handler.h. */
+#include "handlers/handler.h"
+#include "handlers/section.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "latchwork/handler.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BATCH_MAX = 1024, SETTING_MAX = 64 };
+
+/* The size of struct latchwork_handler in the first version of the interface: what every plugin must at least have. */
+static const size_t first_size = offsetof(struct latchwork_handler, close) + sizeof(void (*)(void *));
+
+struct setting {
+    struct setting *next;
+    char text[SETTING_MAX];
+};
+
+struct lw_handler {
+    struct latchwork_host host; /* first: setting() finds the rest through it */
+    void *object;
+    const struct latchwork_handler *api;
+    void *self;
+    bool inited;
+    const json_t *config;     /* the configuration's; may be NULL */
+    struct setting *settings; /* numbers as text; only setting() adds, under the lock */
+    pthread_mutex_t lock;
+    size_t batch_max;
+};
+
+/* What the plugin sees of a job, with the way back to it. */
+struct view {
+    struct latchwork_lease lease; /* first: the lease functions find the job through it */
+    const struct lw_job *job;
+    struct latchwork_message message;
+    struct latchwork_header *headers;
+    size_t room;
+};
+
+struct lw_slot {
+    struct view *views;
+    const struct latchwork_message **messages;
+    struct latchwork_answer *answers;
+};
+
+/* --- the services ---------------------------------------------------------------------------------------------------------------- */
+
+static void host_log(enum latchwork_level level, const char *format, ...) {
+    static const enum lw_log_level levels[] = {LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR};
+    unsigned l = (unsigned)level > LATCHWORK_ERROR ? LATCHWORK_ERROR : (unsigned)level;
+    if (!lw_log_on(levels[l])) return;
+    char text[2048];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    lw_log(levels[l], "%s", text);
+}
+
+/* RFC 6901: one reference token, unescaped, compared with a member's name. */
+static const json_t *member(const json_t *object, const char *token, size_t n) {
+    char name[256];
+    size_t w = 0;
+    for (size_t i = 0; i < n && w + 1 < sizeof name; i++) {
+        bool escape = token[i] == '~' && i + 1 < n && (token[i + 1] == '0' || token[i + 1] == '1');
+        name[w++] = !escape ? token[i] : token[i + 1] == '0' ? '~' : '/';
+        i += escape;
+    }
+    name[w] = '\0';
+    if (json_is_object(object)) return json_object_get(object, name);
+    if (!json_is_array(object) || name[0] < '0' || name[0] > '9') return NULL;
+    return json_array_get(object, (size_t)strtoul(name, NULL, 10));
+}
+
+static const json_t *point(const json_t *v, const char *pointer) {
+    while (v && *pointer == '/') {
+        const char *token = pointer + 1;
+        size_t n = strcspn(token, "/");
+        v = member(v, token, n);
+        pointer = token + n;
+    }
+    return *pointer ? NULL : v;
+}
+
+static const char *keep_text(struct lw_handler *h, const json_t *v) {
+    struct setting *s = lw_alloc(sizeof *s);
+    size_t n = json_dumpb(v, s->text, sizeof s->text - 1, JSON_ENCODE_ANY);
+    if (!n || n >= sizeof s->text) {
+        free(s);
+        return NULL;
+    }
+    pthread_mutex_lock(&h->lock);
+    for (struct setting *old = h->settings; old; old = old->next)
+        if (strcmp(old->text, s->text) == 0) {
+            pthread_mutex_unlock(&h->lock);
+            free(s);
+            return old->text;
+        }
+    s->next = h->settings;
+    h->settings = s;
+    pthread_mutex_unlock(&h->lock);
+    return s->text;
+}
+
+static const char *host_setting(const struct latchwork_host *host, const char *pointer) {
+    struct lw_handler *h = (struct lw_handler *)(uintptr_t)host;
+    const json_t *v = point(h->config, pointer);
+    if (json_is_string(v)) return json_string_value(v);
+    return json_is_number(v) || json_is_boolean(v) ? keep_text(h, v) : NULL;
+}
+
+static int64_t lease_deadline_ms(const struct latchwork_lease *lease) {
+    const struct lw_job *job = ((const struct view *)(const void *)lease)->job;
+    int64_t deadline = atomic_load(&job->lease->deadline_ms);
+    return deadline < job->give_up_ms ? deadline : job->give_up_ms;
+}
+
+static int lease_cancelled(const struct latchwork_lease *lease) {
+    const struct lw_job *job = ((const struct view *)(const void *)lease)->job;
+    return atomic_load(&job->lease->cancelled) || lw_boot_ms() >= lease_deadline_ms(lease);
+}
+
+/* --- configuration, loading ------------------------------------------------------------------------------------------------------ */
+
+static void check(const struct lw_config *c, struct lw_problems *problems) {
+    static const char *const known[] = {"type", "path", "config", "threads", "timeout_ms", NULL};
+    lw_section_known(c->handler.json, known, problems);
+    const char *path = lw_section_string(c->handler.json, "path", true, problems);
+    if (path && access(path, R_OK)) lw_problem(problems, "handler.path: %s: %s", path, strerror(errno));
+}
+
+/* Says what is wrong with a plugin's table, or nothing. */
+static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
+    if (api->abi == 0 || api->abi > LATCHWORK_ABI)
+        return lw_fail(err, "plugin %s: built for interface version %u, this Latchwork has version %d%s", path, api->abi, LATCHWORK_ABI,
+                       api->abi ? ": install a newer Latchwork, or build the plugin with this one's header"
+                                : " (is LATCHWORK_HANDLER_INIT missing in its table?)");
+    if (api->size < first_size)
+        return lw_fail(err, "plugin %s: its table says a size of %u bytes, at least %zu are needed: build it with <latchwork/handler.h>", path,
+                       api->size, first_size);
+    if (api->batch_max > BATCH_MAX) return lw_fail(err, "plugin %s: batch_max is %zu, at most %d is allowed", path, api->batch_max, BATCH_MAX);
+    if (api->batch_max && !api->handle_batch) return lw_fail(err, "plugin %s: has a batch_max, but no handle_batch", path);
+    if (!api->batch_max && !api->handle)
+        return lw_fail(err, "plugin %s: has no handle%s", path, api->handle_batch ? ", and handle_batch needs a batch_max" : "");
+    return 0;
+}
+
+static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
+    if (access(path, R_OK)) return lw_fail(err, "plugin %s: %s", path, strerror(errno));
+    char here[4096];
+    /* without a slash, dlopen() would search the system's library folders */
+    int n = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
+    if (n < 0 || (size_t)n >= sizeof here) return lw_fail(err, "plugin %.200s…: the path is too long", path);
+    h->object = dlopen(here, RTLD_NOW | RTLD_LOCAL);
+    if (!h->object) return lw_fail(err, "plugin %s: cannot be loaded: %s", path, dlerror());
+    h->api = dlsym(h->object, "latchwork_handler");
+    if (!h->api)
+        return lw_fail(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
+    return check_api(h->api, path, err);
+}
+
+static int init(struct lw_handler *h, const char *path, struct lw_err *err) {
+    h->batch_max = h->api->batch_max ? h->api->batch_max : 1;
+    if (!h->api->init) return h->inited = true, 0;
+    char *text = h->config ? json_dumps(h->config, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    char why[512] = "";
+    int r = h->api->init(&h->host, text ? text : "null", &h->self, why, sizeof why);
+    free(text);
+    why[sizeof why - 1] = '\0';
+    if (r) return lw_fail(err, "plugin %s: init failed (%d)%s%s", path, r, why[0] ? ": " : "", why);
+    h->inited = true;
+    return 0;
+}
+
+static void close_handler(struct lw_handler *h) {
+    if (h->inited && h->api->close) h->api->close(h->self);
+    while (h->settings) {
+        struct setting *s = h->settings;
+        h->settings = s->next;
+        free(s);
+    }
+    /* The object stays mapped: threads of the plugin's libraries, or exit handlers, may still run its code. */
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
+    (void)worker;
+    struct lw_handler *h = lw_alloc(sizeof *h);
+    h->host = (struct latchwork_host){LATCHWORK_ABI, sizeof h->host, host_log, lw_boot_ms, host_setting};
+    h->config = json_object_get(c->handler.json, "config");
+    pthread_mutex_init(&h->lock, NULL);
+    const char *path = json_string_value(json_object_get(c->handler.json, "path"));
+    if (load(h, path, err) == 0 && init(h, path, err) == 0) return h;
+    close_handler(h);
+    return NULL;
+}
+
+/* --- running --------------------------------------------------------------------------------------------------------------------- */
+
+static struct lw_slot *open_slot(struct lw_handler *h, int slot, struct lw_err *err) {
+    (void)slot, (void)err;
+    struct lw_slot *s = lw_alloc(sizeof *s);
+    s->views = lw_alloc(h->batch_max * sizeof *s->views);
+    s->messages = lw_alloc(h->batch_max * sizeof *s->messages);
+    s->answers = lw_alloc(h->batch_max * sizeof *s->answers);
+    return s;
+}
+
+static void close_slot(struct lw_handler *h, struct lw_slot *s) {
+    for (size_t i = 0; i < h->batch_max; i++) free(s->views[i].headers);
+    free(s->views);
+    free(s->messages);
+    free(s->answers);
+    free(s);
+}
+
+static size_t batch_max(const struct lw_handler *h) { return h->batch_max; }
+
+static void view_headers(struct view *v, const struct lw_job *job) {
+    if (v->room < job->n_headers) {
+        v->headers = lw_realloc(v->headers, job->n_headers * sizeof *v->headers);
+        v->room = job->n_headers;
+    }
+    for (size_t i = 0; i < job->n_headers; i++) {
+        const struct lw_header *from = &job->headers[i];
+        v->headers[i] = (struct latchwork_header){from->name.p, from->name.n, from->value.p, from->value.n};
+    }
+}
+
+static void view(struct view *v, const struct lw_job *job) {
+    v->job = job;
+    v->lease = (struct latchwork_lease){sizeof v->lease, job->lease->fence, lease_deadline_ms, lease_cancelled};
+    view_headers(v, job);
+    v->message = (struct latchwork_message){
+        .size = sizeof v->message,
+        .partition = job->partition,
+        .identity = job->identity,
+        .topic = job->topic,
+        .offset = job->offset,
+        .timestamp_ms = job->timestamp_ms,
+        .key = job->key.p,
+        .key_len = job->key.n,
+        .payload = job->payload.p,
+        .payload_len = job->payload.n,
+        .headers = v->headers,
+        .n_headers = job->n_headers,
+        .attempt = job->attempt,
+        .lease = &v->lease,
+    };
+}
+
+static void answered(struct lw_job *job, int outcome) {
+    job->reason[LW_REASON_MAX - 1] = '\0';
+    switch (outcome) {
+    case LATCHWORK_DONE: job->outcome = LW_DONE; break;
+    case LATCHWORK_RETRY: job->outcome = LW_RETRY; break;
+    case LATCHWORK_DEAD: job->outcome = LW_DEAD; break;
+    case LATCHWORK_BACK: job->outcome = LW_BACK; break;
+    default:
+        job->outcome = LW_RETRY;
+        snprintf(job->reason, sizeof job->reason, "plugin returned the unknown outcome %d", outcome);
+    }
+    bool why = job->outcome == LW_RETRY || job->outcome == LW_DEAD;
+    if (!why) job->reason[0] = '\0';
+    else if (!job->reason[0])
+        snprintf(job->reason, sizeof job->reason, "%s", job->outcome == LW_DEAD ? "plugin gave the message up" : "plugin asked for a retry");
+}
+
+static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        view(&s->views[i], jobs[i]);
+        jobs[i]->reason[0] = '\0';
+        s->messages[i] = &s->views[i].message;
+        s->answers[i] = (struct latchwork_answer){LATCHWORK_RETRY, jobs[i]->reason};
+    }
+    if (h->api->batch_max) {
+        h->api->handle_batch(h->self, s->messages, n, s->answers);
+    } else {
+        for (size_t i = 0; i < n; i++) s->answers[i].outcome = h->api->handle(h->self, s->messages[i], jobs[i]->reason);
+    }
+    for (size_t i = 0; i < n; i++) answered(jobs[i], s->answers[i].outcome);
+}
+
+_Static_assert(LATCHWORK_REASON_MAX == LW_REASON_MAX, "a plugin writes its reason straight into the job");
+
+const struct lw_handler_type lw_handler_plugin = {
+    .name = "plugin",
+    .blames_worker = true,
+    .check = check,
+    .open = open_handler,
+    .slot_open = open_slot,
+    .batch_max = batch_max,
+    .run = run,
+    .slot_close = close_slot,
+    .close = close_handler,
+};

@@ -1,0 +1,155 @@
+#include "handlers/stderr_log.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 1800, /* the log's own bound is 2,048 with its label */ FLUSH_MS = 300, LABEL_MAX = 48, READS_A_TURN = 16, LAST_MS = 1000 };
+
+struct stream {
+    struct stream *prev, *next;
+    int fd;
+    bool fresh; /* the partial line grew since the last look */
+    size_t n;
+    char label[LABEL_MAX];
+    char line[LINE_MAX_BYTES + 1];
+};
+
+struct lw_stderr_log {
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the list; a stream's own members belong to the thread */
+    struct stream *streams;
+    int epoll, wake;
+    atomic_bool stop;
+};
+
+static void flush_line(struct stream *s) {
+    while (s->n && s->line[s->n - 1] == '\r') s->n--;
+    s->line[s->n] = '\0';
+    if (s->n) lw_info("%s: %s", s->label, s->line);
+    s->n = 0;
+}
+
+static void take(struct stream *s, const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '\n' || s->n == LINE_MAX_BYTES) flush_line(s);
+        if (p[i] != '\n') s->line[s->n++] = p[i] ? p[i] : ' ';
+    }
+    s->fresh = true;
+}
+
+static void drop(struct lw_stderr_log *l, struct stream *s) {
+    flush_line(s);
+    pthread_mutex_lock(&l->lock);
+    if (s->prev) s->prev->next = s->next;
+    else l->streams = s->next;
+    if (s->next) s->next->prev = s->prev;
+    pthread_mutex_unlock(&l->lock);
+    close(s->fd); /* leaves the epoll set with it */
+    free(s);
+}
+
+/* Reads what is there, within bounds so that one noisy subprocess does not keep the others waiting. False at its end. */
+static bool read_some(struct stream *s) {
+    char chunk[4096];
+    for (int i = 0; i < READS_A_TURN; i++) {
+        ssize_t n = read(s->fd, chunk, sizeof chunk);
+        if (n > 0) {
+            take(s, chunk, (size_t)n);
+            continue;
+        }
+        if (n < 0 && errno == EINTR) continue;
+        return n < 0 && errno == EAGAIN;
+    }
+    return true;
+}
+
+/* Logs the partial lines that did not grow since the last call. */
+static void flush_quiet(struct lw_stderr_log *l, bool all) {
+    pthread_mutex_lock(&l->lock);
+    for (struct stream *s = l->streams; s; s = s->next) {
+        if (s->n && (all || !s->fresh)) flush_line(s);
+        s->fresh = false;
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void *run(void *arg) {
+    struct lw_stderr_log *l = arg;
+    struct epoll_event ev[16];
+    int64_t flushed_ms = lw_boot_ms(), end_ms = INT64_MAX;
+    for (;;) {
+        bool last = atomic_load(&l->stop);
+        if (last && end_ms == INT64_MAX) end_ms = lw_boot_ms() + LAST_MS;
+        int n = epoll_wait(l->epoll, ev, 16, last ? 0 : FLUSH_MS);
+        bool read_any = false;
+        for (int i = 0; i < n; i++) {
+            struct stream *s = ev[i].data.ptr;
+            if (!s) continue; /* the wake-up */
+            read_any = true;
+            if (!read_some(s)) drop(l, s);
+        }
+        int64_t now = lw_boot_ms();
+        if (now - flushed_ms >= FLUSH_MS) {
+            flush_quiet(l, false);
+            flushed_ms = now;
+        }
+        if (last && (!read_any || now >= end_ms)) break;
+    }
+    flush_quiet(l, true);
+    return NULL;
+}
+
+struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err) {
+    struct lw_stderr_log *l = lw_alloc(sizeof *l);
+    pthread_mutex_init(&l->lock, NULL);
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
+    bool ok = l->epoll >= 0 && l->wake >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &ev) == 0;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    ok = ok && pthread_create(&l->thread, NULL, run, l) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (ok) return l;
+    lw_fail(err, "exec: cannot start the thread that reads stderr");
+    if (l->epoll >= 0) close(l->epoll);
+    if (l->wake >= 0) close(l->wake);
+    free(l);
+    return NULL;
+}
+
+void lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label) {
+    struct stream *s = lw_alloc(sizeof *s);
+    s->fd = fd;
+    snprintf(s->label, sizeof s->label, "%s", label);
+    pthread_mutex_lock(&l->lock);
+    s->next = l->streams;
+    if (s->next) s->next->prev = s;
+    l->streams = s;
+    pthread_mutex_unlock(&l->lock);
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
+    if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &ev)) drop(l, s);
+}
+
+void lw_stderr_log_close(struct lw_stderr_log *l) {
+    atomic_store(&l->stop, true);
+    if (write(l->wake, &(uint64_t){1}, 8) < 0) lw_debug("exec: wake-up of the stderr thread failed"); /* it wakes by itself soon */
+    pthread_join(l->thread, NULL);
+    while (l->streams) drop(l, l->streams);
+    close(l->epoll);
+    close(l->wake);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}

@@ -1,0 +1,26 @@
+/* The warden: a small process that outlives the worker by a moment, to end what the worker started.
+ *
+ * A worker that dies of SIGKILL can end nothing any more. The warden waits on a pipe whose other end only the worker holds; when it
+ * closes, for whatever reason, the warden kills each process group in its table and ends. The table is shared memory: a subprocess
+ * enters its own group before it execs, so there is no moment in which one exists unlisted; the worker strikes a group out before it
+ * reaps its leader, so a number that the system has given to somebody else is never in it.
+ * (PR_SET_PDEATHSIG would not do: it fires when the *thread* that forked ends, and spares grandchildren.) */
+#ifndef LW_HANDLERS_WARDEN_H
+#define LW_HANDLERS_WARDEN_H
+
+#include "base/err.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+struct lw_warden {
+    pid_t pid;
+    int pipe;               /* our end */
+    _Atomic pid_t *groups;  /* shared, one a seat; 0: none */
+    int n;
+};
+
+int lw_warden_open(struct lw_warden *w, int seats, struct lw_err *err);
+void lw_warden_close(struct lw_warden *w); /* kills what is still listed, and waits for the warden's end */
+
+#endif

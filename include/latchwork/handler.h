@@ -1,0 +1,148 @@
+/* Latchwork handler plugins: the one header that a handler written in C (or C++) needs.
+ *
+ * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest whole one:
+ *
+ *     #include <latchwork/handler.h>
+ *     #include <stdio.h>
+ *
+ *     static int handle(void *self, const struct latchwork_message *m, char *reason) {
+ *         return printf("%s %.*s\n", m->identity, (int)m->payload_len, (const char *)m->payload) < 0 ? LATCHWORK_RETRY : LATCHWORK_DONE;
+ *     }
+ *     LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
+ *
+ * Build it with `cc -shared -fPIC $(pkg-config --cflags latchwork) -o my.so my.c`, name it in the configuration:
+ *
+ *     "handler": {"type": "plugin", "path": "./my.so", "config": {"any": "JSON"}, "threads": 8}
+ *
+ * What Latchwork promises to a handler: while it runs on a message under a live lease, no other handler anywhere runs on that message's
+ * key, and messages of a key come in order. A message may come again after a crash; its identity stays the same, `fence` grows
+ * with every attempt. A store that remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was
+ * frozen past its lease.
+ *
+ * Life: init (once a worker process) -> handle or handle_batch (on many threads) -> close. A crash of the plugin ends its worker; the
+ * message is then run alone, and after `retry.max_attempts` crashes becomes a dead letter.
+ *
+ * This interface only grows: members are added at the ends of structures, and each carries its size (or its table does), so a plugin built
+ * with this header runs in later versions of Latchwork of the same LATCHWORK_ABI. */
+#ifndef LATCHWORK_HANDLER_H
+#define LATCHWORK_HANDLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LATCHWORK_ABI 1
+
+/* Makes the symbol visible however the plugin is compiled. */
+#ifdef __cplusplus
+#define LATCHWORK_EXPORT extern "C" __attribute__((visibility("default")))
+#else
+#define LATCHWORK_EXPORT __attribute__((visibility("default")))
+#endif
+
+/* How a message went. */
+enum latchwork_outcome {
+    LATCHWORK_DONE = 0,  /* the effect has happened, now or earlier under the same identity */
+    LATCHWORK_RETRY = 1, /* try again after a backoff; counts an attempt */
+    LATCHWORK_DEAD = 2,  /* never try again: a dead letter */
+    LATCHWORK_BACK = 3   /* nothing was done because the lease ended: whoever holds the key next runs it; counts no attempt */
+};
+
+enum latchwork_level { LATCHWORK_DEBUG = 0, LATCHWORK_INFO = 1, LATCHWORK_WARN = 2, LATCHWORK_ERROR = 3 };
+
+enum { LATCHWORK_REASON_MAX = 512 };
+
+/* Bytes of a header. Not NUL-terminated; value is NULL for a null value. */
+struct latchwork_header {
+    const char *name;
+    size_t name_len;
+    const void *value;
+    size_t value_len;
+};
+
+/* The lease under which a handler runs. Its functions may be called from any thread while the call they were lent to lasts. */
+struct latchwork_lease {
+    uint32_t size; /* of this structure in the running Latchwork */
+    uint64_t fence; /* grows with every acquisition of the key */
+    /* When the handler has to be done, in ms of CLOCK_BOOTTIME: the end of the lease, or of `timeout_ms` if that is sooner.
+     * Moves on while the lease is renewed, so ask again. INT64_MAX: no end. */
+    int64_t (*deadline_ms)(const struct latchwork_lease *lease);
+    /* Non-zero once the handler should stop: the lease is lost or about to be, or the time is up. Cheap; ask in loops. */
+    int (*cancelled)(const struct latchwork_lease *lease);
+};
+
+/* A message and its lease: lent for the call, read-only. */
+struct latchwork_message {
+    uint32_t size; /* of this structure in the running Latchwork */
+    int32_t partition;
+    const char *identity; /* "topic/partition/offset", for a replayed message with "#n": the same at every attempt */
+    const char *topic;
+    int64_t offset;
+    int64_t timestamp_ms; /* Kafka's; -1 unknown */
+    const void *key; /* the primary key, as the rule `key.from` found it. Not NUL-terminated, may hold any bytes */
+    size_t key_len;
+    const void *payload; /* NULL for a null payload (a tombstone) */
+    size_t payload_len;
+    const struct latchwork_header *headers; /* in the order of the record */
+    size_t n_headers;
+    int attempt; /* 1 at first */
+    const struct latchwork_lease *lease;
+};
+
+static inline int latchwork_cancelled(const struct latchwork_message *m) { return m->lease->cancelled(m->lease); }
+static inline int64_t latchwork_deadline_ms(const struct latchwork_message *m) { return m->lease->deadline_ms(m->lease); }
+
+/* What Latchwork does for a plugin. Valid from init until close returns; every function may be called from any thread, and none keeps
+ * what it is given. Call through this table only: the plugin must not rely on symbols of the program. */
+struct latchwork_host {
+    uint32_t abi;
+    uint32_t size; /* of this structure in the running Latchwork: a member added later is there only if it lies within */
+    /* One line of the log, formatted as by printf; cut at about 2,000 bytes. Never log payloads or secrets. */
+    void (*log)(enum latchwork_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    /* CLOCK_BOOTTIME in ms, the clock of deadlines. */
+    int64_t (*now_ms)(void);
+    /* A value of the plugin's `config` as text, by JSON pointer ("/database/path", "" for config itself): strings as they are, numbers and
+     * booleans as written in JSON. NULL where there is none, or where it is null, an object or an array. The text lives until close returns. */
+    const char *(*setting)(const struct latchwork_host *host, const char *pointer);
+};
+
+/* An answer of handle_batch. `outcome` is LATCHWORK_RETRY and `reason` (LATCHWORK_REASON_MAX bytes) "" until set. */
+struct latchwork_answer {
+    int outcome;
+    char *reason;
+};
+
+struct latchwork_handler {
+    uint32_t abi;  /* LATCHWORK_ABI */
+    uint32_t size; /* sizeof(struct latchwork_handler) */
+
+    /* Once a worker process, on its main thread, before any message; may block for some seconds. `config` is the JSON text of the
+     * configuration's handler.config ("null" where there is none), lent for the call. `*self` is handed to all the others; it is NULL unless set.
+     * Returns 0, or anything else with a text in error[error_size], which ends the worker. Optional. */
+    int (*init)(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size);
+
+    /* Runs one message, and returns its latchwork_outcome. Called from `threads` threads at once, never for two messages of one key at a
+     * time. May block, but should end soon after latchwork_cancelled() turns true: a call that outlasts `timeout_ms` by
+     * far gets its whole worker replaced. `reason` (LATCHWORK_REASON_MAX bytes, "" at first) says why for RETRY and DEAD.
+     * Any other number counts as RETRY. Required unless handle_batch is there. */
+    int (*handle)(void *self, const struct latchwork_message *message, char *reason);
+
+    /* Runs n messages of different keys (1 <= n <= batch_max) and fills the answer of each. Threads as for handle. Worth having where
+     * the effect is cheaper by the dozen, as one transaction for many rows. Optional; used instead of handle where batch_max > 0. */
+    void (*handle_batch)(void *self, const struct latchwork_message *const *messages, size_t n, struct latchwork_answer *answers);
+    size_t batch_max; /* 0: no batches; at most 1,024 */
+
+    /* Once, on the main thread, after the last handle has returned. Not called where init failed. Optional. */
+    void (*close)(void *self);
+};
+
+#define LATCHWORK_HANDLER_INIT .abi = LATCHWORK_ABI, .size = sizeof(struct latchwork_handler)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

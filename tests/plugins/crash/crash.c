@@ -1,0 +1,42 @@
+/* crash: does what the payload says, for tests of blame: segv, abort, exit, exit0, hang (until cancelled), stuck (for ever), retry, dead,
+ * back, odd (an unknown outcome), sleep:MS; anything else is done. A payload may start with "once:" to misbehave at attempt 1 only. */
+#include <latchwork/handler.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void nap(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+static int act(const char *what, const struct latchwork_message *m, char *reason) {
+    if (strcmp(what, "segv") == 0) raise(SIGSEGV);
+    if (strcmp(what, "abort") == 0) abort();
+    if (strcmp(what, "exit") == 0) exit(3);
+    if (strcmp(what, "exit0") == 0) exit(0);
+    if (strcmp(what, "odd") == 0) return 77;
+    if (strcmp(what, "retry") == 0 || strcmp(what, "dead") == 0) {
+        snprintf(reason, LATCHWORK_REASON_MAX, "the payload says %s", what);
+        return what[0] == 'd' ? LATCHWORK_DEAD : LATCHWORK_RETRY;
+    }
+    while (strcmp(what, "stuck") == 0) nap(1000);
+    if (strcmp(what, "hang") == 0) {
+        while (!latchwork_cancelled(m)) nap(2);
+        return LATCHWORK_BACK;
+    }
+    if (strcmp(what, "back") == 0) return LATCHWORK_BACK;
+    if (strncmp(what, "sleep:", 6) == 0) nap(strtol(what + 6, NULL, 10));
+    return LATCHWORK_DONE;
+}
+
+static int handle(void *self, const struct latchwork_message *m, char *reason) {
+    (void)self;
+    char what[64];
+    snprintf(what, sizeof what, "%.*s", (int)(m->payload_len < 63 ? m->payload_len : 63), m->payload ? (const char *)m->payload : "");
+    int once = strncmp(what, "once:", 5) == 0;
+    if (once && m->attempt > 1) return LATCHWORK_DONE;
+    return act(once ? what + 5 : what, m, reason);
+}
+
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
