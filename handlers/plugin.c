@@ -290,7 +290,7 @@ static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, s
     for (size_t i = 0; i < n; i++) answered(jobs[i], s->answers[i].outcome);
 }
 
-_Static_assert(LATCHWORK_REASON_MAX == LW_REASON_MAX, "a plugin writes its reason straight into the job");
+_Static_assert((int)LATCHWORK_REASON_MAX == (int)LW_REASON_MAX, "a plugin writes its reason straight into the job");
 
 const struct lw_handler_type lw_handler_plugin = {
     .name = "plugin",

@@ -1,0 +1,102 @@
+/* insert: rows from messages, each written exactly once, into a SQLite file that all workers share.
+ *
+ * One transaction writes many rows and, for each, what makes a second delivery harmless:
+ *
+ *     latchwork_done   (app, topic, partition, replay, offset) → known: the message is done, nothing is written
+ *     latchwork_fence  (app, key) → the largest fence that wrote; a smaller one is stale and writes nothing
+ *     latchwork_count  (app, name) → rows inserted, updated, duplicates ignored: exact, as it is part of the transaction
+ *
+ * The order of the questions is fixed: known? stale? is the row any good? Only then is it written. A bad row is dead by itself and takes no
+ * other row along; whatever fails the database (disk full, busy, I/O) rolls all back, and all are tried again.
+ *
+ * Cleaning (insert_clean.c): identities below the committed watermark go; fences go a day after they were handed out, long after any
+ * lease they could belong to.
+ *
+ *     insert.c        the type: configuration, slots
+ *     insert_row.c    a payload → the values of a row
+ *     insert_store.c  opening the database, its tables and statements
+ *     insert_tx.c     the transaction
+ *     insert_clean.c  the cleaner's thread */
+#ifndef LW_HANDLERS_INSERT_H
+#define LW_HANDLERS_INSERT_H
+
+#include "handlers/handler.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+enum { LW_INSERT_BATCH = 256, LW_INSERT_COLUMNS = 256, LW_INSERT_BUSY_MS = 5000 };
+
+enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
+
+struct lw_column {
+    const char *name, *pointer; /* the configuration's */
+    char **tokens;              /* the pointer's reference tokens, unescaped */
+    size_t n_tokens;
+    bool primary;
+};
+
+/* What the configuration asks for. Fixed after open. */
+struct lw_insert {
+    const char *app, *path, *table;
+    struct lw_column *columns;
+    size_t n_columns;
+    enum lw_on_conflict on_conflict;
+    bool create;
+};
+
+/* --- rows ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Splits a pointer (RFC 6901) into tokens. -1 where it is malformed; then nothing is to be freed. */
+int lw_column_parse(struct lw_column *c);
+void lw_column_free(struct lw_column *c);
+
+/* The values of a row; borrowed from the document. */
+struct lw_row {
+    json_t *document;
+    const json_t *values[LW_INSERT_COLUMNS]; /* NULL: nothing at the pointer */
+};
+/* -1 with a reason (position and what) where the payload gives no row. lw_row_clear() in any case. */
+int lw_row_read(const struct lw_insert *in, const struct lw_job *job, struct lw_row *row, struct lw_err *err);
+void lw_row_clear(struct lw_row *row);
+/* Binds the values to a statement's parameters 1…n_columns. Returns SQLite's code. */
+int lw_row_bind(const struct lw_insert *in, const struct lw_row *row, sqlite3_stmt *st);
+
+/* --- the database --------------------------------------------------------------------------------------------------------------- */
+
+enum lw_statement { LW_ST_BEGIN, LW_ST_COMMIT, LW_ST_ROLLBACK, LW_ST_KNOWN, LW_ST_DONE, LW_ST_FENCE, LW_ST_SET_FENCE, LW_ST_ROW, LW_ST_COUNT, LW_ST_N };
+
+struct lw_store {
+    sqlite3 *db;
+    sqlite3_stmt *st[LW_ST_N];
+    int64_t busy_until_ms; /* how long to wait for other writers */
+};
+
+/* Opens the file (WAL), makes Latchwork's tables, and the user's where missing and asked for; prepares the statements. */
+int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err);
+/* A bare connection with the busy handler, for the cleaner. */
+int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err);
+void lw_store_close(struct lw_store *s);
+
+/* --- the transaction ------------------------------------------------------------------------------------------------------------ */
+
+/* Runs jobs (at most LW_INSERT_BATCH) in one transaction and answers each. */
+void lw_insert_run(const struct lw_insert *in, struct lw_store *s, struct lw_job **jobs, size_t n);
+/* The replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
+int64_t lw_insert_replay(const char *identity);
+
+/* What this process did since its start. The same figures of all processes, crashes counted right, stand in latchwork_count. */
+struct lw_insert_counts {
+    uint64_t inserted, updated, ignored, known, stale, dead;
+};
+void lw_insert_counts(struct lw_insert_counts *out);
+
+/* --- the cleaner ---------------------------------------------------------------------------------------------------------------- */
+
+struct lw_cleaner;
+struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, struct lw_err *err);
+/* Notes a committed watermark; never blocks for long, does no I/O. */
+void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark);
+void lw_cleaner_close(struct lw_cleaner *c); /* after one more round for what was noted last */
+
+#endif

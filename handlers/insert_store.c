@@ -1,0 +1,168 @@
+/* The database: opening it beside other processes, its tables and statements. */
+#include "handlers/insert.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OPEN_BUSY_MS = 10000 };
+
+/* The schema of Latchwork's own tables. `fence` of latchwork_done dates a replay's identity, which no watermark ever passes. */
+static const char tables[] =
+    "CREATE TABLE IF NOT EXISTS latchwork_done(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, replay INTEGER NOT NULL,"
+    " offset INTEGER NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, topic, partition, replay, offset)) WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS latchwork_done_replayed ON latchwork_done(fence) WHERE replay > 0;"
+    "CREATE TABLE IF NOT EXISTS latchwork_fence(app TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, key))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(app, name))"
+    " WITHOUT ROWID;";
+
+/* SQLite's own sleeps grow to 100 ms; writers here hold the lock for a few, and the wait must end with the leases. */
+static int on_busy(void *ctx, int count) {
+    const struct lw_store *s = ctx;
+    if (lw_boot_ms() >= s->busy_until_ms) return 0;
+    lw_sleep_ms(count < 4 ? 1 : 4);
+    return 1;
+}
+
+static int fail(struct lw_store *s, const char *path, const char *what, struct lw_err *err) {
+    return lw_fail(err, "insert: %s: %s: %s", path, what, s->db ? sqlite3_errmsg(s->db) : "out of memory");
+}
+
+/* Changing the journal mode is refused at once, without the busy handler, while another process does the same. */
+static int set_wal(struct lw_store *s) {
+    int r;
+    while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY && lw_boot_ms() < s->busy_until_ms)
+        lw_sleep_ms(5);
+    return r;
+}
+
+int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err) {
+    *s = (struct lw_store){.busy_until_ms = lw_boot_ms() + OPEN_BUSY_MS};
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK) return fail(s, path, "cannot open", err);
+    sqlite3_extended_result_codes(s->db, 1);
+    sqlite3_busy_handler(s->db, on_busy, s);
+    if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
+    /* FULL: "done" in Redis must not outlive the row through a power cut */
+    if (sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL) != SQLITE_OK) return fail(s, path, "cannot set up", err);
+    return 0;
+}
+
+void lw_store_close(struct lw_store *s) {
+    for (int i = 0; i < LW_ST_N; i++) sqlite3_finalize(s->st[i]);
+    sqlite3_close(s->db);
+    *s = (struct lw_store){0};
+}
+
+/* Names separated by commas; `suffix` after each ("?" repeats nothing of the name). Only the primary ones, or all. */
+static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only, const char *form) {
+    const char *comma = "";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (primary_only && !in->columns[i].primary) continue;
+        sqlite3_str_appendall(sql, comma);
+        sqlite3_str_appendf(sql, form, in->columns[i].name);
+        comma = ", ";
+    }
+}
+
+/* Columns carry no types: SQLite then keeps every value as it came. */
+static char *create_sql(const struct lw_insert *in) {
+    sqlite3_str *sql = sqlite3_str_new(NULL);
+    sqlite3_str_appendf(sql, "CREATE TABLE IF NOT EXISTS \"%w\"(", in->table);
+    for (size_t i = 0; i < in->n_columns; i++)
+        sqlite3_str_appendf(sql, "%s\"%w\"%s", i ? ", " : "", in->columns[i].name, in->columns[i].primary ? " NOT NULL" : "");
+    sqlite3_str_appendall(sql, ", PRIMARY KEY(");
+    add_names(sql, in, true, "\"%w\"");
+    sqlite3_str_appendall(sql, "))");
+    return sqlite3_str_finish(sql);
+}
+
+static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
+    sqlite3_str_appendall(sql, " ON CONFLICT(");
+    add_names(sql, in, true, "\"%w\"");
+    sqlite3_str_appendall(sql, ") DO ");
+    const char *before = "UPDATE SET ";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (in->columns[i].primary) continue;
+        sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name, in->columns[i].name);
+        before = ", ";
+    }
+    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* there is nothing but the key */
+}
+
+static char *row_sql(const struct lw_insert *in) {
+    sqlite3_str *sql = sqlite3_str_new(NULL);
+    sqlite3_str_appendf(sql, "INSERT INTO \"%w\"(", in->table);
+    add_names(sql, in, false, "\"%w\"");
+    sqlite3_str_appendall(sql, ") VALUES (");
+    for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
+    sqlite3_str_appendall(sql, ")");
+    /* unlike INSERT OR IGNORE, this keeps quiet about duplicates only */
+    if (in->on_conflict == LW_CONFLICT_IGNORE) sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
+    if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
+    return sqlite3_str_finish(sql);
+}
+
+static int make_tables(struct lw_store *s, const struct lw_insert *in) {
+    if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) return -1;
+    int r = sqlite3_exec(s->db, tables, NULL, NULL, NULL);
+    if (r == SQLITE_OK && in->create) {
+        char *sql = create_sql(in);
+        r = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+        sqlite3_free(sql);
+    }
+    if (r == SQLITE_OK) r = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    return r == SQLITE_OK ? 0 : -1;
+}
+
+static int prepare(struct lw_store *s, enum lw_statement which, const char *sql) {
+    if (!sql) return -1;
+    return sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->st[which], NULL) == SQLITE_OK ? 0 : -1;
+}
+
+static int prepare_all(struct lw_store *s) {
+    static const char *const sql[LW_ST_N] = {
+        [LW_ST_BEGIN] = "BEGIN IMMEDIATE",
+        [LW_ST_COMMIT] = "COMMIT",
+        [LW_ST_ROLLBACK] = "ROLLBACK",
+        [LW_ST_KNOWN] = "SELECT 1 FROM latchwork_done WHERE app = ? AND topic = ? AND partition = ? AND replay = ? AND offset = ?",
+        [LW_ST_DONE] = "INSERT INTO latchwork_done(app, topic, partition, replay, offset, fence) VALUES (?, ?, ?, ?, ?, ?)",
+        [LW_ST_FENCE] = "SELECT fence FROM latchwork_fence WHERE app = ? AND key = ?",
+        [LW_ST_SET_FENCE] = "INSERT INTO latchwork_fence(app, key, fence) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET fence = excluded.fence",
+        [LW_ST_COUNT] = "INSERT INTO latchwork_count(app, name, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+    };
+    for (int i = 0; i < LW_ST_N; i++)
+        if (sql[i] && prepare(s, i, sql[i])) return -1;
+    return 0;
+}
+
+static bool table_exists(struct lw_store *s, const char *table) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(s->db, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", -1, &st, NULL))
+        return true; /* the real statement will say what is wrong */
+    sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
+    bool there = sqlite3_step(st) != SQLITE_DONE;
+    sqlite3_finalize(st);
+    return there;
+}
+
+static int prepare_row(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
+    if (!table_exists(s, in->table))
+        return lw_fail(err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true", in->path, in->table);
+    char *sql = row_sql(in);
+    int r = prepare(s, LW_ST_ROW, sql);
+    sqlite3_free(sql);
+    if (r) return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s", in->path, in->table, sqlite3_errmsg(s->db));
+    return 0;
+}
+
+int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
+    int r = lw_store_connect(s, in->path, err);
+    if (!r && make_tables(s, in)) r = fail(s, in->path, "cannot create the tables", err);
+    if (!r && prepare_all(s)) r = fail(s, in->path, "cannot prepare", err);
+    if (!r) r = prepare_row(s, in, err);
+    if (r) lw_store_close(s);
+    return r;
+}
