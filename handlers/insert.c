@@ -172,9 +172,7 @@ static size_t batch_max(const struct lw_handler *h) {
 }
 
 static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
-    pthread_mutex_lock(&h->writer); /* held for one transaction, which bounds itself */
-    lw_insert_run(&h->in, &s->store, jobs, n);
-    pthread_mutex_unlock(&h->writer);
+    lw_insert_run(&h->in, &s->store, &h->writer, jobs, n);
 }
 
 static void passed(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark) {

@@ -80,8 +80,8 @@ void lw_store_close(struct lw_store *s);
 
 /* --- the transaction ------------------------------------------------------------------------------------------------------------ */
 
-/* Runs jobs (at most LW_INSERT_BATCH) in one transaction and answers each. */
-void lw_insert_run(const struct lw_insert *in, struct lw_store *s, struct lw_job **jobs, size_t n);
+/* Runs jobs (at most LW_INSERT_BATCH) in one transaction, under the lock `writer`, and answers each. */
+void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n);
 /* The replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
 

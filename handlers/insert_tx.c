@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { LEASES_ENDED = -1 }; /* beside SQLite's codes, which are not negative */
+
 /* How a job stands inside the transaction. */
 enum stand {
     OPEN,    /* to be looked at */
@@ -194,17 +196,17 @@ static int64_t patience(const struct tx *t, int64_t now) {
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
 }
 
-/* One try of the whole transaction. SQLITE_DONE: committed. SQLITE_ABORT: rolled back because leases ended; the rest may try again. */
+/* One try of the whole transaction. SQLITE_DONE: committed. LEASES_ENDED: rolled back because leases ended; the rest may try again. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    t->inserted = t->updated = t->ignored = t->known = t->stale = t->dead = 0;
+    t->inserted = t->updated = t->ignored = 0; /* the others count what is settled, and stays so */
     t->s->busy_until_ms = patience(t, now);
     int r = step(t->s->st[LW_ST_BEGIN], NULL);
     now = lw_boot_ms();
     for (size_t i = 0; i < t->n && r == SQLITE_DONE; i++)
         if (t->items[i].stand == OPEN) r = apply(t, &t->items[i], now);
     if (r == SQLITE_DONE) r = add_counts(t);
-    if (r == SQLITE_DONE && lost_any(t)) r = SQLITE_ABORT;
+    if (r == SQLITE_DONE && lost_any(t)) r = LEASES_ENDED;
     if (r == SQLITE_DONE) r = step(t->s->st[LW_ST_COMMIT], NULL);
     return r;
 }
@@ -232,7 +234,7 @@ static void fail_all(struct tx *t, const char *why) {
 
 static void transact(struct tx *t) {
     int r;
-    while ((r = attempt(t)) == SQLITE_ABORT) roll_back(t); /* each round has at least one job less */
+    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t); /* each round has at least one job less */
     if (r == SQLITE_DONE) {
         for (size_t i = 0; i < t->n; i++)
             if (t->items[i].stand == WRITTEN) settle(&t->items[i], LW_DONE, "");
@@ -246,13 +248,15 @@ static void transact(struct tx *t) {
     fail_all(t, why);
 }
 
-void lw_insert_run(const struct lw_insert *in, struct lw_store *s, struct lw_job **jobs, size_t n) {
+void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n) {
     struct tx t = {.in = in, .s = s, .n = n, .items = lw_alloc(n * sizeof *t.items)};
     for (size_t i = 0; i < n; i++) {
         t.items[i].job = jobs[i];
         if (lw_row_read(in, jobs[i], &t.items[i].row, &t.items[i].bad) && !t.items[i].bad.text[0]) lw_fail(&t.items[i].bad, "no row");
     }
+    pthread_mutex_lock(writer); /* held for one transaction, which bounds itself */
     transact(&t);
+    pthread_mutex_unlock(writer);
     for (size_t i = 0; i < n; i++) lw_row_clear(&t.items[i].row);
     free(t.items);
 }

@@ -1,0 +1,428 @@
+#include "consumer/pool.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "consumer/journal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    HAND = 32,         /* most jobs that one thread takes at once */
+    FAST_US = 50,      /* jobs that take longer on average are taken one at a time */
+    HANDFUL_US = 1000, /* a handful is at most that much work */
+    STUCK_US = 1000,   /* a thread that is so long in one job gets the rest of its hand stolen */
+    LOOK_MS = 2,       /* how often an idle thread looks for that */
+};
+
+/* What a thread has taken and not started. `range` packs generation << 32 | next << 16 | end, so that one compare-and-swap takes a job
+ * and fails where the owner has refilled its hand meanwhile. */
+struct hand {
+    _Atomic uint64_t range;
+    _Atomic(struct lw_job *) jobs[HAND];
+};
+
+struct worker_thread {
+    struct lw_pool *pool;
+    int index;
+    pthread_t id;
+    struct lw_slot *slot;
+    _Atomic int64_t busy_since_us; /* start of the job in its handler */
+    struct hand hand;
+    struct lw_job **batch;
+    char pad[64]; /* a hand is written by its owner all the time: keep neighbours off its cache line */
+};
+
+struct lw_pool {
+    const struct lw_handler_type *type;
+    struct lw_handler *handler;
+    int64_t timeout_ms;
+    struct lw_seat *seats; /* NULL: none */
+    int seats_a_thread;
+    size_t batch_max;
+    int notify_fd, journal;
+
+    pthread_mutex_t lock; /* guards the queue, idle, watchers, stop, running */
+    pthread_cond_t work, ended;
+    struct lw_job *head, **tail;
+    size_t queued;
+    int idle, watchers; /* threads asleep; those of them that look for hands to steal from */
+    int running;        /* threads that have not ended */
+    bool stop;
+
+    _Atomic int64_t average_ns; /* of a job's time in its handler */
+    _Atomic(struct lw_job *) finished; /* newest first */
+    struct lw_job *reaping;            /* main thread: taken from `finished`, oldest first */
+    atomic_bool signalled;
+
+    int n;
+    struct worker_thread threads[];
+};
+
+/* --- hands ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t pack(uint64_t generation, size_t next, size_t end) { return generation << 32 | next << 16 | end; }
+static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
+static size_t end_of(uint64_t r) { return r & 0xffff; }
+
+/* Takes the next job out of a hand, own or foreign; NULL where it is empty. */
+static struct lw_job *take_from(struct hand *h) {
+    uint64_t r = atomic_load(&h->range);
+    while (next_of(r) < end_of(r)) {
+        struct lw_job *job = atomic_load_explicit(&h->jobs[next_of(r)], memory_order_relaxed);
+        if (atomic_compare_exchange_weak(&h->range, &r, r + (1U << 16))) return job;
+    }
+    return NULL;
+}
+
+static size_t left_in(struct hand *h) {
+    uint64_t r = atomic_load(&h->range);
+    return next_of(r) < end_of(r) ? end_of(r) - next_of(r) : 0;
+}
+
+static bool any_hand(const struct lw_pool *p) {
+    for (int i = 0; i < p->n; i++)
+        if (left_in((struct hand *)&p->threads[i].hand)) return true;
+    return false;
+}
+
+static struct lw_job *steal(struct lw_pool *p, int64_t now_us) {
+    for (int i = 0; i < p->n; i++) {
+        struct worker_thread *t = &p->threads[i];
+        if (!left_in(&t->hand) || now_us - atomic_load(&t->busy_since_us) < STUCK_US) continue;
+        struct lw_job *job = take_from(&t->hand);
+        if (job) return job;
+    }
+    return NULL;
+}
+
+/* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
+
+static struct lw_job *pop(struct lw_pool *p) {
+    struct lw_job *job = p->head;
+    if (!job) return NULL;
+    p->head = job->next;
+    if (!p->head) p->tail = &p->head;
+    p->queued--;
+    return job;
+}
+
+/* How many jobs a thread takes at once: its share, if they are known to be fast. */
+static size_t handful(const struct lw_pool *p) {
+    int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
+    if (average_us >= FAST_US) return 1;
+    size_t share = p->queued / (size_t)p->n + 1, bound = (size_t)(HANDFUL_US / (average_us + 1));
+    if (share > bound) share = bound;
+    return share < HAND ? share : HAND;
+}
+
+static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
+    size_t want = handful(p), n = 0;
+    struct lw_job *job;
+    while (n < want && (job = pop(p))) atomic_store_explicit(&t->hand.jobs[n++], job, memory_order_relaxed);
+    if (!n) return false;
+    uint64_t r = atomic_load_explicit(&t->hand.range, memory_order_relaxed);
+    atomic_store_explicit(&t->busy_since_us, lw_boot_us(), memory_order_relaxed);
+    atomic_store(&t->hand.range, pack((r >> 32) + 1, 0, n));
+    /* what is left in the queue is for another thread; what is left in this hand has to be watched by one */
+    if (p->idle && (p->queued || (n > 1 && !p->watchers))) pthread_cond_signal(&p->work);
+    return true;
+}
+
+static void sleep_idle(struct lw_pool *p) {
+    p->idle++;
+    if (any_hand(p) && !p->watchers) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * 1000000L;
+        if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+        p->watchers++;
+        pthread_cond_timedwait(&p->work, &p->lock, &until);
+        p->watchers--;
+    } else {
+        pthread_cond_wait(&p->work, &p->lock);
+    }
+    p->idle--;
+}
+
+/* Waits for work: in the thread's own hand (true, *stolen NULL), or one stolen job. False when the pool ends. */
+static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
+    *stolen = NULL;
+    bool go_on = true;
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        if (p->stop) {
+            go_on = false;
+            break;
+        }
+        if (fill_hand(p, t)) break;
+        if ((*stolen = steal(p, lw_boot_us()))) {
+            if (p->idle && !p->watchers) pthread_cond_signal(&p->work); /* somebody else has to watch now */
+            break;
+        }
+        sleep_idle(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return go_on;
+}
+
+static size_t wait_batch(struct lw_pool *p, struct worker_thread *t) {
+    size_t n = 0;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop && !p->head) {
+        p->idle++;
+        pthread_cond_wait(&p->work, &p->lock);
+        p->idle--;
+    }
+    while (!p->stop && n < p->batch_max && p->head) t->batch[n++] = pop(p);
+    if (p->head && p->idle) pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+/* --- running -------------------------------------------------------------------------------------------------------------------- */
+
+static void finish(struct lw_pool *p, struct lw_job *job) {
+    struct lw_job *top = atomic_load_explicit(&p->finished, memory_order_relaxed);
+    do job->next = top;
+    while (!atomic_compare_exchange_weak(&p->finished, &top, job));
+    if (atomic_load(&p->signalled) || atomic_exchange(&p->signalled, true)) return;
+    if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
+}
+
+/* A job whose lease is over already is not started. */
+static bool startable(struct lw_job *job, int64_t now_ms) {
+    job->reason[0] = '\0';
+    job->outcome = LW_BACK;
+    return !atomic_load(&job->lease->cancelled) && now_ms < atomic_load(&job->lease->deadline_ms);
+}
+
+static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, size_t i) {
+    return p->seats ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
+}
+
+/* Runs jobs in the handler, with all that surrounds it. */
+static void run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_ms) {
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
+        struct lw_seat *s = seat(p, t, i);
+        if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->alone, now_ms);
+        lw_journal_start(p->journal, jobs[i]);
+    }
+    p->type->run(p->handler, t->slot, jobs, n);
+    for (size_t i = 0; i < n; i++) {
+        lw_journal_end(p->journal, jobs[i]);
+        struct lw_seat *s = seat(p, t, i);
+        if (s) lw_seat_leave(s);
+    }
+}
+
+static void learn(struct lw_pool *p, int64_t took_us) {
+    int64_t old = atomic_load_explicit(&p->average_ns, memory_order_relaxed);
+    atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
+}
+
+/* Runs one job; returns the time after it, which is the time before the next. */
+static int64_t run_one(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
+    atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed);
+    int64_t after_us = now_us;
+    if (startable(job, now_us / 1000)) {
+        run_jobs(p, t, &job, 1, now_us / 1000);
+        after_us = lw_boot_us();
+        learn(p, after_us - now_us);
+    }
+    finish(p, job);
+    return after_us;
+}
+
+static void run_singly(struct lw_pool *p, struct worker_thread *t) {
+    struct lw_job *job;
+    while (wait_work(p, t, &job)) {
+        int64_t now_us = lw_boot_us();
+        if (job) now_us = run_one(p, t, job, now_us);
+        while ((job = take_from(&t->hand))) now_us = run_one(p, t, job, now_us);
+    }
+}
+
+static void run_batches(struct lw_pool *p, struct worker_thread *t) {
+    size_t n;
+    while ((n = wait_batch(p, t))) {
+        int64_t now_ms = lw_boot_ms();
+        size_t keep = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (startable(t->batch[i], now_ms)) t->batch[keep++] = t->batch[i];
+            else finish(p, t->batch[i]);
+        }
+        if (keep) run_jobs(p, t, t->batch, keep, now_ms);
+        for (size_t i = 0; i < keep; i++) finish(p, t->batch[i]);
+    }
+}
+
+static void *thread_main(void *arg) {
+    struct worker_thread *t = arg;
+    struct lw_pool *p = t->pool;
+    if (p->batch_max > 1) run_batches(p, t);
+    else run_singly(p, t);
+    pthread_mutex_lock(&p->lock);
+    if (--p->running == 0) pthread_cond_signal(&p->ended);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* --- the main thread's side ----------------------------------------------------------------------------------------------------- */
+
+void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
+    if (!n) return;
+    for (size_t i = 0; i < n; i++) jobs[i]->next = i + 1 < n ? jobs[i + 1] : NULL;
+    pthread_mutex_lock(&p->lock);
+    *p->tail = jobs[0];
+    p->tail = &jobs[n - 1]->next;
+    p->queued += n;
+    /* one is woken, and wakes the next where it leaves anything */
+    if (p->idle) pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* `finished` is a stack; reaping wants the oldest first. */
+static struct lw_job *reversed(struct lw_job *job) {
+    struct lw_job *out = NULL;
+    while (job) {
+        struct lw_job *next = job->next;
+        job->next = out;
+        out = job;
+        job = next;
+    }
+    return out;
+}
+
+size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
+    size_t n = 0;
+    while (n < max) {
+        if (!p->reaping) {
+            atomic_store(&p->signalled, false); /* before the look: what comes after it signals again */
+            p->reaping = reversed(atomic_exchange(&p->finished, NULL));
+            if (!p->reaping) break;
+        }
+        out[n++] = p->reaping;
+        p->reaping = p->reaping->next;
+    }
+    return n;
+}
+
+/* --- opening and closing -------------------------------------------------------------------------------------------------------- */
+
+static void init_sync(struct lw_pool *p) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, &monotonic);
+    pthread_cond_init(&p->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void free_pool(struct lw_pool *p) {
+    for (int i = 0; i < p->n; i++) {
+        if (p->threads[i].slot) p->type->slot_close(p->handler, p->threads[i].slot);
+        free(p->threads[i].batch);
+    }
+    lw_journal_close(p->journal);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->ended);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+/* Signals are the main thread's, but for those that a fault raises in the thread itself. */
+static void block_signals(sigset_t *old) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&set, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
+static int open_slots(struct lw_pool *p, struct lw_err *err) {
+    for (int i = 0; i < p->n; i++) {
+        struct worker_thread *t = &p->threads[i];
+        t->pool = p;
+        t->index = i;
+        t->batch = lw_alloc(p->batch_max * sizeof(struct lw_job *));
+        t->slot = p->type->slot_open(p->handler, i, err);
+        if (!t->slot) return lw_fail(err, "handler slot %d cannot be opened", i);
+    }
+    return 0;
+}
+
+static int start_threads(struct lw_pool *p, struct lw_err *err) {
+    sigset_t old;
+    block_signals(&old);
+    int r = 0;
+    for (int i = 0; i < p->n && !r; i++) {
+        pthread_mutex_lock(&p->lock);
+        r = pthread_create(&p->threads[i].id, NULL, thread_main, &p->threads[i]);
+        if (!r) p->running++;
+        pthread_mutex_unlock(&p->lock);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
+}
+
+/* Every job in a handler has a seat of its own, as any of them may be what crashes the worker. */
+static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
+    if (!seats || !p->type->blames_worker) return;
+    p->seats = seats->seats;
+    p->seats_a_thread = LW_BOARD_SEATS / p->n;
+    if (p->batch_max > (size_t)p->seats_a_thread) p->batch_max = (size_t)p->seats_a_thread;
+}
+
+static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += grace_ms / 1000;
+    until.tv_nsec += grace_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+    pthread_mutex_lock(&p->lock);
+    int running = p->running;
+    p->stop = true;
+    pthread_cond_broadcast(&p->work);
+    while (p->running && pthread_cond_timedwait(&p->ended, &p->lock, &until) == 0) {}
+    bool ended = p->running == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (!ended) return false;
+    for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL); /* they are past their last line */
+    return true;
+}
+
+bool lw_pool_close(struct lw_pool *p, int64_t grace_ms) {
+    if (!wait_ended(p, grace_ms)) return false;
+    free_pool(p);
+    return true;
+}
+
+struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
+                             struct lw_board_worker *seats, int notify_fd, struct lw_err *err) {
+    int most = seats && t->blames_worker ? LW_BOARD_SEATS : LW_POOL_THREADS_MAX;
+    if (threads < 1 || threads > most) {
+        lw_fail(err, "handler threads: %d is not between 1 and %d", threads, most);
+        return NULL;
+    }
+    struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
+    *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
+    p->tail = &p->head;
+    p->average_ns = FAST_US * 1000; /* nothing is known yet: one at a time */
+    p->batch_max = t->batch_max(h);
+    init_sync(p);
+    share_seats(p, seats);
+    struct lw_err journal = {0};
+    p->journal = lw_journal_open(&journal);
+    int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
+    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* none has had anything to do */
+    if (!r) return p;
+    free_pool(p);
+    return NULL;
+}
