@@ -1,0 +1,156 @@
+/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts over fake Redis servers (store.h) and a fake Kafka, under a
+ * virtual clock, with faults at random and oracles that look at everything. The port of model/lanes_full.py: same faults, same oracles.
+ *
+ * One seed is one run, the same on every machine. A violation ends the run with a text (world_bad). */
+#ifndef LW_SIM_WORLD_H
+#define LW_SIM_WORLD_H
+
+#include "config/config.h"
+#include "consumer/worker.h"
+#include "tests/sim/store.h"
+
+#include <setjmp.h>
+
+enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 2000, MAX_RECORDS = 400, PIPES = 512, SERVERS = 4096 };
+
+struct faults {
+    const char *name;
+    double crash, pause, wipe, failover, loss, clock;
+    bool back; /* the clock may jump back, too */
+    int split_ms;
+};
+
+struct options {
+    int records; /* a partition */
+    int steps;
+    bool skip_order; /* retry.order skip: no order is promised then */
+    bool dead_topic;
+    bool dedup;
+    bool trace;
+};
+
+struct mutation { /* of a script's text, as the worker loads it */
+    const char *script, *from, *to;
+};
+
+/* One seeded run. Returns NULL when nothing was violated, else the text (static). */
+const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals);
+
+/* --- between the files of the world --- */
+
+struct pipe { /* commands under way on one connection */
+    struct server *srv;
+    int worker, shard, conn;
+    bool live;
+    int n, done, delivered;
+    struct pcmd {
+        int argc;
+        char **argv;
+        size_t *len;
+    } *cmd;
+    redisReply **reply;
+};
+
+struct server {
+    struct store *store;
+    int64_t skew_ms, until_ms; /* until: an old master serves on until then; -1 while it is the master */
+    int shard;
+};
+
+struct exec { /* a handler at work */
+    struct lw_job *job;
+    int worker;
+    int key;
+};
+
+struct sim_part {
+    int n, key[MAX_RECORDS];
+    int64_t offset[MAX_RECORDS];
+    int64_t committed; /* -1 none */
+    char meta[4200];
+    int owner; /* worker, -1 none */
+    uint32_t gen;
+    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* first completions; the store's identities */
+    bool stored[MAX_RECORDS];
+    int64_t dedup_of[MAX_RECORDS];
+};
+
+struct sim_worker {
+    struct world *world;
+    int index;
+    struct lw_worker *lw;
+    char id[40];
+    int64_t dead_until_ms;
+    bool joined;
+    int conn[SHARDS]; /* generation of the connection; 0: none */
+    struct server *srv[SHARDS];
+    bool connecting[SHARDS], want[SHARDS];
+    char ready[SHARDS][80], claimed[SHARDS][160];
+    uint32_t gen[PARTS]; /* what it believes to own; 0 none */
+    int pos[PARTS];      /* index of the next record */
+    bool hold[PARTS];
+    struct {
+        uint32_t gen;
+        int64_t offset;
+        bool ok;
+    } commit[64];
+    char commit_meta[64][4200];
+    int n_commit;
+    void *letter[64];
+    int n_letter;
+};
+
+struct world {
+    uint64_t rng;
+    int64_t now_ms;
+    bool faults_on;
+    const struct faults *f;
+    const struct options *o;
+    const struct mutation *mutation;
+    struct lw_config config;
+    struct lw_counts counts;
+    struct sim_worker w[WORKERS];
+    struct sim_part part[PARTS];
+    struct server *master[SHARDS], *servers[SERVERS];
+    struct store *snap[SHARDS];
+    int n_servers;
+    uint32_t gens;
+    int conns;
+    struct pipe *pipe[PIPES];
+    int n_pipes;
+    struct exec exec[512];
+    int n_exec;
+    /* oracles */
+    uint64_t fence_seen[KEYS], store_fence[KEYS];
+    struct {
+        int part, index;
+    } order[PARTS * MAX_RECORDS];
+    int n_order;
+    struct effect {
+        int part, index;
+    } *effects;
+    int n_effects, cap_effects;
+    bool taint[KEYS];
+    uint64_t runs, dups, cuts;
+    char settle_sha[41];
+    jmp_buf out;
+    char bad[512];
+};
+
+_Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+uint64_t rnd(struct world *w);
+int rnd_below(struct world *w, int n);
+double rnd_unit(struct world *w);
+int key_of_name(struct lw_bytes key);
+
+/* oracle.c */
+void oracle_start(struct world *w, struct exec *x);
+/* The outcome a handler gives now: what it did to the fenced store decides. */
+enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
+void oracle_died(struct world *w, int part, int64_t offset);
+void oracle_commit(struct world *w, int part, int64_t offset);
+void oracle_end(struct world *w);
+int record_at(const struct sim_part *p, int64_t offset); /* its index; -1 a gap */
+bool below(const struct sim_part *p, int index, int64_t offset);
+
+#endif
