@@ -30,8 +30,10 @@ static uint64_t read_bits(const struct blob *b, uint64_t offset, unsigned bits) 
 static void write_bits(struct blob *b, uint64_t offset, unsigned bits, uint64_t v) {
     for (unsigned i = 0; i < bits; i++, offset++) {
         unsigned char *byte = (unsigned char *)&b->data[offset >> 3], mask = (unsigned char)(1u << (7 - (offset & 7)));
-        if (v >> (bits - 1 - i) & 1) *byte |= mask;
-        else *byte &= (unsigned char)~mask;
+        if (v >> (bits - 1 - i) & 1)
+            *byte |= mask;
+        else
+            *byte &= (unsigned char)~mask;
     }
 }
 
@@ -56,8 +58,7 @@ static redisReply *parse_kind(struct slice a, struct bit_op *op) {
     long long bits;
     struct slice rest = {a.p + 1, a.n - 1};
     bool ok = a.n > 1 && (a.p[0] == 'i' || a.p[0] == 'u') && parse_int(rest, &bits) && bits >= 1 && bits <= (a.p[0] == 'i' ? 64 : 63);
-    if (!ok)
-        return reply_error("ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.");
+    if (!ok) return reply_error("ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.");
     op->is_signed = a.p[0] == 'i';
     op->bits = (unsigned)bits;
     return NULL;
@@ -66,10 +67,14 @@ static redisReply *parse_kind(struct slice a, struct bit_op *op) {
 /* One GET, SET or INCRBY at argv[*i]; moves *i past it. */
 static redisReply *parse_op(int argc, const struct slice *argv, int *i, struct bit_op *op) {
     int left = argc - *i - 1;
-    if (slice_is(argv[*i], "get") && left >= 2) op->what = BIT_GET;
-    else if (slice_is(argv[*i], "set") && left >= 3) op->what = BIT_SET;
-    else if (slice_is(argv[*i], "incrby") && left >= 3) op->what = BIT_INCRBY;
-    else return reply_syntax();
+    if (slice_is(argv[*i], "get") && left >= 2)
+        op->what = BIT_GET;
+    else if (slice_is(argv[*i], "set") && left >= 3)
+        op->what = BIT_SET;
+    else if (slice_is(argv[*i], "incrby") && left >= 3)
+        op->what = BIT_INCRBY;
+    else
+        return reply_syntax();
     redisReply *bad = parse_kind(argv[*i + 1], op);
     if (!bad) bad = parse_offset(argv[*i + 2], true, op->bits, &op->offset);
     if (bad) return bad;

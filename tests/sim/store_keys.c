@@ -47,7 +47,8 @@ static void info_add(char *text, size_t size, const char *section, const char *b
 redisReply *store_cmd_info(struct store *s, int argc, const struct slice *argv) {
     char text[1024] = "", body[512];
     if (wants(argc, argv, "server")) {
-        snprintf(body, sizeof body, "redis_version:7.0.15\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:%s\r\ntcp_port:0\r\n", s->run_id);
+        snprintf(body, sizeof body, "redis_version:7.0.15\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:%s\r\ntcp_port:0\r\n",
+                 s->run_id);
         info_add(text, sizeof text, "Server", body);
     }
     if (wants(argc, argv, "memory")) {
@@ -86,7 +87,8 @@ static bool class_has(const char **p, const char *end, char c) {
             char low = q[0] < q[2] ? q[0] : q[2], high = q[0] < q[2] ? q[2] : q[0];
             found = found || (c >= low && c <= high);
             q += 2;
-        } else found = found || *q == c;
+        } else
+            found = found || *q == c;
     }
     *p = q < end ? q + 1 : q;
     return found != negate;
@@ -106,7 +108,8 @@ static bool glob(const char *p, const char *end, const char *t, const char *t_en
         if (*p == '[') {
             if (!class_has(&p, end, *t)) return false;
         } else {
-            if (*p == '\\' && p + 1 < end) p++;
+            if (*p == '\\' && p + 1 < end)
+                p++;
             else if (*p == '?') {
                 p++, t++;
                 continue;
@@ -126,11 +129,16 @@ static redisReply *scan_options(struct scan *want, int argc, const struct slice 
     for (int i = 2; i < argc; i += 2) {
         long long count;
         if (i + 1 == argc) return reply_syntax();
-        if (slice_is(argv[i], "match")) want->match = &argv[i + 1];
-        else if (slice_is(argv[i], "type")) want->type = &argv[i + 1];
-        else if (!slice_is(argv[i], "count")) return reply_syntax();
-        else if (!parse_int(argv[i + 1], &count)) return reply_not_integer();
-        else if (count < 1) return reply_syntax();
+        if (slice_is(argv[i], "match"))
+            want->match = &argv[i + 1];
+        else if (slice_is(argv[i], "type"))
+            want->type = &argv[i + 1];
+        else if (!slice_is(argv[i], "count"))
+            return reply_syntax();
+        else if (!parse_int(argv[i + 1], &count))
+            return reply_not_integer();
+        else if (count < 1)
+            return reply_syntax();
     }
     return NULL;
 }
@@ -195,11 +203,16 @@ enum { NX = 1, XX = 2, GT = 4, LT = 8 };
 
 static redisReply *expire_options(unsigned *options, int argc, const struct slice *argv) {
     for (int i = 3; i < argc; i++) {
-        if (slice_is(argv[i], "nx")) *options |= NX;
-        else if (slice_is(argv[i], "xx")) *options |= XX;
-        else if (slice_is(argv[i], "gt")) *options |= GT;
-        else if (slice_is(argv[i], "lt")) *options |= LT;
-        else return reply_error("ERR Unsupported option %.*s", (int)argv[i].n, argv[i].p);
+        if (slice_is(argv[i], "nx"))
+            *options |= NX;
+        else if (slice_is(argv[i], "xx"))
+            *options |= XX;
+        else if (slice_is(argv[i], "gt"))
+            *options |= GT;
+        else if (slice_is(argv[i], "lt"))
+            *options |= LT;
+        else
+            return reply_error("ERR Unsupported option %.*s", (int)argv[i].n, argv[i].p);
     }
     if (*options & NX && *options & (XX | GT | LT))
         return reply_error("ERR NX and XX, GT or LT options at the same time are not compatible");
@@ -221,14 +234,17 @@ static redisReply *expire(struct store *s, int argc, const struct slice *argv, c
     redisReply *bad = expire_options(&options, argc, argv);
     if (bad) return bad;
     if (!parse_int(argv[2], &when)) return reply_not_integer();
-    if (seconds && (when > LLONG_MAX / 1000 || when < LLONG_MIN / 1000)) return reply_error("ERR invalid expire time in '%s' command", name);
+    if (seconds && (when > LLONG_MAX / 1000 || when < LLONG_MIN / 1000))
+        return reply_error("ERR invalid expire time in '%s' command", name);
     if (seconds) when *= 1000;
     if (when > LLONG_MAX - base) return reply_error("ERR invalid expire time in '%s' command", name);
     when += base;
     struct entry *e = entry_find(s, argv[1]);
     if (!e || !may_expire(e, options, when)) return reply_int(0);
-    if (when <= store_now_ms(s)) entry_delete(s, e);
-    else e->expire_ms = when;
+    if (when <= store_now_ms(s))
+        entry_delete(s, e);
+    else
+        e->expire_ms = when;
     return reply_int(1);
 }
 

@@ -143,8 +143,10 @@ redisReply *store_cmd_lrem(struct store *s, int argc, const struct slice *argv) 
     if (e->type != STORE_LIST) return reply_wrong_type();
     if (want >= 0) {
         for (size_t at = 0; at < e->list.count && (want == 0 || n < want);) {
-            if (holds(&e->list, at, argv[3])) list_remove(&e->list, at), n++;
-            else at++;
+            if (holds(&e->list, at, argv[3]))
+                list_remove(&e->list, at), n++;
+            else
+                at++;
         }
     } else {
         for (size_t at = e->list.count; at > 0 && n > want; at--) {

@@ -93,8 +93,10 @@ static struct script *known_script(const struct store *s, struct slice sha) {
 /* --- compiling */
 
 static redisReply *parse_flag(struct slice word, unsigned *flags) {
-    if (slice_is(word, "allow-oom")) *flags |= ALLOW_OOM;
-    else if (slice_is(word, "no-writes")) *flags |= NO_WRITES;
+    if (slice_is(word, "allow-oom"))
+        *flags |= ALLOW_OOM;
+    else if (slice_is(word, "no-writes"))
+        *flags |= NO_WRITES;
     else if (!slice_is(word, "allow-stale") && !slice_is(word, "no-cluster") && !slice_is(word, "allow-cross-slot-keys"))
         return reply_error("ERR Unexpected flag in script shebang: %.*s", (int)word.n, word.p);
     return NULL;
@@ -128,7 +130,8 @@ static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
         } else if (word.n > 6 && memcmp(word.p, "flags=", 6) == 0) {
             redisReply *bad = parse_flags((struct slice){word.p + 6, word.n - 6}, flags);
             if (bad) return bad;
-        } else if (word.n > 0) return reply_error("ERR Unknown lua shebang option: %.*s", (int)word.n, word.p);
+        } else if (word.n > 0)
+            return reply_error("ERR Unknown lua shebang option: %.*s", (int)word.n, word.p);
     }
     body->n -= (size_t)(end - body->p);
     body->p = end;
@@ -267,8 +270,7 @@ static redisReply *run_script(struct store *s, const struct script *script, int 
     if (s->oom && script->flags & HAS_SHEBANG && !tolerates) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
     struct script_env *env = s->env;
     lua_State *lua = env->lua;
-    env->run = (struct script_run){
-        .store = s, .refuse_growth = s->oom && !tolerates, .no_writes = (script->flags & NO_WRITES) != 0};
+    env->run = (struct script_run){.store = s, .refuse_growth = s->oom && !tolerates, .no_writes = (script->flags & NO_WRITES) != 0};
     lua_rawgeti(lua, LUA_REGISTRYINDEX, env->real_globals_ref);
     set_array(lua, "KEYS", keys, argv);
     set_array(lua, "ARGV", argc - keys, argv + keys);
@@ -289,7 +291,7 @@ static redisReply *count_keys(int argc, const struct slice *argv, int *keys) {
 }
 
 redisReply *store_cmd_eval(struct store *s, int argc, const struct slice *argv) {
-    int keys;
+    int keys = 0;
     struct script *script;
     redisReply *bad = count_keys(argc, argv, &keys);
     if (!bad) bad = learn(s, argv[1], &script);
@@ -297,7 +299,7 @@ redisReply *store_cmd_eval(struct store *s, int argc, const struct slice *argv) 
 }
 
 redisReply *store_cmd_evalsha(struct store *s, int argc, const struct slice *argv) {
-    int keys;
+    int keys = 0;
     struct script *script = known_script(s, argv[1]);
     redisReply *bad = argv[1].n == 40 ? count_keys(argc, argv, &keys) : NULL;
     if (bad) return bad;

@@ -58,7 +58,8 @@ static bool take_args(lua_State *lua, int argc, struct slice *args, char (*numbe
             args[i] = (struct slice){numbers[i], (size_t)n};
         } else if (type == LUA_TSTRING) {
             args[i].p = lua_tolstring(lua, i + 1, &args[i].n);
-        } else return false;
+        } else
+            return false;
     }
     return true;
 }
@@ -116,8 +117,10 @@ static int lib_error_reply(lua_State *lua) {
     const char *text = lua_tostring(lua, 1);
     if (*text == '-') text++;
     lua_createtable(lua, 0, 1);
-    if (strchr(text, ' ')) lua_pushstring(lua, text);
-    else lua_pushfstring(lua, "ERR %s", text);
+    if (strchr(text, ' '))
+        lua_pushstring(lua, text);
+    else
+        lua_pushfstring(lua, "ERR %s", text);
     lua_setfield(lua, -2, "err");
     return 1;
 }
@@ -164,8 +167,10 @@ static int lib_pcall(lua_State *lua) {
     }
     if (lua_istable(lua, -1)) {
         lua_getfield(lua, -1, "err");
-        if (lua_isstring(lua, -1)) lua_replace(lua, -2);
-        else lua_pop(lua, 1);
+        if (lua_isstring(lua, -1))
+            lua_replace(lua, -2);
+        else
+            lua_pop(lua, 1);
     }
     lua_pushboolean(lua, 0);
     lua_insert(lua, -2);
@@ -232,14 +237,9 @@ static void set_functions(struct script_env *env, const char *table, const luaL_
 }
 
 static void open_redis(struct script_env *env) {
-    static const luaL_Reg redis[] = {{"call", lib_call},
-                                     {"pcall", lib_pcall_redis},
-                                     {"error_reply", lib_error_reply},
-                                     {"status_reply", lib_status_reply},
-                                     {"sha1hex", lib_sha1hex},
-                                     {"log", lib_log},
-                                     {"replicate_commands", lib_true},
-                                     {NULL, NULL}};
+    static const luaL_Reg redis[] = {
+        {"call", lib_call},       {"pcall", lib_pcall_redis}, {"error_reply", lib_error_reply}, {"status_reply", lib_status_reply},
+        {"sha1hex", lib_sha1hex}, {"log", lib_log},           {"replicate_commands", lib_true}, {NULL, NULL}};
     static const struct {
         const char *name;
         int value;
@@ -256,8 +256,8 @@ static void open_redis(struct script_env *env) {
 }
 
 static void open_bit(struct script_env *env) {
-    static const luaL_Reg bit[] = {{"tobit", bit_tobit},   {"bnot", bit_bnot},     {"band", bit_band},
-                                   {"bor", bit_bor},       {"bxor", bit_bxor},     {"lshift", bit_lshift},
+    static const luaL_Reg bit[] = {{"tobit", bit_tobit},   {"bnot", bit_bnot},       {"band", bit_band},
+                                   {"bor", bit_bor},       {"bxor", bit_bxor},       {"lshift", bit_lshift},
                                    {"rshift", bit_rshift}, {"arshift", bit_arshift}, {NULL, NULL}};
     set_functions(env, "bit", bit);
 }

@@ -19,10 +19,14 @@ static void take_block(uint32_t h[5], const unsigned char block[64]) {
     uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
     for (unsigned i = 0; i < 80; i++) {
         uint32_t f, k;
-        if (i < 20) f = (b & c) | (~b & d), k = 0x5a827999;
-        else if (i < 40) f = b ^ c ^ d, k = 0x6ed9eba1;
-        else if (i < 60) f = (b & c) | (b & d) | (c & d), k = 0x8f1bbcdc;
-        else f = b ^ c ^ d, k = 0xca62c1d6;
+        if (i < 20)
+            f = (b & c) | (~b & d), k = 0x5a827999;
+        else if (i < 40)
+            f = b ^ c ^ d, k = 0x6ed9eba1;
+        else if (i < 60)
+            f = (b & c) | (b & d) | (c & d), k = 0x8f1bbcdc;
+        else
+            f = b ^ c ^ d, k = 0xca62c1d6;
         uint32_t next = rotate(a, 5) + f + e + k + w[i];
         e = d, d = c, c = rotate(b, 30), b = a, a = next;
     }

@@ -1,6 +1,7 @@
 /* XADD, XDEL, XLEN, XRANGE. A stream stays when its last entry goes. */
 #include "tests/sim/store_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,15 @@ static int id_order(struct stream_id a, struct stream_id b) {
     return (a.seq > b.seq) - (a.seq < b.seq);
 }
 
+/* As strtoull reads it, which takes leading space, a sign and zeros; Redis does too. */
 static bool parse_u64(const char *p, size_t n, uint64_t *v) {
-    *v = 0;
-    if (n == 0 || n > 20) return false;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] < '0' || p[i] > '9') return false;
-        if (__builtin_mul_overflow(*v, UINT64_C(10), v) || __builtin_add_overflow(*v, (uint64_t)(p[i] - '0'), v)) return false;
-    }
-    return true;
+    char text[64], *end;
+    if (n == 0 || n >= sizeof text) return false;
+    memcpy(text, p, n);
+    text[n] = '\0';
+    errno = 0;
+    *v = strtoull(text, &end, 10);
+    return errno == 0 && end == text + n;
 }
 
 /* "ms" or "ms-seq"; "ms-*" too if auto_seq is not NULL. */
@@ -59,11 +61,13 @@ static redisReply *parse_max(struct xadd *o, int argc, const struct slice *argv,
 static redisReply *parse_xadd(struct xadd *o, int argc, const struct slice *argv) {
     int i = 2;
     for (; i < argc; i++) {
-        if (slice_is(argv[i], "nomkstream")) o->no_make = true;
+        if (slice_is(argv[i], "nomkstream"))
+            o->no_make = true;
         else if (slice_is(argv[i], "maxlen") && i + 1 < argc) {
             redisReply *bad = parse_max(o, argc, argv, &i);
             if (bad) return bad;
-        } else break;
+        } else
+            break;
     }
     if (i == argc) return reply_arity("xadd");
     o->auto_id = argv[i].n == 1 && argv[i].p[0] == '*';

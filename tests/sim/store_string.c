@@ -13,8 +13,10 @@ enum { STRING_MAX = 512 * 1024 * 1024 };
 static void put(struct store *s, struct slice key, struct slice value, bool keep_ttl) {
     struct blob *b = blob_new(value.p, value.n);
     struct entry *e = entry_find(s, key);
-    if (!e) e = entry_add(s, key, STORE_STRING);
-    else entry_clear(e);
+    if (!e)
+        e = entry_add(s, key, STORE_STRING);
+    else
+        entry_clear(e);
     e->type = STORE_STRING;
     e->str = b;
     if (!keep_ttl) e->expire_ms = -1;
@@ -146,7 +148,8 @@ redisReply *store_cmd_setrange(struct store *s, int argc, const struct slice *ar
     struct entry *e = entry_find(s, argv[1]);
     if (e && e->type != STORE_STRING) return reply_wrong_type();
     if (value.n == 0) return reply_int(e ? e->str->len : 0);
-    if (offset + (long long)value.n > STRING_MAX) return reply_error("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    if (offset > STRING_MAX || value.n > (size_t)(STRING_MAX - offset))
+        return reply_error("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     if (!e) {
         e = entry_add(s, argv[1], STORE_STRING);
         e->str = blob_new("", 0);

@@ -52,7 +52,9 @@ struct blob *blob_writable(struct blob *b, size_t len) {
     return fresh;
 }
 
-struct slice blob_slice(const struct blob *b) { return (struct slice){b->data, b->len}; }
+struct slice blob_slice(const struct blob *b) {
+    return (struct slice){b->data, b->len};
+}
 
 bool slice_is(struct slice a, const char *word) { return strlen(word) == a.n && strncasecmp(a.p, word, a.n) == 0; }
 
@@ -68,7 +70,9 @@ static void list_grow(struct list *l) {
     l->head = 0;
 }
 
-struct blob **list_at(const struct list *l, size_t i) { return &l->at[(l->head + i) & (l->cap - 1)]; }
+struct blob **list_at(const struct list *l, size_t i) {
+    return &l->at[(l->head + i) & (l->cap - 1)];
+}
 
 void list_push(struct list *l, bool left, struct blob *b) {
     if (l->count == l->cap) list_grow(l);
@@ -105,7 +109,9 @@ static struct member *member_insert(struct member **dict, struct blob *name) {
     return m;
 }
 
-struct member *member_add(struct member **dict, struct slice name) { return member_insert(dict, blob_new(name.p, name.n)); }
+struct member *member_add(struct member **dict, struct slice name) {
+    return member_insert(dict, blob_new(name.p, name.n));
+}
 
 void member_delete(struct member **dict, struct member *m) {
     HASH_DEL(*dict, m);
@@ -145,8 +151,10 @@ static size_t rank_of(const struct zset *z, double score, const struct blob *nam
     size_t low = 0, high = z->count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (ranks_before(z->sorted[mid], score, name)) low = mid + 1;
-        else high = mid;
+        if (ranks_before(z->sorted[mid], score, name))
+            low = mid + 1;
+        else
+            high = mid;
     }
     return low;
 }
@@ -172,9 +180,11 @@ static void sort_in(struct zset *z, struct member *m) {
 
 void zset_set(struct zset *z, struct slice name, double score) {
     struct member *m = member_find(z->dict, name);
-    if (m) unsort(z, m);
-    else m = member_add(&z->dict, name);
-    m->score = score;
+    if (m)
+        unsort(z, m);
+    else
+        m = member_add(&z->dict, name);
+    m->score = score + 0.0; /* Redis keeps no negative zero in a small zset */
     sort_in(z, m);
 }
 

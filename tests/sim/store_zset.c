@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 store_fn store_cmd_zadd, store_cmd_zincrby, store_cmd_zrem, store_cmd_zscore, store_cmd_zmscore, store_cmd_zcard, store_cmd_zcount,
     store_cmd_zrank, store_cmd_zrange, store_cmd_zrangebyscore, store_cmd_zremrangebyscore;
@@ -25,13 +26,20 @@ struct zadd {
 static int zadd_options(struct zadd *o, int argc, const struct slice *argv) {
     int i = 2;
     for (; i < argc; i++) {
-        if (slice_is(argv[i], "nx")) o->nx = true;
-        else if (slice_is(argv[i], "xx")) o->xx = true;
-        else if (slice_is(argv[i], "gt")) o->gt = true;
-        else if (slice_is(argv[i], "lt")) o->lt = true;
-        else if (slice_is(argv[i], "ch")) o->ch = true;
-        else if (slice_is(argv[i], "incr")) o->incr = true;
-        else break;
+        if (slice_is(argv[i], "nx"))
+            o->nx = true;
+        else if (slice_is(argv[i], "xx"))
+            o->xx = true;
+        else if (slice_is(argv[i], "gt"))
+            o->gt = true;
+        else if (slice_is(argv[i], "lt"))
+            o->lt = true;
+        else if (slice_is(argv[i], "ch"))
+            o->ch = true;
+        else if (slice_is(argv[i], "incr"))
+            o->incr = true;
+        else
+            break;
     }
     return i;
 }
@@ -166,10 +174,16 @@ struct bound {
     bool exclusive;
 };
 
+/* As strtod reads it: unlike elsewhere leading space is allowed, and nothing is 0. */
 static bool parse_bound(struct slice a, struct bound *b) {
+    char text[128], *end;
     b->exclusive = a.n > 0 && a.p[0] == '(';
     if (b->exclusive) a.p++, a.n--;
-    return parse_double(a, &b->score);
+    if (a.n >= sizeof text) return false;
+    memcpy(text, a.p, a.n);
+    text[a.n] = '\0';
+    b->score = strtod(text, &end);
+    return *end == '\0' && !isnan(b->score);
 }
 
 static redisReply *parse_bounds(struct slice low_text, struct slice high_text, struct bound *low, struct bound *high) {
@@ -183,8 +197,10 @@ static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     while (low < high) {
         size_t mid = low + (high - low) / 2;
         double score = z->sorted[mid]->score;
-        if (score > limit || (or_equal && score >= limit)) high = mid;
-        else low = mid + 1;
+        if (score > limit || (or_equal && score >= limit))
+            high = mid;
+        else
+            low = mid + 1;
     }
     return low;
 }
@@ -237,14 +253,18 @@ struct zrange {
 
 static redisReply *zrange_options(struct zrange *o, bool is_zrange, int argc, const struct slice *argv) {
     for (int i = 4; i < argc; i++) {
-        if (slice_is(argv[i], "withscores")) o->with_scores = true;
+        if (slice_is(argv[i], "withscores"))
+            o->with_scores = true;
         else if (slice_is(argv[i], "limit") && i + 2 < argc) {
             if (!parse_int(argv[i + 1], &o->offset) || !parse_int(argv[i + 2], &o->limit)) return reply_not_integer();
             o->limited = true;
             i += 2;
-        } else if (is_zrange && slice_is(argv[i], "byscore")) o->by_score = true;
-        else if (is_zrange && slice_is(argv[i], "rev")) o->reverse = true;
-        else return reply_syntax();
+        } else if (is_zrange && slice_is(argv[i], "byscore"))
+            o->by_score = true;
+        else if (is_zrange && slice_is(argv[i], "rev"))
+            o->reverse = true;
+        else
+            return reply_syntax();
     }
     if (o->limited && o->limit != -1 && !o->by_score)
         return reply_error("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX");
@@ -274,8 +294,10 @@ static redisReply *zrange(struct store *s, struct zrange *o, bool is_zrange, int
     struct zset *z;
     redisReply *bad = zrange_options(o, is_zrange, argc, argv);
     if (bad) return bad;
-    if (o->by_score) bad = parse_bounds(argv[o->reverse ? 3 : 2], argv[o->reverse ? 2 : 3], &low, &high);
-    else if (!parse_int(argv[2], &from) || !parse_int(argv[3], &to)) bad = reply_not_integer();
+    if (o->by_score)
+        bad = parse_bounds(argv[o->reverse ? 3 : 2], argv[o->reverse ? 2 : 3], &low, &high);
+    else if (!parse_int(argv[2], &from) || !parse_int(argv[3], &to))
+        bad = reply_not_integer();
     if (bad) return bad;
     if (!find_zset(s, argv[1], &z)) return reply_wrong_type();
     if (o->by_score) return zrange_reply(z, o, by_score(z, low, high));

@@ -1,0 +1,38 @@
+/* Random commands and little scripts for the comparison of the fake with a real redis-server. */
+#ifndef LW_SIM_STORE_DIFF_GEN_H
+#define LW_SIM_STORE_DIFF_GEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How two replies are compared. */
+enum diff_mode {
+    DIFF_EXACT,
+    DIFF_UNORDERED, /* arrays as multisets */
+    DIFF_PAIRS,     /* arrays of name, value as multisets of pairs */
+    DIFF_TIME,      /* integers of a remaining or absolute time */
+    DIFF_SHAPE      /* types only */
+};
+
+enum { DIFF_ARGS = 64, DIFF_TEXT = 16384 };
+
+struct diff_step {
+    int argc;
+    const char *argv[DIFF_ARGS];
+    size_t len[DIFF_ARGS];
+    enum diff_mode mode;
+    unsigned sleep_ms; /* afterwards */
+    char text[DIFF_TEXT];
+    size_t used;
+};
+
+uint64_t diff_random(uint64_t *state);
+/* The next random step. expired: that a key with a short expiry may be made, which needs a sleep. */
+void diff_next(uint64_t *state, bool may_sleep, struct diff_step *step);
+/* One well-formed call of the named command. */
+void diff_command(uint64_t *state, const char *name, struct diff_step *step);
+void diff_add(struct diff_step *step, const char *arg);
+void diff_print(const struct diff_step *step);
+
+#endif
