@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/script.h"
 #include "tests/sim/store.h"
 #include "tests/sim/store_diff_gen.h"
 #include "tests/support/redis_server.h"
@@ -404,6 +405,17 @@ static bool check_oom(struct pair *p, struct diff_step *steps) {
     return true;
 }
 
+/* --- the scripts of the program: compiled alike, and without arguments they answer alike */
+
+static void check_scripts(struct pair *p) {
+    for (size_t i = 0; i < LW_SCRIPTS; i++) {
+        const char *text = lw_scripts[i]->text;
+        bool ok = BOTH(p, DIFF_EXACT, NULL, 0, "SCRIPT", "LOAD", text) && BOTH(p, DIFF_SHAPE, NULL, 0, "EVAL", text, "0");
+        count(ok);
+        if (!ok) printf("the script %s\n", lw_scripts[i]->name);
+    }
+}
+
 /* --- what only the fake has */
 
 static redisReply *fake_words(struct store *s, int argc, const char *const *argv) { return store_call(s, argc, argv, NULL); }
@@ -488,6 +500,7 @@ int main(int argc, char **argv) {
     report("virtual time", virtual_time());
     report("lives", lives());
     check_table(&p);
+    check_scripts(&p);
     bool ok = run_sequences(&p, first, many, steps) && check_oom(&p, steps);
     if (many >= SEQUENCES) check_reached(ok);
     free(steps);
