@@ -10,7 +10,7 @@ for f in "$@"; do
     name=$(basename "$f" .lua)
     printf 'const struct lw_script lw_script_%s = {"%s",\n' "$name" "$name"
     awk -v lib="$lib" '
-        function out(s) { gsub(/\\/, "\\\\", s); gsub(/"/, "\\\"", s); printf "    \"%s\\n\"\n", s }
+        function out(s) { gsub(/[\\"]/, "\\\\&", s); printf "    \"%s\\n\"\n", s }
         /^-- @lane$/ { while ((getline l < lib) > 0) out(l); close(lib); next }
         { out($0) }' "$f"
     echo '};'
