@@ -153,7 +153,8 @@ static void tell_refused(struct server *s, const redisReply *reply, const char *
     lw_buf_free(&list);
 }
 
-static void check_rights(struct server *s, int shard) {
+/* One shard that lacks rights says enough: false. */
+static bool check_rights(struct server *s, int shard) {
     struct commands all = {.n = 0};
     char key[128];
     const char *argv[4 + COMMANDS_MAX] = {"EVAL", rights_script, "1", key};
@@ -163,9 +164,11 @@ static void check_rights(struct server *s, int shard) {
     for (size_t i = 0; i < all.n; i++) argv[4 + i] = all.name[i];
     snprintf(key, sizeof key, "lw:{%s.%d}:check", s->c->name, shard);
     redisReply *reply = ask(s, "EVAL", (int)(4 + all.n), argv);
-    if (!reply) return;
+    if (!reply) return false;
+    bool fine = reply->elements == 0;
     tell_refused(s, reply, key);
     freeReplyObject(reply);
+    return fine;
 }
 
 static void check_scripts(struct server *s) {
@@ -182,7 +185,8 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     if (!connect_to(s, u) || !log_in(s, u)) return;
     check_info(s);
     if (!s->ctx->err) check_scripts(s);
-    for (int shard = (int)index; shard < s->c->redis.shards && !s->ctx->err; shard += (int)s->c->redis.n_urls) check_rights(s, shard);
+    for (int shard = (int)index; !s->ctx->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
+        if (!check_rights(s, shard)) break;
 }
 
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
