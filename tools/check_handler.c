@@ -47,8 +47,8 @@ static _Noreturn void child(const struct lw_config *c, int out) {
 }
 
 /* Reads until the child ends or the time is up; returns false when it is up. */
-static bool read_answer(int fd, char *text, size_t size) {
-    int64_t end = lw_boot_ms() + LW_CHECK_WAIT_MS, left;
+static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
+    int64_t end = lw_boot_ms() + wait_ms, left;
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
@@ -100,11 +100,11 @@ void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r
     close(fds[1]);
     if (pid < 0) {
         lw_problem(&r->problems, "handler: fork: %s", strerror(errno));
-    } else if (!read_answer(fds[0], text, sizeof text)) {
+    } else if (!read_answer(fds[0], text, sizeof text, r->wait_ms)) {
         kill(-pid, SIGKILL);
         kill(pid, SIGKILL);
         reap(pid);
-        lw_problem(&r->problems, "handler: it did not open within %d s", LW_CHECK_WAIT_MS / 1000);
+        lw_problem(&r->problems, "handler: it did not open within %d ms", r->wait_ms);
     } else {
         judge(c, reap(pid), text, r);
     }

@@ -52,8 +52,8 @@ static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
     for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* the reasons wait in its queue */
-    lw_problem(&r->problems, "kafka: no answer from %.300s within %d s: %s", servers ? servers : property(c, "metadata.broker.list"),
-               LW_CHECK_WAIT_MS / 1000, last->text[0] ? last->text : rd_kafka_err2str(res));
+    lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
+               r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
 }
 
 void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
@@ -62,7 +62,7 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
     rd_kafka_t *rk = open_client(c, &last, r);
     if (!rk) return;
     /* all topics: asking for one by name could create it */
-    rd_kafka_resp_err_t res = rd_kafka_metadata(rk, 1, NULL, &md, LW_CHECK_WAIT_MS);
+    rd_kafka_resp_err_t res = rd_kafka_metadata(rk, 1, NULL, &md, r->wait_ms);
     if (res) {
         unreachable(c, rk, res, &last, r);
     } else {

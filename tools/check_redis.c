@@ -22,7 +22,7 @@ struct server {
 /* ---- talking ---- */
 
 static bool connect_to(struct server *s, const struct lw_redis_url *u) {
-    struct timeval wait = {LW_CHECK_WAIT_MS / 1000, 0};
+    struct timeval wait = {s->r->wait_ms / 1000, s->r->wait_ms % 1000 * 1000};
     s->ctx = u->path ? redisConnectUnixWithTimeout(u->path, wait) : redisConnectWithTimeout(u->host, u->port, wait);
     if (!s->ctx || s->ctx->err)
         PROBLEM(s, "%s", s->ctx ? s->ctx->errstr : "out of memory");

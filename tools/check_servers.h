@@ -1,5 +1,5 @@
 /* The parts of `check --connect`. Each says what is wrong in r->problems and what is worth knowing in r->notes, one a line, and waits
- * at most LW_CHECK_WAIT_MS for each answer. */
+ * at most wait_ms for each answer. */
 #ifndef LW_TOOLS_CHECK_SERVERS_H
 #define LW_TOOLS_CHECK_SERVERS_H
 
@@ -7,9 +7,11 @@
 
 enum { LW_CHECK_WAIT_MS = 5000 };
 
+/* Begin with {.wait_ms = LW_CHECK_WAIT_MS}. */
 struct lw_check_report {
     struct lw_problems problems;
     struct lw_buf notes;
+    int wait_ms;
 };
 
 void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r);

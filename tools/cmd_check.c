@@ -144,7 +144,7 @@ static void print_text(const struct check_args *a, const struct lw_config *c, co
 
 static int check(const struct check_args *a) {
     struct lw_problems loading = {0};
-    struct lw_check_report r = {0};
+    struct lw_check_report r = {.wait_ms = LW_CHECK_WAIT_MS};
     struct lw_config *c = lw_config_load_checked(a->path, a->set, a->n_set, &loading);
     if (c && a->connect) {
         lw_check_handler_opens(c, &r);
