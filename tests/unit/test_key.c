@@ -326,6 +326,27 @@ static void test_damaged_documents_as_jansson(void **state) {
     assert_true(accepted > 500 && refused > 10000);
 }
 
+/* Every first byte, with the second to fourth at the edges of what UTF-8 allows. */
+static void test_utf8_as_jansson(void **state) {
+    (void)state;
+    static const unsigned char edges[] = {0x22, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0};
+    int accepted = 0, refused = 0;
+    for (int i = 0x80; i < 0x100 * 9 * 9; i++) {
+        int first = i % 0x100, second = i / 0x100 % 9, third = i / 0x100 / 9;
+        char text[] = {'"', (char)first, (char)edges[second], (char)edges[third], (char)0x80, '"'};
+        for (size_t n = 3; n <= sizeof text; n++) {
+            char whole[sizeof text];
+            memcpy(whole, text, n);
+            whole[n - 1] = '"';
+            if (compare(lw_bytes(whole, n)))
+                accepted++;
+            else
+                refused++;
+        }
+    }
+    assert_true(accepted > 1000 && refused > 10000);
+}
+
 static int free_scratch(void **state) {
     (void)state;
     lw_buf_free(&scratch);
@@ -345,6 +366,7 @@ int main(void) {
         cmocka_unit_test(test_one_megabyte),
         cmocka_unit_test(test_message_key),
         cmocka_unit_test(test_header),
+        cmocka_unit_test(test_utf8_as_jansson),
         cmocka_unit_test(test_random_documents_as_jansson),
         cmocka_unit_test(test_damaged_documents_as_jansson),
     };
