@@ -93,51 +93,84 @@ static int parse(struct run_args *a, int argc, char **argv) {
     return 0;
 }
 
-static void print_lines(const struct lw_buf *b) {
-    if (b->n) fwrite(b->p, 1, b->n, stderr);
+/* What a run is made of, for its reload. */
+struct run {
+    struct run_args args;
+    struct lw_supervise_options options;
+};
+
+static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
+    struct lw_err err = {0};
+    const struct lw_handler_type *type = lw_handler_find(c->handler.type, &err);
+    if (type)
+        type->check(c, problems);
+    else
+        lw_problem(problems, "%s", err.text);
 }
 
-/* NULL: every problem is on stderr, one a line. */
-static struct lw_config *load(const struct run_args *a) {
+static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
+    for (size_t at = 0; at < b->n;) {
+        const char *line = b->p + at, *end = memchr(line, '\n', b->n - at);
+        size_t n = end ? (size_t)(end - line) : b->n - at;
+        lw_log(level, "%.*s", (int)n, line);
+        at += n + 1;
+    }
+}
+
+/* NULL where anything is wrong; every problem is told, one a line: in the log of a run that goes on, else plainly on stderr. */
+static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {0};
     struct lw_config *c = lw_config_load(a->path, a->set, a->n_set, &problems);
-    print_lines(&problems.errors);
-    print_lines(&problems.warnings);
+    if (c) check_handler(c, &problems);
+    if (c && problems.n_errors) {
+        lw_config_free(c);
+        c = NULL;
+    }
+    if (c && !running) lw_log_setup(c->log.level, c->log.json, "supervisor");
+    if (c || running) log_lines(LW_LOG_WARN, &problems.warnings);
+    if (running)
+        log_lines(LW_LOG_ERROR, &problems.errors);
+    else if (problems.errors.n)
+        fwrite(problems.errors.p, 1, problems.errors.n, stderr);
     lw_problems_free(&problems);
     return c;
 }
 
-static struct lw_config *load_again(void *ctx) { return load(ctx); }
+static bool blames_worker(const struct lw_config *c) {
+    const struct lw_handler_type *type = lw_handler_find(c->handler.type, NULL);
+    return type && type->blames_worker;
+}
 
-int lw_cmd_run(int argc, char **argv) {
-    struct run_args a = {0};
-    if (parse(&a, argc, argv) == -1) return 2;
-    if (a.help) {
-        fputs(help_text, stdout);
-        return 0;
-    }
-    struct lw_config *c = load(&a);
+static struct lw_config *load_again(void *ctx) {
+    struct run *r = ctx;
+    struct lw_config *c = load(&r->args, true);
+    if (c) r->options.blames_worker = blames_worker(c);
+    return c;
+}
+
+static int run(struct run *r) {
+    struct lw_config *c = load(&r->args, false);
     if (!c) return 2;
-    struct lw_err err = {0};
-    const struct lw_handler_type *type = lw_handler_find(c->handler.type, &err);
-    if (!type) {
-        fprintf(stderr, "handler.type: %s\n", err.text);
-        lw_config_free(c);
-        return 2;
-    }
-    lw_log_setup(c->log.level, c->log.json, "supervisor");
-    struct lw_supervise_options o = {
-        .drain = a.drain,
-        .json = a.json,
+    r->options = (struct lw_supervise_options){
+        .drain = r->args.drain,
+        .json = r->args.json,
         .progress = isatty(STDERR_FILENO) && !c->log.json,
         .worker_main = lw_worker_main,
         .reload = load_again,
         .config_free = lw_config_free,
         .ends = lw_source_ends,
-        .ctx = &a,
-        .blames_worker = type->blames_worker,
+        .ctx = r,
+        .blames_worker = blames_worker(c),
     };
-    int status = lw_supervise(c, &o);
+    int status = lw_supervise(c, &r->options);
     lw_config_free(c);
     return status;
+}
+
+int lw_cmd_run(int argc, char **argv) {
+    struct run r = {0};
+    if (parse(&r.args, argc, argv) == -1) return 2;
+    if (!r.args.help) return run(&r);
+    fputs(help_text, stdout);
+    return 0;
 }
