@@ -1,0 +1,40 @@
+# Bash completion for latchwork.
+_latchwork() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command= i
+    local commands="run dev check queue dead lock handler top ledger"
+    COMPREPLY=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        [[ ${COMP_WORDS[i]} == -- ]] && return
+        if [[ -z $command && ${COMP_WORDS[i]} != -* ]]; then command=${COMP_WORDS[i]}; fi
+    done
+    case $before in
+    -c | --config)
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    --workers) return ;;
+    --set)
+        compopt -o nospace 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_paths)" -- "$word")
+        return
+        ;;
+    esac
+    case $command in
+    '') mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word") ;;
+    run) mapfile -t COMPREPLY < <(compgen -W "-c --config --workers --drain --set --json --help" -- "$word") ;;
+    dev) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;
+    check) mapfile -t COMPREPLY < <(compgen -W "-c --connect --json --help" -- "$word") ;;
+    *) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;
+    esac
+}
+
+# The values that people override most; any path of the configuration will do.
+_latchwork_paths() {
+    printf '%s=\n' name workers kafka.topics redis.url redis.shards key.from key.missing lock.ttl_ms lock.max_run \
+        queue.max_waiting queue.on_busy retry.max_attempts retry.backoff_ms retry.backoff_max_ms retry.order \
+        dead.to dedup.id dedup.window_s handler.type handler.threads handler.processes handler.timeout_ms \
+        shutdown.grace_ms log.level log.format
+}
+
+complete -F _latchwork latchwork
