@@ -44,7 +44,8 @@ struct lw_supervise_options {
     bool progress; /* a live line on stderr */
     /* The worker process; its return value is the process's exit status. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
-    /* SIGHUP: a new configuration, or NULL where it has errors (logged by it). NULL: SIGHUP is ignored, with a word in the log. */
+    /* SIGHUP: a new configuration, or NULL where it has errors (logged by it). NULL: SIGHUP is ignored, with a word in the log. It may
+     * change `blames_worker` of these options to fit. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
     /* --drain: calls fn for each partition. Runs in a process of its own, so that its threads never share one with a fork. */
@@ -58,7 +59,8 @@ struct lw_supervise_options {
     struct lw_supervise_times times;
 };
 
-/* Runs until stopped or drained. Returns the exit status of the program. */
+/* Runs until stopped or drained. Returns the exit status of the program. Call it in a process that has no threads: it forks, and workers
+ * end with the thread that forked them. Takes SIGTERM, SIGINT, SIGHUP and SIGCHLD, and reaps every child of the process. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

@@ -112,6 +112,16 @@ t "check: all problems"        2 "" "lock\.ttl_sm.*ttl_ms" check -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
+# What --help lists is in the man page and in the completion.
+for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+    : >"$dir/out" >"$dir/err"
+    if grep -Eq "^\.(B|BR) $c( |$)" doc/man/latchwork.1 && grep -Eq "commands=.*[\" ]$c[\" ]" tools/completion.bash; then
+        passed=$((passed + 1))
+    else
+        bad "$c is missing in doc/man/latchwork.1 or tools/completion.bash" "--help"
+    fi
+done
+
 # Nothing listens: the workers can't begin, the run goes on trying, and SIGTERM still ends it with 0.
 "$program" run -c "$dir/good.json" --workers 1 >"$dir/out" 2>"$dir/err" &
 running=$!
