@@ -195,7 +195,7 @@ int64_t lw_offsets_next(const struct lw_offsets *t) { return t->next; }
 size_t lw_offsets_queued(const struct lw_offsets *t) { return t->queued; }
 size_t lw_offsets_unfinished(const struct lw_offsets *t) { return t->unfinished; }
 
-void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi, 
+void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     /* by position, because fn may mark records, so that some leave at the front */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
@@ -215,7 +215,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     int64_t watermark = lw_offsets_watermark(t);
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
-        if (keep && keep(ctx, r.offset, (enum lw_offset_state)r.state, r.tag) && r.state == LW_OFF_DONE) ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
+        if (keep && keep(ctx, r.offset, (enum lw_offset_state)r.state, r.tag) && r.state == LW_OFF_DONE)
+            ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
     }
     for (size_t i = 0; i < n_old; i++) ahead_add(t, old[i]);
     free(old);

@@ -119,13 +119,8 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
 
 /* NULL where anything is wrong; every problem is told, one a line: in the log of a run that goes on, else plainly on stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
-    struct lw_problems problems = {0};
+    struct lw_problems problems = {.check_handler = check_handler};
     struct lw_config *c = lw_config_load(a->path, a->set, a->n_set, &problems);
-    if (c) check_handler(c, &problems);
-    if (c && problems.n_errors) {
-        lw_config_free(c);
-        c = NULL;
-    }
     if (c && !running) lw_log_setup(c->log.level, c->log.json, "supervisor");
     if (c || running) log_lines(LW_LOG_WARN, &problems.warnings);
     if (running)

@@ -230,7 +230,8 @@ static void test_random_orders(void **state) {
         struct lw_offsets *t = lw_offsets_open(7);
         for (int i = 0; i < N; i++) {
             order[i] = i;
-            assert_int_equal(lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)), LW_OFF_UNKNOWN); /* two markers between any two records */
+            assert_int_equal(lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)),
+                             LW_OFF_UNKNOWN); /* two markers between any two records */
         }
         for (int i = N - 1; i > 0; i--) {
             int k = (int)rnd((uint32_t)i + 1), x = order[i];
