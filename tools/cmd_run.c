@@ -5,6 +5,7 @@
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
 #include "handlers/handler.h"
+#include "tools/paused_lanes.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -97,6 +98,7 @@ static int parse(struct run_args *a, int argc, char **argv) {
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
+    const struct lw_config *config; /* as at the start: where the lanes are, which no reload moves */
 };
 
 static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
@@ -143,9 +145,18 @@ static struct lw_config *load_again(void *ctx) {
     return c;
 }
 
+static int paused(void *ctx, struct lw_buf *names) {
+    struct run *r = ctx;
+    struct lw_err err = {0};
+    int n = lw_paused_lanes(r->config, names, &err);
+    if (n == -1) lw_warn("--drain: nothing moves, and whether only paused lanes are left can't be told: %s", err.text);
+    return n > 0 ? n : 0;
+}
+
 static int run(struct run *r) {
     struct lw_config *c = load(&r->args, false);
     if (!c) return 2;
+    r->config = c;
     r->options = (struct lw_supervise_options){
         .drain = r->args.drain,
         .json = r->args.json,
@@ -154,6 +165,7 @@ static int run(struct run *r) {
         .reload = load_again,
         .config_free = lw_config_free,
         .ends = lw_source_ends,
+        .paused = paused,
         .ctx = r,
         .blames_worker = blames_worker(c),
     };
