@@ -43,7 +43,6 @@ struct lw_job {
     bool alone;  /* a suspect: nothing else runs in this worker meanwhile */
     struct lw_job_lease *lease;
     int64_t give_up_ms; /* boot clock: handler.timeout_ms from the start of this job; INT64_MAX: none. Set by the pool at start */
-    bool alone;         /* a suspect: the core runs nothing else beside it; the pool notes it in the seat */
     struct lw_job *next; /* the pool's own, between submit and reap */
     /* answered by run */
     enum lw_outcome outcome;
