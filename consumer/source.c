@@ -1,0 +1,313 @@
+/* The source: opening, polling, seeking, closing. Rebalances are in source_assign.c, commits in source_commit.c.
+ *
+ * Why no record can be skipped or overtake another: a partition's fetch queue has its forwarding switched off *before*
+ * rd_kafka_assign() (source_assign.c). librdkafka remembers that the application did so and leaves the queue alone when it starts to
+ * fetch, so the partition's records only ever come by its own queue, in the order of offsets. After a seek or a new assignment what was
+ * fetched before is outdated by librdkafka's version barrier, which is raised within the call. */
+#include "consumer/source_private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "consumer/source_conf.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    BURST = 32,             /* records taken from one partition before the next has its turn */
+    CONSUMER_EVENTS = 1000, /* errors served in one poll */
+    SWEEP_MS = 200,         /* queues that look empty are read all the same, which re-arms their wake-up */
+    SEEK_MS = 5000,         /* a seek is tried for so long */
+    AUTH_MS = 60000,        /* refused for so long: fatal */
+    TROUBLE_MS = 10000,     /* the same trouble is logged once in so long */
+    DESTROY_MS = 3000,      /* at least so long for librdkafka's threads to end */
+};
+
+/* --- the partitions we have ------------------------------------------------------------------------------------------------- */
+
+struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen) {
+    size_t low = 0, high = s->n_parts;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (s->parts[mid]->gen < gen)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n_parts && s->parts[low]->gen == gen ? s->parts[low] : NULL;
+}
+
+struct lw_part *lw_source_part_of(const struct lw_source *s, const char *topic, int32_t partition) {
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (s->parts[i]->partition == partition && !strcmp(s->parts[i]->topic, topic)) return s->parts[i];
+    return NULL;
+}
+
+/* --- troubles --------------------------------------------------------------------------------------------------------------- */
+
+void lw_source_fatal(struct lw_source *s, const char *fmt, ...) {
+    if (s->dead) return;
+    s->dead = true;
+    struct lw_err reason = {0};
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(reason.text, sizeof reason.text, fmt, args);
+    va_end(args);
+    s->ev.fatal(s->ctx, reason.text);
+}
+
+static bool is_auth(rd_kafka_resp_err_t code) {
+    return code == RD_KAFKA_RESP_ERR__AUTHENTICATION || code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+           code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED || code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
+           code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+}
+
+/* After one of these the partition would stand still for ever, or go on behind a record that could not be read. */
+static bool is_loss(rd_kafka_resp_err_t code) {
+    return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE ||
+           code == RD_KAFKA_RESP_ERR__BAD_MSG || code == RD_KAFKA_RESP_ERR__BAD_COMPRESSION || code == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED ||
+           code == RD_KAFKA_RESP_ERR_INVALID_MSG || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+}
+
+/* Something that librdkafka goes on trying: logged, at most once in ten seconds for the same; refusals end after a minute. */
+static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text) {
+    int64_t now = lw_boot_ms();
+    if (s->trouble != code || now - s->trouble_ms > TROUBLE_MS) {
+        lw_warn("kafka: %s (%s); trying on", text, rd_kafka_err2name(code));
+        s->trouble = code;
+        s->trouble_ms = now;
+    }
+    if (!is_auth(code)) return;
+    if (!s->auth_since_ms) s->auth_since_ms = now;
+    if (now - s->auth_since_ms > AUTH_MS) lw_source_fatal(s, "kafka refuses us since %d s: %s", AUTH_MS / 1000, text);
+}
+
+static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
+    struct lw_source *s = source;
+    if (code != RD_KAFKA_RESP_ERR__FATAL) {
+        note_trouble(s, code, text);
+        return;
+    }
+    char why[512];
+    rd_kafka_resp_err_t which = rd_kafka_fatal_error(rk, why, sizeof why);
+    lw_source_fatal(s, "kafka: %s (%s)", why, rd_kafka_err2name(which));
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------------------------- */
+
+void lw_source_wake(struct lw_source *s) {
+    uint64_t one = 1;
+    ssize_t r = write(s->fd, &one, sizeof one); /* only fails where the counter is full, and then the fd is readable */
+    (void)r;
+}
+
+static int subscribe(struct lw_source *s, struct lw_err *err) {
+    const struct lw_config *c = s->config;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
+    for (size_t i = 0; i < c->kafka.n_topics; i++) rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(s->rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code ? lw_fail(err, "kafka.topics: can't subscribe: %s", rd_kafka_err2str(code)) : 0;
+}
+
+static int connect_kafka(struct lw_source *s, struct lw_err *err) {
+    rd_kafka_conf_t *conf = lw_kafka_conf_consumer(s->config, err);
+    if (!conf) return -1;
+    rd_kafka_conf_set_opaque(conf, s);
+    rd_kafka_conf_set_rebalance_cb(conf, lw_source_rebalance);
+    rd_kafka_conf_set_error_cb(conf, on_error);
+    char why[512];
+    s->rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    if (!s->rk) {
+        rd_kafka_conf_destroy(conf);
+        return lw_fail(err, "kafka.properties: %s", why);
+    }
+    rd_kafka_poll_set_consumer(s->rk);
+    s->consumer_queue = rd_kafka_queue_get_consumer(s->rk);
+    s->commit_queue = rd_kafka_queue_new(s->rk);
+    uint64_t one = 1;
+    rd_kafka_queue_io_event_enable(s->consumer_queue, s->fd, &one, sizeof one);
+    rd_kafka_queue_io_event_enable(s->commit_queue, s->fd, &one, sizeof one);
+    return subscribe(s, err);
+}
+
+struct lw_source *lw_source_open(const struct lw_config *c, const struct lw_source_events *ev, void *ctx, struct lw_err *err) {
+    struct lw_source *s = lw_alloc(sizeof *s);
+    *s = (struct lw_source){.config = c, .ev = *ev, .ctx = ctx};
+    s->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (s->fd < 0) {
+        lw_fail(err, "eventfd: %s", strerror(errno));
+        free(s);
+        return NULL;
+    }
+    if (connect_kafka(s, err)) {
+        lw_source_close(s, DESTROY_MS);
+        return NULL;
+    }
+    return s;
+}
+
+int lw_source_fd(struct lw_source *s) { return s->fd; }
+
+/* --- polling ---------------------------------------------------------------------------------------------------------------- */
+
+static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
+    if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
+    } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
+        lw_error("kafka: polled too late, the group went on without this worker: %s", rd_kafka_message_errstr(m));
+    } else if (is_loss(m->err)) {
+        lw_source_fatal(s, "%s/%d: can't read on at offset %lld: %s (%s). Nothing was skipped: restore the log, or move the group's offset",
+                        m->rkt ? rd_kafka_topic_name(m->rkt) : "?", (int)m->partition, (long long)m->offset, rd_kafka_message_errstr(m),
+                        rd_kafka_err2name(m->err));
+    } else {
+        note_trouble(s, m->err, rd_kafka_message_errstr(m));
+    }
+}
+
+/* Returns how many records were delivered: 1 or 0. Takes `m`. */
+static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t *m) {
+    if (m->err) {
+        on_message_error(s, p, m);
+    } else if (p && !p->broken && m->offset >= p->next) {
+        p->next = m->offset + 1;
+        s->auth_since_ms = 0;
+        s->ev.record(s->ctx, p->gen, m);
+        return 1;
+    } else if (p) {
+        lw_warn("%s/%d: offset %lld came again (expected %lld); dropped", p->topic, (int)p->partition, (long long)m->offset,
+                (long long)p->next);
+    }
+    rd_kafka_message_destroy(m);
+    return 0;
+}
+
+/* Rebalances (in the callback), errors. A record here would be one from before its queue was taken out: by the look of librdkafka
+ * there is none, but it would be in order. This call also tells librdkafka that we are alive (max.poll.interval.ms). */
+static int serve_consumer_queue(struct lw_source *s) {
+    int n = 0;
+    rd_kafka_message_t *m;
+    for (int i = 0; i < CONSUMER_EVENTS && (m = rd_kafka_consume_queue(s->consumer_queue, 0)); i++)
+        n += on_message(s, m->rkt ? lw_source_part_of(s, rd_kafka_topic_name(m->rkt), m->partition) : NULL, m);
+    return n;
+}
+
+static int read_part(struct lw_source *s, struct lw_part *p, int max, bool sweep) {
+    if (p->held || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
+    int n = 0;
+    rd_kafka_message_t *m;
+    /* one by one: rd_kafka_consume_batch_queue() misplaces offsets in 2.0.2 */
+    while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0))) n += on_message(s, p, m);
+    return n;
+}
+
+static int read_parts(struct lw_source *s, int max) {
+    bool sweep = lw_boot_ms() - s->swept_ms > SWEEP_MS;
+    if (sweep) s->swept_ms = lw_boot_ms();
+    int n = 0, before;
+    s->turn++;
+    do {
+        before = n;
+        for (size_t i = 0; i < s->n_parts && n < max && !s->dead; i++) {
+            int room = max - n < BURST ? max - n : BURST;
+            n += read_part(s, s->parts[(s->turn + i) % s->n_parts], room, sweep);
+        }
+        sweep = false;
+    } while (n > before && n < max);
+    return n;
+}
+
+int lw_source_poll(struct lw_source *s, int max) {
+    lw_source_serve_commits(s, 0);
+    int n = serve_consumer_queue(s);
+    if (s->dead) return n;
+    if (n < max) n += read_parts(s, max - n);
+    if (n >= max) lw_source_wake(s); /* there may be more, and librdkafka signals only queues that were empty */
+    return n;
+}
+
+/* --- holding, seeking ------------------------------------------------------------------------------------------------------- */
+
+void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold) {
+    struct lw_part *p = lw_source_part(s, gen);
+    if (!p || p->broken || p->held == hold) return;
+    p->held = hold;
+    if (!hold) lw_source_wake(s);
+}
+
+/* A try that timed out is under way still; the next one outdates it. (2.0.2 waits a thousandth of the time it is given.) */
+static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = offset;
+    rd_kafka_error_t *error = rd_kafka_seek_partitions(s->rk, list, 1000);
+    rd_kafka_resp_err_t code = error ? rd_kafka_error_code(error) : list->elems[0].err;
+    if (error) rd_kafka_error_destroy(error);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code;
+}
+
+int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, struct lw_err *err) {
+    rd_kafka_resp_err_t code;
+    int64_t give_up_ms = lw_boot_ms() + SEEK_MS;
+    /* _STATE: the fetcher has not started yet; it does, a moment after rd_kafka_assign() */
+    while ((code = try_seek(s, p, offset)) && lw_boot_ms() < give_up_ms) lw_sleep_ms(5);
+    if (code) {
+        p->broken = p->held = true;
+        return lw_fail(err, "%s/%d: can't go to offset %lld: %s", p->topic, (int)p->partition, (long long)offset, rd_kafka_err2str(code));
+    }
+    p->next = offset;
+    lw_source_wake(s);
+    return 0;
+}
+
+int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_err *err) {
+    struct lw_part *p = lw_source_part(s, gen);
+    if (!p) return lw_fail(err, "can't seek: the partition is no longer assigned (generation %u)", gen);
+    if (offset < 0) return lw_fail(err, "%s/%d: can't go to offset %lld", p->topic, (int)p->partition, (long long)offset);
+    return lw_source_seek_part(s, p, offset, err);
+}
+
+/* --- closing ---------------------------------------------------------------------------------------------------------------- */
+
+/* rd_kafka_consumer_close() waits without a limit; this form lets us serve the revokes and stop waiting. */
+static void leave_group(struct lw_source *s, int64_t until_ms) {
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(s->rk);
+    rd_kafka_error_t *error = rd_kafka_consumer_close_queue(s->rk, queue);
+    if (error) {
+        lw_warn("kafka: can't leave the group: %s", rd_kafka_error_string(error));
+        rd_kafka_error_destroy(error);
+    } else {
+        while (!rd_kafka_consumer_closed(s->rk) && lw_boot_ms() < until_ms) {
+            rd_kafka_message_t *m = rd_kafka_consume_queue(queue, 20);
+            if (m) rd_kafka_message_destroy(m);
+            lw_source_serve_commits(s, 0);
+        }
+        if (!rd_kafka_consumer_closed(s->rk))
+            lw_warn("kafka: leaving the group took too long; the broker will notice by session.timeout.ms");
+    }
+    lw_source_serve_commits(s, 0);
+    rd_kafka_queue_destroy(queue);
+}
+
+void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
+    if (!s) return;
+    int64_t until_ms = lw_boot_ms() + timeout_ms;
+    bool gone = true;
+    if (s->rk) {
+        leave_group(s, until_ms);
+        lw_source_lose_all(s);
+        rd_kafka_queue_io_event_enable(s->consumer_queue, -1, NULL, 0);
+        rd_kafka_queue_io_event_enable(s->commit_queue, -1, NULL, 0);
+        rd_kafka_queue_destroy(s->consumer_queue);
+        rd_kafka_queue_destroy(s->commit_queue);
+        int64_t left_ms = until_ms - lw_boot_ms();
+        gone = lw_kafka_destroy(s->rk, left_ms > DESTROY_MS ? left_ms : DESTROY_MS);
+    }
+    close(s->fd);
+    free(s->parts);
+    if (gone) free(s); /* otherwise librdkafka may still call with it */
+}

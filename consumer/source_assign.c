@@ -1,0 +1,217 @@
+/* Rebalances: which partitions are ours, where each begins, and their fetch queues.
+ *
+ * Eager: revoke all, then assign all. Cooperative (only where configured): parts come and go; librdkafka then pauses what stays
+ * around the callback, which purges fetched records and can go on behind them, so each that stays is put back by a seek. */
+#include "consumer/source_private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASK_TRIES = 6, ASK_MS = 10000, ASK_PAUSE_MS = 200 };
+
+/* --- asking where to begin -------------------------------------------------------------------------------------------------- */
+
+static rd_kafka_resp_err_t first_error(const rd_kafka_topic_partition_list_t *list) {
+    for (int i = 0; i < list->cnt; i++)
+        if (list->elems[i].err) return list->elems[i].err;
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* Fills offset and metadata of each partition with what the group committed; offset < 0: nothing. */
+static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (int try = 1; try <= ASK_TRIES; try++) {
+        code = rd_kafka_committed(s->rk, list, ASK_MS);
+        if (!code) code = first_error(list);
+        if (!code) return 0;
+        lw_warn("kafka: can't ask for committed offsets: %s (try %d of %d)", rd_kafka_err2str(code), try, ASK_TRIES);
+        if (rd_kafka_assignment_lost(s->rk)) return -1;
+        lw_sleep_ms(ASK_PAUSE_MS * try);
+    }
+    lw_source_fatal(s, "kafka does not tell the committed offsets of group %s: %s", s->config->kafka.group_id, rd_kafka_err2str(code));
+    return -1;
+}
+
+static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t *tp, int64_t *low, int64_t *high) {
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (int try = 1; try <= ASK_TRIES; try++) {
+        code = rd_kafka_query_watermark_offsets(s->rk, tp->topic, tp->partition, low, high, ASK_MS);
+        if (!code) return 0;
+        lw_warn("%s/%d: can't ask for the ends of the log: %s (try %d of %d)", tp->topic, (int)tp->partition, rd_kafka_err2str(code), try,
+                ASK_TRIES);
+        if (rd_kafka_assignment_lost(s->rk)) return -1;
+        lw_sleep_ms(ASK_PAUSE_MS * try);
+    }
+    lw_source_fatal(s, "%s/%d: kafka does not tell the ends of the log: %s", tp->topic, (int)tp->partition, rd_kafka_err2str(code));
+    return -1;
+}
+
+/* The configured reset is only for a partition without a commit; a commit outside of the log stops us. */
+static int find_begin(struct lw_source *s, struct lw_assigned *a) {
+    if (a->committed < 0) {
+        a->begin = s->config->kafka.reset_latest ? a->log_end : a->log_begin;
+        return 0;
+    }
+    a->begin = a->committed;
+    if (a->committed >= a->log_begin && a->committed <= a->log_end) return 0;
+    if (a->committed < a->log_begin)
+        lw_source_fatal(s,
+                        "%s/%d: the committed offset %lld is no longer in the log, which begins at %lld: records were deleted before they "
+                        "were handled. To go on without them, move the group's offset to %lld",
+                        a->topic, (int)a->partition, (long long)a->committed, (long long)a->log_begin, (long long)a->log_begin);
+    else
+        lw_source_fatal(
+            s,
+            "%s/%d: the committed offset %lld is behind the end of the log, which is %lld: the topic was truncated or made anew. "
+            "To go on, use a new group (and `name`), or move the group's offset",
+            a->topic, (int)a->partition, (long long)a->committed, (long long)a->log_end);
+    return -1;
+}
+
+/* Fills `found` (one for each of `list`) and sets the offsets in `list` to where reading begins. */
+static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list, struct lw_assigned *found) {
+    if (ask_committed(s, list)) return -1;
+    for (int i = 0; i < list->cnt; i++) {
+        rd_kafka_topic_partition_t *tp = &list->elems[i];
+        struct lw_assigned *a = &found[i];
+        *a = (struct lw_assigned){.topic = tp->topic, .partition = tp->partition, .committed = tp->offset < 0 ? -1 : tp->offset};
+        a->metadata = tp->metadata_size ? tp->metadata : NULL;
+        a->metadata_len = tp->metadata_size;
+        if (ask_watermarks(s, tp, &a->log_begin, &a->log_end) || find_begin(s, a)) return -1;
+        tp->offset = a->begin;
+    }
+    return 0;
+}
+
+/* --- partitions come and go ------------------------------------------------------------------------------------------------- */
+
+static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a) {
+    static _Atomic uint32_t last_gen;
+    struct lw_part *p = lw_alloc(sizeof *p);
+    *p = (struct lw_part){
+        .gen = atomic_fetch_add(&last_gen, 1) + 1, .topic = lw_strdup(a->topic), .partition = a->partition, .next = a->begin};
+    p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
+    if (p->queue) { /* before rd_kafka_assign(), see source.c */
+        uint64_t one = 1;
+        rd_kafka_queue_forward(p->queue, NULL);
+        rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
+    }
+    if (s->n_parts == s->cap_parts) {
+        s->cap_parts = s->cap_parts ? 2 * s->cap_parts : 16;
+        s->parts = lw_realloc(s->parts, s->cap_parts * sizeof(struct lw_part *));
+    }
+    s->parts[s->n_parts++] = p;
+    return p;
+}
+
+static void drop_part(struct lw_source *s, uint32_t gen) {
+    for (size_t i = 0; i < s->n_parts; i++) {
+        struct lw_part *p = s->parts[i];
+        if (p->gen != gen) continue;
+        if (p->queue) {
+            rd_kafka_queue_io_event_enable(p->queue, -1, NULL, 0);
+            rd_kafka_queue_destroy(p->queue);
+        }
+        free(p->topic);
+        free(p);
+        memmove(&s->parts[i], &s->parts[i + 1], (--s->n_parts - i) * sizeof(struct lw_part *));
+        return;
+    }
+}
+
+static void revoke_gens(struct lw_source *s, const uint32_t *gens, size_t n, bool lost) {
+    if (n) s->ev.revoke(s->ctx, gens, n, lost);
+    for (size_t i = 0; i < n; i++) drop_part(s, gens[i]);
+}
+
+void lw_source_lose_all(struct lw_source *s) {
+    size_t n = s->n_parts;
+    uint32_t *gens = lw_alloc((n + 1) * sizeof *gens);
+    for (size_t i = 0; i < n; i++) gens[i] = s->parts[i]->gen;
+    revoke_gens(s, gens, n, true);
+    free(gens);
+}
+
+/* --- the callback ----------------------------------------------------------------------------------------------------------- */
+
+static bool cooperative(rd_kafka_t *rk) {
+    const char *protocol = rd_kafka_rebalance_protocol(rk);
+    return protocol && !strcmp(protocol, "COOPERATIVE");
+}
+
+/* Hands the outcome to librdkafka; `list` NULL: no partition at all. */
+static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list, bool assign) {
+    if (!cooperative(rk) || !list) return rd_kafka_assign(rk, assign ? list : NULL);
+    rd_kafka_error_t *error = assign ? rd_kafka_incremental_assign(rk, list) : rd_kafka_incremental_unassign(rk, list);
+    rd_kafka_resp_err_t code = error ? rd_kafka_error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (error) rd_kafka_error_destroy(error);
+    return code;
+}
+
+/* Those up to `last_gen` were ours before a cooperative rebalance and stay. */
+static void put_back(struct lw_source *s, uint32_t last_gen) {
+    for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
+        struct lw_err err = {0};
+        if (!s->parts[i]->broken && lw_source_seek_part(s, s->parts[i], s->parts[i]->next, &err)) lw_source_fatal(s, "kafka: %s", err.text);
+    }
+}
+
+static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
+    struct lw_assigned *found = lw_alloc((size_t)(list->cnt + 1) * sizeof *found);
+    uint32_t last_gen = s->n_parts ? s->parts[s->n_parts - 1]->gen : 0;
+    size_t kept = s->n_parts;
+    bool ok = !s->dead && !find_begins(s, list, found);
+    for (int i = 0; ok && i < list->cnt; i++) {
+        const struct lw_part *p = add_part(s, &found[i]);
+        found[i].gen = p->gen;
+        if (p->queue) continue;
+        lw_source_fatal(s, "%s/%d: no fetch queue", p->topic, (int)p->partition);
+        ok = false;
+    }
+    rd_kafka_resp_err_t code = hand_over(s->rk, ok ? list : NULL, true);
+    if (code && ok) lw_source_fatal(s, "kafka: can't take the assignment: %s", rd_kafka_err2str(code));
+    if (code || !ok) {
+        while (s->n_parts > kept) drop_part(s, s->parts[s->n_parts - 1]->gen);
+    } else {
+        s->auth_since_ms = 0;
+        if (cooperative(s->rk)) put_back(s, last_gen);
+        for (int i = 0; i < list->cnt; i++) s->ev.assign(s->ctx, &found[i]);
+        lw_source_wake(s);
+    }
+    free(found);
+}
+
+static void revoke(struct lw_source *s, const rd_kafka_topic_partition_list_t *list, bool lost) {
+    uint32_t *gens = lw_alloc((size_t)(list->cnt + 1) * sizeof *gens);
+    size_t n = 0;
+    for (int i = 0; i < list->cnt; i++) {
+        const struct lw_part *p = lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition);
+        if (p) gens[n++] = p->gen;
+    }
+    revoke_gens(s, gens, n, lost);
+    free(gens);
+    rd_kafka_resp_err_t code = hand_over(s->rk, list, false);
+    if (code) lw_source_fatal(s, "kafka: can't let partitions go: %s", rd_kafka_err2str(code));
+    if (cooperative(s->rk) && !s->dead) put_back(s, UINT32_MAX);
+}
+
+void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *source) {
+    struct lw_source *s = source;
+    if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        lw_debug("kafka: %d partitions assigned", list->cnt);
+        assign(s, list);
+    } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
+        bool lost = rd_kafka_assignment_lost(rk);
+        lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
+        revoke(s, list, lost);
+    } else {
+        lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));
+        lw_source_lose_all(s);
+        rd_kafka_assign(rk, NULL);
+    }
+}

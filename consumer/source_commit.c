@@ -1,0 +1,118 @@
+/* Commits, always with explicit offsets and metadata (rd_kafka_offsets_store() drops metadata before 2.2.0).
+ *
+ * Answers come by a queue of their own, so that a commit can be waited for inside a rebalance callback. An unanswered commit never
+ * reaches into a later generation: librdkafka rejoins the group only after all of them are answered. */
+#include "consumer/source_private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A commit under way. Whoever waits for it (sync) and the callback share it: the later one frees it. */
+struct commit {
+    struct lw_source *source;
+    bool sync, answered, abandoned;
+    bool *ok; /* of the waiting caller, n; NULL */
+    size_t n;
+    rd_kafka_resp_err_t code;
+    uint32_t gens[];
+};
+
+static bool is_stale(rd_kafka_resp_err_t code) {
+    return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
+           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+}
+
+static void answer_one(struct commit *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
+    struct lw_source *s = k->source;
+    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list; the opaque says which one it was */
+    if (i >= k->n) return;
+    if (k->ok && !k->abandoned) k->ok[i] = !code;
+    if (code)
+        lw_warn("%s/%d: commit of %lld refused: %s", tp->topic, (int)tp->partition, (long long)tp->offset, rd_kafka_err2str(code));
+    else
+        s->auth_since_ms = 0;
+    if (lw_source_part(s, k->gens[i])) s->ev.committed(s->ctx, k->gens[i], tp->offset, !code, is_stale(code));
+}
+
+static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque) {
+    (void)rk;
+    struct commit *k = opaque;
+    k->answered = true;
+    k->code = code;
+    if (!k->sync) k->source->commit_busy = false;
+    for (int i = 0; list && i < list->cnt; i++) {
+        rd_kafka_resp_err_t each = list->elems[i].err;
+        if (!k->code) k->code = each;
+        answer_one(k, &list->elems[i], each ? each : code);
+    }
+    if (!k->sync || k->abandoned) free(k);
+}
+
+static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
+    for (size_t i = 0; i < n; i++) {
+        const struct lw_part *p = lw_source_part(s, c[i].gen);
+        if (!p || c[i].offset < 0) {
+            if (!p)
+                lw_fail(err, "can't commit: the partition is no longer assigned (generation %u)", c[i].gen);
+            else
+                lw_fail(err, "%s/%d: can't commit offset %lld", p->topic, (int)p->partition, (long long)c[i].offset);
+            rd_kafka_topic_partition_list_destroy(list);
+            return NULL;
+        }
+        rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
+        tp->offset = c[i].offset;
+        tp->opaque = (void *)(uintptr_t)i;
+        if (c[i].metadata && *c[i].metadata) {
+            tp->metadata = lw_strdup(c[i].metadata); /* freed by librdkafka */
+            tp->metadata_size = strlen(c[i].metadata);
+        }
+    }
+    return list;
+}
+
+/* NULL with `err` where nothing was sent. */
+static struct commit *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n, bool sync, bool *ok, struct lw_err *err) {
+    rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);
+    if (!list) return NULL;
+    struct commit *k = lw_alloc(sizeof *k + n * sizeof k->gens[0]);
+    *k = (struct commit){.source = s, .sync = sync, .ok = ok, .n = n};
+    for (size_t i = 0; i < n; i++) k->gens[i] = c[i].gen;
+    rd_kafka_resp_err_t code = rd_kafka_commit_queue(s->rk, list, s->commit_queue, on_answer, k);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (!code) return k;
+    free(k);
+    lw_fail(err, "can't commit: %s", rd_kafka_err2str(code));
+    return NULL;
+}
+
+int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err) {
+    if (!n) return 0;
+    if (s->commit_busy) return lw_fail(err, "can't commit: the commit before is unanswered");
+    if (!send_commit(s, c, n, false, NULL, err)) return -1;
+    s->commit_busy = true;
+    return 0;
+}
+
+bool lw_source_commit_busy(const struct lw_source *s) { return s->commit_busy; }
+
+int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err) {
+    if (ok) memset(ok, 0, n * sizeof *ok);
+    if (!n) return 0;
+    struct commit *k = send_commit(s, c, n, true, ok, err);
+    if (!k) return -1;
+    int64_t until_ms = lw_boot_ms() + timeout_ms, left_ms;
+    while (!k->answered && (left_ms = until_ms - lw_boot_ms()) > 0) lw_source_serve_commits(s, left_ms < 100 ? (int)left_ms : 100);
+    if (!k->answered) {
+        k->abandoned = true; /* on_answer() frees it */
+        return lw_fail(err, "commit unanswered after %lld ms", (long long)timeout_ms);
+    }
+    rd_kafka_resp_err_t code = k->code;
+    free(k);
+    return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;
+}
+
+void lw_source_serve_commits(struct lw_source *s, int timeout_ms) { rd_kafka_queue_poll_callback(s->commit_queue, timeout_ms); }

@@ -1,0 +1,134 @@
+/* librdkafka configurations, and an end for clients that is bounded in time. */
+#include "consumer/source_conf.h"
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+
+struct setting {
+    const char *name, *value;
+};
+
+/* What a member of the group starts from; kafka.properties may say otherwise. Each partition has a fetch queue of its own, so the bound on
+ * its size counts for each: librdkafka's default of 64 MiB would be too much for a worker with many partitions. */
+static const struct setting consumer_defaults[] = {
+    {"client.id", "latchwork"},
+    {"partition.assignment.strategy", "range"}, /* cooperative-sticky can loop for ever before librdkafka 2.6.1 */
+    {"queued.max.messages.kbytes", "16384"},
+};
+
+/* What the guarantees rest on. auto.offset.reset: source_assign.c resolves the configured reset itself, and only for a partition
+ * without a commit, so that a committed offset which is no longer in the log is an error and not a silent jump. */
+static const struct setting consumer_forced[] = {
+    {"enable.auto.commit", "false"}, {"enable.auto.offset.store", "false"}, {"enable.partition.eof", "true"},
+    {"auto.offset.reset", "error"},  {"statistics.interval.ms", "0"},       {"allow.auto.create.topics", "false"},
+};
+
+/* 64 MiB: an envelope around a record of the broker's usual limit must fit; the broker then says what is too large. */
+static const struct setting producer_forced[] = {
+    {"enable.idempotence", "true"},
+    {"allow.auto.create.topics", "false"},
+    {"message.timeout.ms", "30000"},
+    {"message.max.bytes", "67108864"},
+    {"linger.ms", "5"},
+};
+
+/* The properties that are about the cluster and the connection to it, and so hold for every kind of client. */
+static bool concerns_connection(const char *name) {
+    static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id", "client.rack", "debug"};
+    static const char *const prefix[] = {"security.", "sasl.",       "ssl.",         "broker.",   "socket.",
+                                         "metadata.", "enable.ssl.", "enable.sasl.", "reconnect."};
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+        if (!strcmp(name, exact[i])) return true;
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+        if (!strncmp(name, prefix[i], strlen(prefix[i]))) return true;
+    return false;
+}
+
+static void on_log(const rd_kafka_t *rk, int level, const char *facility, const char *text) {
+    (void)rk;
+    enum lw_log_level to = level <= LOG_ERR       ? LW_LOG_ERROR
+                           : level <= LOG_WARNING ? LW_LOG_WARN
+                           : level <= LOG_INFO    ? LW_LOG_INFO
+                                                  : LW_LOG_DEBUG;
+    /* A broker that can't be reached is retried by librdkafka for ever: no error of ours. */
+    if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
+    if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
+}
+
+static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct lw_err *err) {
+    char why[512];
+    if (rd_kafka_conf_set(conf, name, value, why, sizeof why) == RD_KAFKA_CONF_OK) return 0;
+    return lw_fail(err, "kafka.properties.%s: %s", name, why);
+}
+
+static int set_all(rd_kafka_conf_t *conf, const struct setting *all, size_t n, struct lw_err *err) {
+    for (size_t i = 0; i < n; i++)
+        if (set(conf, all[i].name, all[i].value, err)) return -1;
+    return 0;
+}
+
+static rd_kafka_conf_t *new_conf(void) {
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set_log_cb(conf, on_log);
+    return conf;
+}
+
+rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, struct lw_err *err) {
+    rd_kafka_conf_t *conf = new_conf();
+    int bad = set_all(conf, consumer_defaults, sizeof consumer_defaults / sizeof *consumer_defaults, err);
+    for (size_t i = 0; !bad && i < c->kafka.n_properties; i++) {
+        const struct lw_property *p = &c->kafka.properties[i];
+        if (strcmp(p->name, "auto.offset.reset") != 0) bad = set(conf, p->name, p->value, err);
+    }
+    if (!bad) bad = set(conf, "group.id", c->kafka.group_id, err);
+    if (!bad) bad = set_all(conf, consumer_forced, sizeof consumer_forced / sizeof *consumer_forced, err);
+    if (!bad) return conf;
+    rd_kafka_conf_destroy(conf);
+    return NULL;
+}
+
+static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolation, struct lw_err *err) {
+    rd_kafka_conf_t *conf = new_conf();
+    int bad = set(conf, "client.id", "latchwork", err);
+    for (size_t i = 0; !bad && i < c->kafka.n_properties; i++) {
+        const struct lw_property *p = &c->kafka.properties[i];
+        if (concerns_connection(p->name) || (isolation && !strcmp(p->name, "isolation.level"))) bad = set(conf, p->name, p->value, err);
+    }
+    if (!bad) return conf;
+    rd_kafka_conf_destroy(conf);
+    return NULL;
+}
+
+rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err) { return connection_conf(c, true, err); }
+
+rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err) {
+    rd_kafka_conf_t *conf = connection_conf(c, false, err);
+    if (!conf) return NULL;
+    if (!set_all(conf, producer_forced, sizeof producer_forced / sizeof *producer_forced, err)) return conf;
+    rd_kafka_conf_destroy(conf);
+    return NULL;
+}
+
+static void *destroy(void *rk) {
+    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    return NULL;
+}
+
+bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, destroy, rk)) return false;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    if (!pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) return true;
+    lw_warn("the Kafka client did not end within %lld ms; it is left to itself", (long long)timeout_ms);
+    pthread_detach(thread);
+    return false;
+}
