@@ -28,13 +28,12 @@ static const struct setting consumer_forced[] = {
     {"auto.offset.reset", "error"},  {"statistics.interval.ms", "0"},       {"allow.auto.create.topics", "false"},
 };
 
-/* 64 MiB: an envelope around a record of the broker's usual limit must fit; the broker then says what is too large. */
+/* 64 MiB: an envelope around a record of the broker's usual limit must fit; the broker then says what is too large. A topic that does
+ * not exist is an answer after 5 s, not 30. */
 static const struct setting producer_forced[] = {
-    {"enable.idempotence", "true"},
-    {"allow.auto.create.topics", "false"},
-    {"message.timeout.ms", "30000"},
-    {"message.max.bytes", "67108864"},
-    {"linger.ms", "5"},
+    {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
+    {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
+    {"message.max.bytes", "67108864"}, {"linger.ms", "5"},
 };
 
 /* The properties that are about the cluster and the connection to it, and so hold for every kind of client. */

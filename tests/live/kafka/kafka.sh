@@ -1,0 +1,184 @@
+#!/bin/sh
+# A real Apache Kafka (KRaft, broker and controller in one) for tests, on loopback only.
+#
+#   kafka.sh fetch            gets the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs)
+#   kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client is answered, prints the bootstrap address
+#                             (PORT for clients, PORT+1 for the controller; PORT 0: free ones, kept in DIR for restarts)
+#   kafka.sh stop DIR         SIGTERM, and SIGKILL when that takes over 15 s
+#   kafka.sh kill DIR         SIGKILL
+#   kafka.sh restart DIR      stop, then start on the same files and ports
+#
+# DIR holds everything: data, server.properties, pid, server.log. KAFKA_OPTS_EXTRA: more "name=value" lines for server.properties.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+libs=${LW_KAFKA_LIBS:-$root/build/kafka/libs}
+ready_s=60
+
+die() {
+    echo "kafka.sh: $*" >&2
+    exit 1
+}
+
+fetch() {
+    if [ -e "$libs/.complete" ]; then return; fi
+    mkdir -p "$libs"
+    echo "kafka.sh: fetching Apache Kafka with Maven (once)" >&2
+    mvn -q -B -f "$here/pom.xml" dependency:copy-dependencies -DoutputDirectory="$libs" >&2 || die "Maven could not fetch the jars"
+    touch "$libs/.complete"
+}
+
+# two neighbouring ports that are free now
+free_port() {
+    python3 - <<'EOF'
+import random, socket
+for _ in range(200):
+    port = random.randrange(20000, 32000, 2)
+    try:
+        for p in (port, port + 1):
+            s = socket.socket()
+            s.bind(("127.0.0.1", p))
+            s.close()
+    except OSError:
+        continue
+    print(port)
+    break
+EOF
+}
+
+java_run() {
+    exec java -Xmx512m -Xms256m -XX:+UseSerialGC -Xshare:auto -Djava.awt.headless=true -cp "$libs/*" "$@"
+}
+
+write_properties() {
+    cat > "$dir/server.properties" <<EOF
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$((port + 1))
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$((port + 1))
+advertised.listeners=PLAINTEXT://127.0.0.1:$port
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs=$dir/data
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=2
+group.initial.rebalance.delay.ms=200
+group.min.session.timeout.ms=1000
+log.retention.ms=-1
+log.retention.bytes=-1
+log.cleaner.enable=false
+num.network.threads=2
+num.io.threads=4
+controlled.shutdown.max.retries=1
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=3000
+EOF
+    if [ -n "${KAFKA_OPTS_EXTRA:-}" ]; then printf '%s\n' "$KAFKA_OPTS_EXTRA" >> "$dir/server.properties"; fi
+}
+
+format() {
+    if [ -e "$dir/data/meta.properties" ]; then return; fi
+    (java_run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/server.properties" --ignore-formatted) > "$dir/format.log" 2>&1 ||
+        die "can't format: $(tail -n 5 "$dir/format.log")"
+}
+
+# a zombie that nobody has waited for yet counts as ended
+alive() {
+    [ -e "$dir/pid" ] || return 1
+    state=$(sed 's/.*) //; s/ .*//' "/proc/$(cat "$dir/pid")/stat" 2>/dev/null) || return 1
+    [ -n "$state" ] && [ "$state" != Z ]
+}
+
+# Ready is: a metadata request is answered, and names a broker.
+answers() {
+    python3 - "$port" <<'EOF'
+import socket, struct, sys
+try:
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1) as s:
+        s.settimeout(2)
+        client = b"rig"
+        # Metadata v1 without topics: the answer begins with the list of brokers
+        body = struct.pack(">hhih", 3, 1, 7, len(client)) + client + struct.pack(">i", 0)
+        s.sendall(struct.pack(">i", len(body)) + body)
+        head = s.recv(4096)
+        brokers = struct.unpack(">i", head[8:12])[0]
+        sys.exit(0 if brokers >= 1 else 1)
+except OSError:
+    sys.exit(1)
+EOF
+}
+
+wait_ready() {
+    i=0
+    until answers 2>/dev/null; do
+        alive || die "the broker ended: $(tail -n 5 "$dir/server.log")"
+        i=$((i + 1))
+        [ $i -lt $((ready_s * 10)) ] || die "the broker is not ready after $ready_s s, see $dir/server.log"
+        sleep 0.1
+    done
+}
+
+launch() {
+    if alive; then die "already running in $dir"; fi
+    format
+    (java_run kafka.Kafka "$dir/server.properties") >> "$dir/server.log" 2>&1 < /dev/null &
+    echo $! > "$dir/pid"
+    wait_ready
+    echo "127.0.0.1:$port"
+}
+
+start() {
+    fetch
+    mkdir -p "$dir"
+    dir=$(cd "$dir" && pwd)
+    if [ -e "$dir/port" ]; then
+        port=$(cat "$dir/port")
+    else
+        if [ "$port" = 0 ]; then port=$(free_port); fi
+        [ -n "$port" ] || die "no free port"
+        echo "$port" > "$dir/port"
+    fi
+    write_properties
+    launch
+}
+
+end() {
+    alive || return 0
+    kill "-$1" "$(cat "$dir/pid")" 2>/dev/null || true
+    i=0
+    while alive; do
+        i=$((i + 1))
+        if [ $i -eq 150 ]; then kill -KILL "$(cat "$dir/pid")" 2>/dev/null || true; fi
+        [ $i -lt 200 ] || die "the broker does not end"
+        sleep 0.1
+    done
+    rm -f "$dir/pid"
+}
+
+usage() {
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+
+[ $# -ge 1 ] || usage
+command=$1
+dir=${2:-}
+port=${3:-0}
+case $command in
+fetch) fetch ;;
+start | stop | kill | restart)
+    [ -n "$dir" ] || usage
+    case $command in
+    start) start ;;
+    stop) end TERM ;;
+    kill) end KILL ;;
+    restart) end TERM && start ;;
+    esac
+    ;;
+*) usage ;;
+esac

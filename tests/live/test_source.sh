@@ -1,0 +1,18 @@
+#!/bin/sh
+# The source (Kafka) against a real Apache Kafka of its own. Arguments: build folder [case]. Ends with "N passed, N failed".
+set -eu
+cd "$(dirname "$0")/../.."
+build=${1:-build}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/latchwork-source.XXXXXX")
+kafka=tests/live/kafka/kafka.sh
+cleanup() {
+    status=$?
+    trap - EXIT
+    $kafka kill "$dir" || true
+    rm -rf "$dir"
+    exit $status
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+brokers=$($kafka start "$dir" 0)
+"$build/tests/tools/source_test" "$brokers" "$dir" ${2:-}
