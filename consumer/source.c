@@ -309,5 +309,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     }
     close(s->fd);
     free(s->parts);
-    if (gone) free(s); /* otherwise librdkafka may still call with it */
+    if (!gone) return; /* librdkafka may still call with what is left */
+    lw_source_forget_commits(s);
+    free(s);
 }

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit under way. Whoever waits for it (sync) and the callback share it: the later one frees it. */
-struct commit {
+/* A commit under way. Whoever waits for it (sync) and the callback share it: the later one frees it; lw_source_close() those that were
+ * never answered. */
+struct lw_sent {
+    struct lw_sent *next;
     struct lw_source *source;
     bool sync, answered, abandoned;
     bool *ok; /* of the waiting caller, n; NULL */
@@ -25,7 +27,7 @@ static bool is_stale(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-static void answer_one(struct commit *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
+static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
     size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list; the opaque says which one it was */
     if (i >= k->n) return;
@@ -37,9 +39,20 @@ static void answer_one(struct commit *k, const rd_kafka_topic_partition_t *tp, r
     if (lw_source_part(s, k->gens[i])) s->ev.committed(s->ctx, k->gens[i], tp->offset, !code, is_stale(code));
 }
 
+static void forget(struct lw_sent *k) {
+    struct lw_sent **at = &k->source->sent;
+    while (*at != k) at = &(*at)->next;
+    *at = k->next;
+    free(k);
+}
+
+void lw_source_forget_commits(struct lw_source *s) {
+    while (s->sent) forget(s->sent);
+}
+
 static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque) {
     (void)rk;
-    struct commit *k = opaque;
+    struct lw_sent *k = opaque;
     k->answered = true;
     k->code = code;
     if (!k->sync) k->source->commit_busy = false;
@@ -48,7 +61,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
         if (!k->code) k->code = each;
         answer_one(k, &list->elems[i], each ? each : code);
     }
-    if (!k->sync || k->abandoned) free(k);
+    if (!k->sync || k->abandoned) forget(k);
 }
 
 static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err) {
@@ -75,15 +88,19 @@ static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, con
 }
 
 /* NULL with `err` where nothing was sent. */
-static struct commit *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n, bool sync, bool *ok, struct lw_err *err) {
+static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n, bool sync, bool *ok, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);
     if (!list) return NULL;
-    struct commit *k = lw_alloc(sizeof *k + n * sizeof k->gens[0]);
-    *k = (struct commit){.source = s, .sync = sync, .ok = ok, .n = n};
+    struct lw_sent *k = lw_alloc(sizeof *k + n * sizeof k->gens[0]);
+    *k = (struct lw_sent){.source = s, .sync = sync, .ok = ok, .n = n};
     for (size_t i = 0; i < n; i++) k->gens[i] = c[i].gen;
     rd_kafka_resp_err_t code = rd_kafka_commit_queue(s->rk, list, s->commit_queue, on_answer, k);
     rd_kafka_topic_partition_list_destroy(list);
-    if (!code) return k;
+    if (!code) {
+        k->next = s->sent;
+        s->sent = k;
+        return k;
+    }
     free(k);
     lw_fail(err, "can't commit: %s", rd_kafka_err2str(code));
     return NULL;
@@ -102,7 +119,7 @@ bool lw_source_commit_busy(const struct lw_source *s) { return s->commit_busy; }
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err) {
     if (ok) memset(ok, 0, n * sizeof *ok);
     if (!n) return 0;
-    struct commit *k = send_commit(s, c, n, true, ok, err);
+    struct lw_sent *k = send_commit(s, c, n, true, ok, err);
     if (!k) return -1;
     int64_t until_ms = lw_boot_ms() + timeout_ms, left_ms;
     while (!k->answered && (left_ms = until_ms - lw_boot_ms()) > 0) lw_source_serve_commits(s, left_ms < 100 ? (int)left_ms : 100);
@@ -111,7 +128,7 @@ int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t
         return lw_fail(err, "commit unanswered after %lld ms", (long long)timeout_ms);
     }
     rd_kafka_resp_err_t code = k->code;
-    free(k);
+    forget(k);
     return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;
 }
 

@@ -27,6 +27,7 @@ struct lw_source {
     struct lw_part **parts; /* in the order of gen */
     size_t n_parts, cap_parts, turn;
     int64_t swept_ms;            /* when the queues were last read whether or not they looked empty */
+    struct lw_sent *sent;        /* commits that are not answered yet */
     bool commit_busy;            /* an lw_source_commit() is unanswered */
     int64_t auth_since_ms;       /* first refusal of who we are since something last worked; 0: none */
     rd_kafka_resp_err_t trouble; /* the last trouble that was logged, and when */
@@ -43,6 +44,7 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, 
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err, rd_kafka_topic_partition_list_t *list, void *source);
 /* Tells the callee that everything is lost, and forgets it (close without the group's help). */
 void lw_source_lose_all(struct lw_source *s);
+void lw_source_forget_commits(struct lw_source *s); /* for good: nobody can answer any more */
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
 
 #endif

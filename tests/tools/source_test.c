@@ -18,7 +18,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     property(&a, "heartbeat.interval.ms", "200");
     if (strategy) property(&a, "partition.assignment.strategy", strategy);
     join(&a);
-    pid_t producing = start("%s/kafkatool %s generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin --rate 50000",
+    pid_t producing = start("%s/kafkatool %s generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin --rate 30000",
                             tools_dir, brokers, topic, messages);
     UNTIL(a.records > messages / 20, &a);
     int shared = 0;
@@ -50,7 +50,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
 }
 
 static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
-static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 60000); }
+static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
 /* Seeks, from the callback and from outside, held or not: the very next record is the one asked for. */
 static void case_seek(void) {
@@ -59,8 +59,8 @@ static void case_seek(void) {
     setup(&m, "seek", "seek");
     join(&m);
     m.seek_every = 1009;
-    UNTIL(m.records > 60000, &m);
-    CHECK(m.seeks > 50);
+    UNTIL(m.records > 50000, &m);
+    CHECK(m.seeks > 40);
     m.seek_every = 0;
     for (int i = 0; i < 60; i++) {
         struct owned *o = current(&m, i % PARTS);
