@@ -222,7 +222,7 @@ static void setup(struct member *m, const char *topic, const char *group) {
 }
 
 static void property(struct member *m, const char *name, const char *value) {
-    m->properties[m->c.kafka.n_properties++] = (struct lw_property){(char *)(uintptr_t)name, (char *)(uintptr_t)value};
+    m->properties[m->c.kafka.n_properties++] = (struct lw_property){.name = (char *)(uintptr_t)name, .value = (char *)(uintptr_t)value};
 }
 
 static void join_with(struct member *m, const struct lw_source_events *ev) {
