@@ -88,7 +88,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
     pipe_script(sh, &lw_script_floor, 2);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch);
     for (int i = 0; i < sh->n_floors; i++)
-        lw_arg_text(c, sh->floors[i].part->name), lw_arg_i64(c, sh->floors[i].to), lw_arg_i64(c, sh->floors[i].part->begin);
+        lw_arg_text(c, sh->floors[i].part->name), lw_arg_i64(c, sh->floors[i].to), lw_arg_i64(c, sh->floors[i].part->log_begin);
 }
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

@@ -50,12 +50,14 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     p->gen = a->gen;
     p->pass++;
     p->begin = a->begin;
+    p->log_begin = a->log_begin;
     p->log_end = a->log_end;
     p->committed = a->committed;
     p->had_commit = a->committed >= 0;
     p->offsets = lw_offsets_open(a->begin);
     memset(p->fresh, 0, (size_t)w->n_shards);
     p->n_fresh = 0;
+    p->recheck_ms = 0;
     for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
     p->n_kept = 0;
     p->held = false;

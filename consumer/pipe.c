@@ -167,6 +167,7 @@ static void load_reply(struct shard *sh, const redisReply *r) {
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
     if (strcmp(r->str, "LOST") == 0) {
+        c->again = true; /* it did nothing: its items are still to be let go */
         shard_lost(w, sh, "another epoch began");
         return true;
     }

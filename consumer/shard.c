@@ -63,6 +63,8 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     pipe_begin(w, sh);
+    pipe_call(sh, CALL_TIME); /* first: what stands before it would look like distance */
+    lw_cmd(&sh->commands, "TIME");
     if (with_scripts)
         for (int i = 0; i < LW_SCRIPTS; i++) {
             pipe_call(sh, CALL_LOAD);
@@ -75,8 +77,6 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     lw_arg_text(&sh->commands, "server");
     lw_arg_text(&sh->commands, "replication");
     lw_arg_text(&sh->commands, "memory");
-    pipe_call(sh, CALL_TIME);
-    lw_cmd(&sh->commands, "TIME");
     sh->phase = HELLO;
     pipe_send(w, sh);
 }
@@ -125,7 +125,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
     int64_t trip = now - sh->sent_ms;
-    if (sh->epoch[0] && trip > w->c->lock.ttl_ms / 8) { /* too slow to tell; ask again */
+    if (trip > w->c->lock.ttl_ms / 8) { /* too slow to tell; ask again */
         sh->checking = true;
         return;
     }
@@ -156,7 +156,8 @@ void hello_done(struct lw_worker *w, struct shard *sh) {
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->offset_ms = sh->new_offset_ms;
-        sh->phase = READY;
+        sh->phase = sh->repaired ? READY : REPAIRING;
+        if (!sh->repaired) repair_restart(sh);
     }
 }
 
@@ -192,6 +193,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
         sh->n_hints--;
     }
     sh->hints_taken = 0;
+    for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
     parts_rewind(w, true);
     w->confirm = true;
     sh->quiet_until_ms = 0;
@@ -252,6 +254,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     sh->tend_ms = now; /* look after lanes at once: a dead fleet may have left some */
     sh->phase = REPAIRING;
+    sh->repaired = false;
     repair_restart(sh);
 }
 
@@ -289,6 +292,7 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     }
     if (!floors && !sh->n_repair) {
         sh->phase = READY;
+        sh->repaired = true;
         return;
     }
     pipe_call(sh, CALL_REPAIR);
@@ -298,7 +302,7 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
         for (size_t i = 0; i < w->n_assigned; i++) {
             struct part *p = w->assigned[i];
             if (p->committed < 0) continue;
-            arg_part(c, p), lw_arg_i64(c, p->committed), lw_arg_i64(c, p->begin);
+            arg_part(c, p), lw_arg_i64(c, p->committed), lw_arg_i64(c, p->log_begin);
         }
     for (int i = 0; i < sh->n_repair; i++)
         arg_part(c, sh->repair[i].part), lw_arg_i64(c, sh->repair[i].lo), lw_arg_i64(c, sh->repair[i].hi);
@@ -367,10 +371,10 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     int64_t period = w->c->lock.ttl_ms / 4;
     sh->tend_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
     struct lw_commands *c = &sh->commands;
-    pipe_call(sh, CALL_INFO);
-    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication");
     pipe_call(sh, CALL_TIME);
     lw_cmd(c, "TIME");
+    pipe_call(sh, CALL_INFO);
+    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication");
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)), lw_arg_text(c, w->set.id);
     pipe_call(sh, CALL_ALIVE); /* workers long gone */

@@ -24,7 +24,7 @@ enum {
     OPEN_TAGS = 1 << 16,
 };
 enum { HELD_BYTES_MAX = 64 << 20 };
-enum { WATCH_MS = 100, COMMIT_MS = 200, HOLD_BAD_MS = 1000 };
+enum { WATCH_MS = 100, COMMIT_MS = 200, HOLD_BAD_MS = 1000, RECHECK_MS = 1000 };
 
 /* A topic's partition, for the life of the process; `gen` is 0 while it is not ours. */
 struct part {
@@ -35,12 +35,13 @@ struct part {
     uint32_t gen;      /* assignment */
     uint32_t pass;     /* counts rewinds within it: deliveries of an earlier pass are void */
     struct lw_offsets *offsets;
-    int64_t begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
+    int64_t begin, log_begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
     bool had_commit;
     struct lw_range *meta; /* commit metadata: finished above the committed offset, to be believed only through Redis */
     size_t n_meta;
     uint8_t *fresh;    /* a shard each: its floor and segments were read for this assignment */
     int n_fresh;
+    int64_t recheck_ms; /* the group's offset did not fit the floor: look again then */
     int64_t *floor_sent; /* a shard each: the floor it was told */
     bool held;
     struct kept {
@@ -172,7 +173,7 @@ struct shard {
     bool loaded, checking; /* scripts are loaded; HELLO is a check of a joined epoch */
     bool hints_on, more_hints;
     size_t repair_part, repair_at; /* how far the repair after enter has come */
-    bool repair_floors_sent;
+    bool repair_floors_sent, repaired; /* repaired: all was said; only then gate and claim */
 
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];

@@ -42,8 +42,10 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     if (due) sh->watch_ms = now + WATCH_MS;
     for (size_t i = 0; i < w->n_assigned && sh->n_look < LOOK_BATCH; i++) {
         struct part *p = w->assigned[i];
-        if (!p->fresh[sh->index])
+        if (!p->fresh[sh->index] && now >= p->recheck_ms)
             look_fresh(sh, p);
+        else if (!p->fresh[sh->index])
+            continue;
         else if (due && lw_offsets_queued(p->offsets))
             look_queued(sh, p);
     }
@@ -68,28 +70,45 @@ static int state_at(const struct look_item *it, const redisReply *bytes, int64_t
     return (unsigned char)bytes->str[at] >> (2 * (3 - index % 4)) & 3;
 }
 
+/* What Kafka says about the group does not fit what Redis says. We may only be behind: another member took the partition over and we have not heard
+ * yet; then the group's commit, asked again, fits. */
+static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
+    struct lw_err err = {0};
+    int64_t committed = -1;
+    p->recheck_ms = now_ms(w) + RECHECK_MS;
+    if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
+        lw_warn("%s: can't ask for the group's offset: %s; trying again", p->name, err.text);
+        return true;
+    }
+    return committed >= floor;
+}
+
 /* Rule 14, and a log that was cut off below the floor: never taken for done in silence. */
-static bool floor_fits(struct lw_worker *w, const struct part *p, const redisReply *floor) {
+static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);
+    if (p->log_end >= f && p->had_commit && p->begin >= f) return true;
     char why[900];
-    if (p->log_end < f)
+    if (p->log_end < f && p->begin < f) {
         snprintf(why, sizeof why,
                  "%s: its log ends at %" PRId64 ", below %" PRId64 " that was committed: the topic was made anew or truncated; choose another "
                  "\"name\" and group.id for the new topic",
                  p->name, p->log_end, f);
-    else if (!p->had_commit)
+    } else if (p->begin >= f && p->had_commit) {
+        return true;
+    } else if (only_behind(w, p, f)) {
+        return false;
+    } else if (!p->had_commit) {
         snprintf(why, sizeof why,
                  "%s: the group has no committed offset, yet all below %" PRId64 " is known finished: its commits were deleted or have expired; "
                  "set the group's offset to %" PRId64 ", or use another \"name\"",
                  p->name, f, f);
-    else if (p->begin < f)
+    } else {
         snprintf(why, sizeof why,
                  "%s: the group's offset %" PRId64 " was moved back below %" PRId64 ", where all is finished; to run records again use `queue "
                  "replay`, and set the group's offset to %" PRId64,
                  p->name, p->begin, f, f);
-    else
-        return true;
+    }
     w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     return false;
 }

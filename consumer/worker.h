@@ -49,6 +49,8 @@ struct lw_io {
     int (*commit)(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
     bool (*commit_busy)(void *ctx);
     int (*commit_sync)(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
+    /* What the group has committed now, whoever owns the partition; -1 in *offset: nothing. */
+    int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
     void (*release)(void *ctx, void *origin); /* a record is not needed any more */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* an accepted commit */
     /* Serves Redis and handlers, not Kafka, for at most max_ms: used while a revoke waits for handlers. NULL: no waiting. */

@@ -81,6 +81,20 @@ local function save_states()
     end
 end
 
+-- Raises a floor, never lowers it, and deletes the segments that it passed. from: below it nothing was ever written, where no floor is known.
+local function raise_floor(tp, committed, from)
+    local known = call('HGET', P .. 'floor', tp)
+    local was = tonumber(known or from)
+    if known and committed <= was then return end
+    call('HSET', P .. 'floor', tp, text(committed))
+    floors[tp] = committed
+    local first, last = floor(was / SEGMENT), floor(committed / SEGMENT) - 1
+    for segment = math.max(first, last - 4095), last do
+        local s = tp .. ':' .. text(segment)
+        call('DEL', P .. 'state:' .. s, P .. 'tries:' .. s)
+    end
+end
+
 -- tries: attempts so far and, for dead letters and due times, "ATTEMPTS FIRST_MS DUE_MS" a message, a hash a segment.
 local function tries_of(tp, offset)
     local v = call('HGET', P .. 'tries:' .. segment_name(tp, offset), text(offset))

@@ -10,11 +10,7 @@ local why = refuse(id, '', 0)
 if why == 'LOST' then return why end
 local at = 3
 for _ = 1, n do
-    local tp, committed = ARGV[at], tonumber(ARGV[at + 1])
-    if committed > floor_of(tp) then
-        call('HSET', KEYS[2], tp, text(committed))
-        floors[tp] = committed
-    end
+    raise_floor(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]))
     at = at + 3
 end
 if why ~= 'QUARANTINE' then return 'LATE' end

@@ -62,9 +62,9 @@ for i = 0, n - 1 do
     local state = byte and bits(byte, index) or 0
     local fin = offset < floors[tp] or state >= 2
     local answer, head_out = nil, ''
+    if outcome == 'done' and has_tries[g] then forget_tries(tp, offset) end
     if outcome == 'done' and not fin then -- the effect has happened, whoever holds the lease now
         set(g, tp, offset, 2)
-        if has_tries[g] then forget_tries(tp, offset) end
         if dedup ~= '' and window > 0 then call('SET', P .. 'dedup:' .. dedup, tp .. ':' .. text(offset), 'EX', window, 'NX') end
     end
     if not is_mine(held[i + 1], token) then

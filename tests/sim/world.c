@@ -167,6 +167,7 @@ static struct pipe *pipe_of(struct world *w, int worker, int shard) {
 /* The connection is gone: what did not execute yet may execute later all the same, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
+    if (p->busy) return; /* in the middle of an answer: step_deliver ends it */
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 
@@ -405,11 +406,18 @@ static bool io_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_com
 static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {
     struct sim_worker *me = ctx;
     (void)err;
+    step_commits(me->world, me); /* what was sent before is answered before */
     for (size_t i = 0; i < n; i++) {
         bool taken = take_commit(me->world, me, &c[i]);
         if (ok) ok[i] = taken;
         lw_worker_committed(me->lw, c[i].gen, c[i].offset, taken, !taken);
     }
+    return 0;
+}
+
+static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+    (void)topic, (void)err;
+    *offset = ((struct sim_worker *)ctx)->world->part[partition].committed;
     return 0;
 }
 
@@ -442,7 +450,7 @@ static void io_stop(void *ctx, int status, const char *reason) { world_bad(((str
 
 static const struct lw_io io = {.boot_ms = io_boot_ms, .wall_ms = io_wall_ms, .random = io_random, .connect = io_connect, .send = io_send, .hints = io_hints,
                                 .run = io_run, .letter = io_letter, .hold = io_hold, .seek = io_seek, .commit = io_commit, .commit_busy = io_commit_busy,
-                                .commit_sync = io_commit_sync, .release = io_release, .passed = io_passed, .stop = io_stop};
+                                .commit_sync = io_commit_sync, .committed = io_committed, .release = io_release, .passed = io_passed, .stop = io_stop};
 
 static void birth(struct world *w, struct sim_worker *me) {
     snprintf(me->id, sizeof me->id, "w%d-%06x", me->index, (unsigned)(rnd(w) & 0xffffff));
@@ -481,15 +489,18 @@ static void step_connect(struct world *w, struct sim_worker *me) {
 static void step_deliver(struct world *w, struct sim_worker *me) {
     for (int s = 0; s < SHARDS; s++) {
         struct pipe *p = pipe_of(w, me->index, s);
-        if (!p || p->done < p->n) continue;
-        p->live = false;
-        for (; p->delivered < p->n && !me->connecting[s]; p->delivered++) {
-            redisReply *r = p->reply[p->delivered];
-            int conn = me->conn[s];
+        if (!p) continue;
+        int conn = me->conn[s];
+        while (p->delivered < p->done && me->conn[s] == conn) {
+            bool last = p->delivered + 1 == p->n;
+            redisReply *r = p->reply[p->delivered++];
+            if (last) p->live = false; /* the answer may send the next pipeline */
+            p->busy = true;
             lw_worker_reply(me->lw, s, r);
-            if (me->conn[s] != conn) break;
+            p->busy = false;
+            if (last) break;
         }
-        pipe_remove(w, p);
+        if (p->delivered == p->n || !p->live) p->delivered == p->n ? pipe_remove(w, p) : sever(w, p);
     }
 }
 
@@ -559,13 +570,13 @@ static bool fault(struct world *w) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
         if (!me->lw) return true;
         death(w, me);
-        me->dead_until_ms = w->now_ms + 500 + rnd_below(w, 5500);
+        me->dead_until_ms = w->now_ms + 200 + rnd_below(w, 2500);
         return true;
     }
     if (rnd_unit(w) < 0.004 * f->pause) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
         if (!me->lw) return true;
-        if (me->dead_until_ms <= w->now_ms) me->dead_until_ms = w->now_ms + 500 + rnd_below(w, 5500);
+        if (me->dead_until_ms <= w->now_ms) me->dead_until_ms = w->now_ms + 200 + rnd_below(w, 2500);
         trace(w, "worker %d pauses until %" PRId64, me->index, me->dead_until_ms);
         if (rnd_unit(w) < 0.6)
             for (int p = 0; p < PARTS; p++)
@@ -593,7 +604,7 @@ static bool fault(struct world *w) {
     }
     if (rnd_unit(w) < 0.02) snapshot(w, rnd_below(w, SHARDS));
     if (rnd_unit(w) < 0.001 * f->clock) {
-        static const int jumps[] = {2500, 6000, 30000, -4000};
+        static const int jumps[] = {1250, 3000, 15000, -2000};
         int s = rnd_below(w, SHARDS), j = jumps[rnd_below(w, f->back ? 4 : 3)];
         w->master[s]->skew_ms += j;
         trace(w, "clock of shard %d jumps by %d", s, j);
@@ -620,15 +631,19 @@ static bool wire_step(struct world *w) {
         if (!p->live) pipe_remove(w, p);
         return true;
     }
-    p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
-    p->done++;
+    bool load;
+    do { /* scripts load at one go: they change nothing that others see */
+        load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
+        p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
+        p->done++;
+    } while (load && p->done < p->n);
     if (!p->live && p->done == p->n) pipe_remove(w, p);
     return true;
 }
 
 static void step(struct world *w) {
-    static const int dt[] = {0, 0, 0, 40, 100};
-    w->now_ms += dt[rnd_below(w, 5)];
+    static const int dt[] = {0, 0, 0, 0, 0, 10, 20};
+    w->now_ms += dt[rnd_below(w, 7)];
     if (w->faults_on && fault(w)) return;
     if (wire_step(w)) return;
     struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
@@ -673,8 +688,8 @@ static void set_up(struct world *w) {
     c->lock.max_run = 3;
     c->queue.max_waiting = 60;
     c->retry.max_attempts = 4;
-    c->retry.backoff_ms = 400;
-    c->retry.backoff_max_ms = 1500;
+    c->retry.backoff_ms = 200;
+    c->retry.backoff_max_ms = 700;
     c->retry.order = w->o->skip_order ? LW_ORDER_SKIP : LW_ORDER_BLOCK;
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
@@ -732,6 +747,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         trace(w, "faults stop");
         int i = 0;
         for (; i < 150000 && !all_committed(w); i++) step(w);
+        if (!all_committed(w) && o->trace) world_dump(w);
         if (!all_committed(w))
             world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed, w->part[1].committed,
                       w->part[2].committed, w->part[0].offset[o->records - 1] + 1, w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);

@@ -7,11 +7,12 @@
 
 #include "config/config.h"
 #include "consumer/worker.h"
+#include "base/script.h"
 #include "tests/sim/store.h"
 
 #include <setjmp.h>
 
-enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 2000, MAX_RECORDS = 400, PIPES = 512, SERVERS = 4096 };
+enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 1000, MAX_RECORDS = 400, PIPES = 512, SERVERS = 4096 };
 
 struct faults {
     const char *name;
@@ -41,7 +42,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
 struct pipe { /* commands under way on one connection */
     struct server *srv;
     int worker, shard, conn;
-    bool live;
+    bool live, busy;
     int n, done, delivered;
     struct pcmd {
         int argc;
@@ -137,6 +138,7 @@ struct world {
     char bad[512];
 };
 
+void world_dump(const struct world *w);
 _Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t rnd(struct world *w);
 int rnd_below(struct world *w, int n);
