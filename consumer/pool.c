@@ -54,7 +54,7 @@ struct lw_pool {
     int running;        /* threads that have not ended */
     bool stop;
 
-    _Atomic int64_t average_ns; /* of a job's time in its handler */
+    _Atomic int64_t average_ns;        /* of a job's time in its handler */
     _Atomic(struct lw_job *) finished; /* newest first */
     struct lw_job *reaping;            /* main thread: taken from `finished`, oldest first */
     atomic_bool signalled;
@@ -159,11 +159,11 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
             go_on = false;
             break;
         }
-        if (fill_hand(p, t)) break;
-        if ((*stolen = steal(p, lw_boot_us()))) {
-            if (p->idle && !p->watchers) pthread_cond_signal(&p->work); /* somebody else has to watch now */
+        if ((*stolen = steal(p, lw_boot_us()))) {                                      /* first: it has waited longer than the queue */
+            if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work); /* somebody else has to watch now */
             break;
         }
+        if (fill_hand(p, t)) break;
         sleep_idle(p);
     }
     pthread_mutex_unlock(&p->lock);
@@ -254,8 +254,10 @@ static void run_batches(struct lw_pool *p, struct worker_thread *t) {
         int64_t now_ms = lw_boot_ms();
         size_t keep = 0;
         for (size_t i = 0; i < n; i++) {
-            if (startable(t->batch[i], now_ms)) t->batch[keep++] = t->batch[i];
-            else finish(p, t->batch[i]);
+            if (startable(t->batch[i], now_ms))
+                t->batch[keep++] = t->batch[i];
+            else
+                finish(p, t->batch[i]);
         }
         if (keep) run_jobs(p, t, t->batch, keep, now_ms);
         for (size_t i = 0; i < keep; i++) finish(p, t->batch[i]);
@@ -265,8 +267,10 @@ static void run_batches(struct lw_pool *p, struct worker_thread *t) {
 static void *thread_main(void *arg) {
     struct worker_thread *t = arg;
     struct lw_pool *p = t->pool;
-    if (p->batch_max > 1) run_batches(p, t);
-    else run_singly(p, t);
+    if (p->batch_max > 1)
+        run_batches(p, t);
+    else
+        run_singly(p, t);
     pthread_mutex_lock(&p->lock);
     if (--p->running == 0) pthread_cond_signal(&p->ended);
     pthread_mutex_unlock(&p->lock);

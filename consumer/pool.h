@@ -22,16 +22,17 @@ struct lw_pool;
 
 enum { LW_POOL_THREADS_MAX = 1024 };
 
-/* Opens a slot for each thread, then the threads. `seats`: the worker's place on the board, used only where type->blames_worker; NULL: none.
- * timeout_ms: 0 for none. Opens the journal (consumer/journal.h) where there is one. */
+/* Opens a slot for each thread, then the threads. `seats`: the worker's place on the board, used only where type->blames_worker; NULL:
+ * none. timeout_ms: 0 for none. Opens the journal (consumer/journal.h) where there is one. */
 struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
                              struct lw_board_worker *seats, int notify_fd, struct lw_err *err);
 /* Main thread only. Jobs run in the order of submission as far as threads are free. */
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n);
 /* Main thread only: takes up to `max` finished jobs, in the order they finished in. Returns how many; call again while it is max. */
 size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max);
-/* Ends: jobs in a handler are waited for, at most grace_ms; jobs not started are not run any more (they and finished ones not yet reaped stay
- * the caller's). Then closes slots. False where a thread is stuck in its handler: nothing is freed then, and the process must _exit. */
+/* Ends: jobs in a handler are waited for, at most grace_ms; jobs not started are not run any more (they and finished ones not yet reaped
+ * stay the caller's). Then closes slots. False where a thread is stuck in its handler: nothing is freed then, and the process must _exit.
+ */
 bool lw_pool_close(struct lw_pool *p, int64_t grace_ms);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -148,10 +149,39 @@ static bool wait_ended(const struct lw_child *c, int64_t until_ms, char *text, s
     }
 }
 
-/* Grandchildren were killed, but they belong to init now: we can only see when the last has gone. */
+/* Is this process of the group, and more than a zombie? */
+static bool lives_in(const char *pid, pid_t group) {
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t n = read(fd, line, sizeof line - 1);
+    close(fd);
+    line[n > 0 ? n : 0] = '\0';
+    const char *after = strrchr(line, ')'); /* the name before it may hold anything */
+    char state;
+    int parent, its_group;
+    if (!after || sscanf(after + 1, " %c %d %d", &state, &parent, &its_group) != 3) return false;
+    return its_group == group && state != 'Z' && state != 'X';
+}
+
+static bool any_lives_in(pid_t group) {
+    DIR *proc = opendir("/proc");
+    if (!proc) return true;
+    bool any = false;
+    for (const struct dirent *e; !any && (e = readdir(proc));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9') any = lives_in(e->d_name, group);
+    closedir(proc);
+    return any;
+}
+
+/* Grandchildren were killed, but they belong to init now, and in a container nobody may ever reap them: zombies count as gone. */
 static void wait_group_gone(pid_t group) {
     int64_t until = lw_boot_ms() + LW_CHILD_GONE_MS;
-    while (kill(-group, 0) == 0 && lw_boot_ms() < until) lw_sleep_ms(1);
+    for (int tries = 0; kill(-group, 0) == 0 && lw_boot_ms() < until; tries++) {
+        if (tries >= 3 && !any_lives_in(group)) return;
+        lw_sleep_ms(1);
+    }
 }
 
 void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size) {

@@ -26,7 +26,7 @@
 
 enum {
     ANSWER_MAX = 1 << 20,
-    LOOK_MS = 20,        /* how often a running request looks at its lease */
+    LOOK_MS = 20, /* how often a running request looks at its lease */
     CANCEL_GRACE_MS = 500,
     LAST_WORDS_MS = 200, /* from closing stdout to ending */
     CLOSE_MS = 2000,
@@ -182,7 +182,7 @@ struct request {
     struct lw_job *job;
     struct lw_buf text;
     size_t sent;
-    bool deaf;       /* it closed its stdin */
+    bool deaf;        /* it closed its stdin */
     int64_t grace_ms; /* it was told of the cancellation and may answer until then; 0: not told */
 };
 
@@ -216,10 +216,14 @@ static void tell_cancelled(struct request *r, int64_t now) {
 static void send_some(struct request *r) {
     while (r->sent < r->text.n && !r->deaf) {
         ssize_t n = write(r->s->child.in, r->text.p + r->sent, r->text.n - r->sent);
-        if (n > 0) r->sent += (size_t)n;
-        else if (n < 0 && errno == EINTR) continue;
-        else if (n < 0 && errno == EAGAIN) return;
-        else r->deaf = true;
+        if (n > 0)
+            r->sent += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            continue;
+        else if (n < 0 && errno == EAGAIN)
+            return;
+        else
+            r->deaf = true;
     }
 }
 
@@ -276,8 +280,10 @@ static void take_answer(struct request *r, struct lw_bytes line) {
     r->s->answered = true;
     r->s->useless = 0;
     /* The lease is lost: an effect that has happened counts all the same, anything else is left to the next holder. */
-    if (r->grace_ms && outcome != LW_DONE) answer(r->job, LW_BACK, "");
-    else answer(r->job, outcome, reason);
+    if (r->grace_ms && outcome != LW_DONE)
+        answer(r->job, LW_BACK, "");
+    else
+        answer(r->job, outcome, reason);
     if (r->sent < r->text.n) end(r->s, 0, NULL, 0); /* half a request is still on its way: this pipe is of no more use */
 }
 

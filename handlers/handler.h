@@ -42,7 +42,7 @@ struct lw_job {
     int attempt; /* 1 at first */
     bool alone;  /* a suspect: nothing else runs in this worker meanwhile */
     struct lw_job_lease *lease;
-    int64_t give_up_ms; /* boot clock: handler.timeout_ms from the start of this job; INT64_MAX: none. Set by the pool at start */
+    int64_t give_up_ms;  /* boot clock: handler.timeout_ms from the start of this job; INT64_MAX: none. Set by the pool at start */
     struct lw_job *next; /* the pool's own, between submit and reap */
     /* answered by run */
     enum lw_outcome outcome;
@@ -63,7 +63,8 @@ struct lw_handler_type {
     /* Runs n jobs (1 <= n <= batch_max) of different keys and sets outcome and reason of each. Must end by itself: on
      * cancelled, on give_up_ms, and (where the effect is in another process) before deadline_ms. */
     void (*run)(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n);
-    /* Everything below the committed watermark of this partition is done: recorded identities may go. Main thread; may do nothing. May be NULL. */
+    /* Everything below the committed watermark of this partition is done: recorded identities may go. Main thread; may do nothing. May be
+     * NULL. */
     void (*passed)(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark);
     void (*slot_close)(struct lw_handler *h, struct lw_slot *s);
     void (*close)(struct lw_handler *h);

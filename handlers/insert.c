@@ -42,7 +42,8 @@ static void check_table(const json_t *section, struct lw_problems *problems) {
 static void check_columns(const json_t *section, struct lw_problems *problems) {
     const json_t *columns = json_object_get(section, "columns");
     if (!json_is_object(columns) || !json_object_size(columns)) {
-        lw_problem(problems, "handler.columns: %s: {\"column\": \"/json/pointer\", …}", columns ? "must be an object, not empty" : "required");
+        lw_problem(problems, "handler.columns: %s: {\"column\": \"/json/pointer\", …}",
+                   columns ? "must be an object, not empty" : "required");
         return;
     }
     if (json_object_size(columns) > LW_INSERT_COLUMNS) lw_problem(problems, "handler.columns: more than %d columns", LW_INSERT_COLUMNS);
@@ -83,8 +84,8 @@ static int conflict_of(const char *word) {
 }
 
 static void check(const struct lw_config *c, struct lw_problems *problems) {
-    static const char *const known[] = {"type",        "store",       "table",  "columns", "primary_key",
-                                        "on_conflict", "create", "threads", "timeout_ms",  NULL};
+    static const char *const known[] = {"type",        "store",  "table",   "columns",    "primary_key",
+                                        "on_conflict", "create", "threads", "timeout_ms", NULL};
     const json_t *section = c->handler.json;
     lw_section_known(section, known, problems);
     check_store(section, problems);

@@ -64,7 +64,18 @@ int lw_row_bind(const struct lw_insert *in, const struct lw_row *row, sqlite3_st
 
 /* --- the database --------------------------------------------------------------------------------------------------------------- */
 
-enum lw_statement { LW_ST_BEGIN, LW_ST_COMMIT, LW_ST_ROLLBACK, LW_ST_KNOWN, LW_ST_DONE, LW_ST_FENCE, LW_ST_SET_FENCE, LW_ST_ROW, LW_ST_COUNT, LW_ST_N };
+enum lw_statement {
+    LW_ST_BEGIN,
+    LW_ST_COMMIT,
+    LW_ST_ROLLBACK,
+    LW_ST_KNOWN,
+    LW_ST_DONE,
+    LW_ST_FENCE,
+    LW_ST_SET_FENCE,
+    LW_ST_ROW,
+    LW_ST_COUNT,
+    LW_ST_N
+};
 
 struct lw_store {
     sqlite3 *db;

@@ -12,8 +12,8 @@
 
 enum {
     ROUND_MS = 1000,
-    SLICE = 1000,           /* rows a transaction */
-    SLICES_A_ROUND = 50,    /* then others write first */
+    SLICE = 1000,        /* rows a transaction */
+    SLICES_A_ROUND = 50, /* then others write first */
     FENCE_AGE_S = 24 * 3600,
     REPLAY_AGE_S = 7 * 24 * 3600,
 };

@@ -58,9 +58,12 @@ static const json_t *element(const json_t *array, const char *token) {
 
 static const json_t *resolve(const json_t *v, const struct lw_column *c) {
     for (size_t i = 0; v && i < c->n_tokens; i++) {
-        if (json_is_object(v)) v = json_object_get(v, c->tokens[i]);
-        else if (json_is_array(v)) v = element(v, c->tokens[i]);
-        else v = NULL;
+        if (json_is_object(v))
+            v = json_object_get(v, c->tokens[i]);
+        else if (json_is_array(v))
+            v = element(v, c->tokens[i]);
+        else
+            v = NULL;
     }
     return v;
 }
@@ -93,8 +96,7 @@ static int bind_text_of(sqlite3_stmt *st, int at, const json_t *v) {
 static int bind(sqlite3_stmt *st, int at, const json_t *v) {
     if (!v) return sqlite3_bind_null(st, at);
     switch (json_typeof(v)) {
-    case JSON_STRING:
-        return sqlite3_bind_text64(st, at, json_string_value(v), json_string_length(v), SQLITE_STATIC, SQLITE_UTF8);
+    case JSON_STRING: return sqlite3_bind_text64(st, at, json_string_value(v), json_string_length(v), SQLITE_STATIC, SQLITE_UTF8);
     case JSON_INTEGER: return sqlite3_bind_int64(st, at, json_integer_value(v));
     case JSON_REAL: return sqlite3_bind_double(st, at, json_real_value(v));
     case JSON_TRUE: return sqlite3_bind_int(st, at, 1);

@@ -130,7 +130,8 @@ static int prepare_all(struct lw_store *s) {
         [LW_ST_KNOWN] = "SELECT 1 FROM latchwork_done WHERE app = ? AND topic = ? AND partition = ? AND replay = ? AND offset = ?",
         [LW_ST_DONE] = "INSERT INTO latchwork_done(app, topic, partition, replay, offset, fence) VALUES (?, ?, ?, ?, ?, ?)",
         [LW_ST_FENCE] = "SELECT fence FROM latchwork_fence WHERE app = ? AND key = ?",
-        [LW_ST_SET_FENCE] = "INSERT INTO latchwork_fence(app, key, fence) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET fence = excluded.fence",
+        [LW_ST_SET_FENCE] =
+            "INSERT INTO latchwork_fence(app, key, fence) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET fence = excluded.fence",
         [LW_ST_COUNT] = "INSERT INTO latchwork_count(app, name, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
     };
     for (int i = 0; i < LW_ST_N; i++)

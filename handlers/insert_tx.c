@@ -36,9 +36,7 @@ struct tx {
     uint64_t inserted, updated, ignored, known, stale, dead;
 };
 
-static struct {
-    _Atomic uint64_t inserted, updated, ignored, known, stale, dead;
-} counted;
+static struct { _Atomic uint64_t inserted, updated, ignored, known, stale, dead; } counted;
 
 void lw_insert_counts(struct lw_insert_counts *out) {
     *out = (struct lw_insert_counts){
@@ -111,9 +109,12 @@ static int write_row(struct tx *t, struct item *it) {
         refuse(t, it, r);
         r = SQLITE_DONE;
     } else if (r == SQLITE_DONE) {
-        if (sqlite3_total_changes64(t->s->db) == last) t->ignored++;
-        else if (t->in->on_conflict == LW_CONFLICT_UPDATE) t->updated++;
-        else t->inserted++;
+        if (sqlite3_total_changes64(t->s->db) == last)
+            t->ignored++;
+        else if (t->in->on_conflict == LW_CONFLICT_UPDATE)
+            t->updated++;
+        else
+            t->inserted++;
     }
     sqlite3_clear_bindings(st); /* they point into the document */
     return r;

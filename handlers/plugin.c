@@ -144,9 +144,10 @@ static int check_api(const struct latchwork_handler *api, const char *path, stru
                        api->abi ? ": install a newer Latchwork, or build the plugin with this one's header"
                                 : " (is LATCHWORK_HANDLER_INIT missing in its table?)");
     if (api->size < first_size)
-        return lw_fail(err, "plugin %s: its table says a size of %u bytes, at least %zu are needed: build it with <latchwork/handler.h>", path,
-                       api->size, first_size);
-    if (api->batch_max > BATCH_MAX) return lw_fail(err, "plugin %s: batch_max is %zu, at most %d is allowed", path, api->batch_max, BATCH_MAX);
+        return lw_fail(err, "plugin %s: its table says a size of %u bytes, at least %zu are needed: build it with <latchwork/handler.h>",
+                       path, api->size, first_size);
+    if (api->batch_max > BATCH_MAX)
+        return lw_fail(err, "plugin %s: batch_max is %zu, at most %d is allowed", path, api->batch_max, BATCH_MAX);
     if (api->batch_max && !api->handle_batch) return lw_fail(err, "plugin %s: has a batch_max, but no handle_batch", path);
     if (!api->batch_max && !api->handle)
         return lw_fail(err, "plugin %s: has no handle%s", path, api->handle_batch ? ", and handle_batch needs a batch_max" : "");
@@ -162,8 +163,7 @@ static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     h->object = dlopen(here, RTLD_NOW | RTLD_LOCAL);
     if (!h->object) return lw_fail(err, "plugin %s: cannot be loaded: %s", path, dlerror());
     h->api = dlsym(h->object, "latchwork_handler");
-    if (!h->api)
-        return lw_fail(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
+    if (!h->api) return lw_fail(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
     return check_api(h->api, path, err);
 }
 
@@ -265,14 +265,14 @@ static void answered(struct lw_job *job, int outcome) {
     case LATCHWORK_RETRY: job->outcome = LW_RETRY; break;
     case LATCHWORK_DEAD: job->outcome = LW_DEAD; break;
     case LATCHWORK_BACK: job->outcome = LW_BACK; break;
-    default:
-        job->outcome = LW_RETRY;
-        snprintf(job->reason, sizeof job->reason, "plugin returned the unknown outcome %d", outcome);
+    default: job->outcome = LW_RETRY; snprintf(job->reason, sizeof job->reason, "plugin returned the unknown outcome %d", outcome);
     }
     bool why = job->outcome == LW_RETRY || job->outcome == LW_DEAD;
-    if (!why) job->reason[0] = '\0';
+    if (!why)
+        job->reason[0] = '\0';
     else if (!job->reason[0])
-        snprintf(job->reason, sizeof job->reason, "%s", job->outcome == LW_DEAD ? "plugin gave the message up" : "plugin asked for a retry");
+        snprintf(job->reason, sizeof job->reason, "%s",
+                 job->outcome == LW_DEAD ? "plugin gave the message up" : "plugin asked for a retry");
 }
 
 static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {

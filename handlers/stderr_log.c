@@ -14,7 +14,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 1800, /* the log's own bound is 2,048 with its label */ FLUSH_MS = 300, LABEL_MAX = 48, READS_A_TURN = 16, LAST_MS = 1000 };
+enum {
+    LINE_MAX_BYTES = 1800,
+    /* the log's own bound is 2,048 with its label */ FLUSH_MS = 300,
+    LABEL_MAX = 48,
+    READS_A_TURN = 16,
+    LAST_MS = 1000
+};
 
 struct stream {
     struct stream *prev, *next;
@@ -51,8 +57,10 @@ static void take(struct stream *s, const char *p, size_t n) {
 static void drop(struct lw_stderr_log *l, struct stream *s) {
     flush_line(s);
     pthread_mutex_lock(&l->lock);
-    if (s->prev) s->prev->next = s->next;
-    else l->streams = s->next;
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        l->streams = s->next;
     if (s->next) s->next->prev = s->prev;
     pthread_mutex_unlock(&l->lock);
     close(s->fd); /* leaves the epoll set with it */

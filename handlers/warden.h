@@ -15,8 +15,8 @@
 
 struct lw_warden {
     pid_t pid;
-    int pipe;               /* our end */
-    _Atomic pid_t *groups;  /* shared, one a seat; 0: none */
+    int pipe;              /* our end */
+    _Atomic pid_t *groups; /* shared, one a seat; 0: none */
     int n;
 };
 

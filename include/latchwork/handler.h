@@ -65,7 +65,7 @@ struct latchwork_header {
 
 /* The lease under which a handler runs. Its functions may be called from any thread while the call they were lent to lasts. */
 struct latchwork_lease {
-    uint32_t size; /* of this structure in the running Latchwork */
+    uint32_t size;  /* of this structure in the running Latchwork */
     uint64_t fence; /* grows with every acquisition of the key */
     /* When the handler has to be done, in ms of CLOCK_BOOTTIME: the end of the lease, or of `timeout_ms` if that is sooner.
      * Moves on while the lease is renewed, so ask again. INT64_MAX: no end. */
@@ -82,7 +82,7 @@ struct latchwork_message {
     const char *topic;
     int64_t offset;
     int64_t timestamp_ms; /* Kafka's; -1 unknown */
-    const void *key; /* the primary key, as the rule `key.from` found it. Not NUL-terminated, may hold any bytes */
+    const void *key;      /* the primary key, as the rule `key.from` found it. Not NUL-terminated, may hold any bytes */
     size_t key_len;
     const void *payload; /* NULL for a null payload (a tombstone) */
     size_t payload_len;
@@ -105,7 +105,8 @@ struct latchwork_host {
     /* CLOCK_BOOTTIME in ms, the clock of deadlines. */
     int64_t (*now_ms)(void);
     /* A value of the plugin's `config` as text, by JSON pointer ("/database/path", "" for config itself): strings as they are, numbers and
-     * booleans as written in JSON. NULL where there is none, or where it is null, an object or an array. The text lives until close returns. */
+     * booleans as written in JSON. NULL where there is none, or where it is null, an object or an array. The text lives until close
+     * returns. */
     const char *(*setting)(const struct latchwork_host *host, const char *pointer);
 };
 
@@ -120,8 +121,8 @@ struct latchwork_handler {
     uint32_t size; /* sizeof(struct latchwork_handler) */
 
     /* Once a worker process, on its main thread, before any message; may block for some seconds. `config` is the JSON text of the
-     * configuration's handler.config ("null" where there is none), lent for the call. `*self` is handed to all the others; it is NULL unless set.
-     * Returns 0, or anything else with a text in error[error_size], which ends the worker. Optional. */
+     * configuration's handler.config ("null" where there is none), lent for the call. `*self` is handed to all the others; it is NULL
+     * unless set. Returns 0, or anything else with a text in error[error_size], which ends the worker. Optional. */
     int (*init)(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size);
 
     /* Runs one message, and returns its latchwork_outcome. Called from `threads` threads at once, never for two messages of one key at a

@@ -44,8 +44,10 @@ static void finish(void *self) {
         keys += n > 0;
         if (n > most) most = n;
     }
-    c->host->log(LATCHWORK_INFO, "count: %llu messages of at least %u keys; the busiest had %u", (unsigned long long)c->messages, keys, most);
+    c->host->log(LATCHWORK_INFO, "count: %llu messages of at least %u keys; the busiest had %u", (unsigned long long)c->messages, keys,
+                 most);
     free(c);
 }
 
-LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle, .close = finish};
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle,
+                                                                     .close = finish};

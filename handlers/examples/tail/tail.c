@@ -94,4 +94,5 @@ static void finish(void *self) {
     free(t);
 }
 
-LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle, .close = finish};
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle,
+                                                                     .close = finish};
