@@ -63,7 +63,9 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
         l->streams = s->next;
     if (s->next) s->next->prev = s->prev;
     pthread_mutex_unlock(&l->lock);
-    close(s->fd); /* leaves the epoll set with it */
+    /* closing is not enough: a fork on its way to exec still has the pipe open, and the set would go on naming what is freed here */
+    epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
+    close(s->fd);
     free(s);
 }
 
