@@ -97,10 +97,18 @@ static void test_bad_rows_are_dead_alone(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, ",\"on_conflict\":\"dead\"");
-    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":", "{\"amount\":1}", "{\"id\":null}", "{\"id\":1}",
-                                           NULL,         "\xff",     "{\"id\":2}",     "{\"id\":99999999999999999999}"};
-    static const char *const reasons[] = {"", "malformed JSON at byte 6", "primary key column \"id\": nothing at /id",
-                                          "null at /id", "duplicate primary key", "no payload", "malformed JSON at byte", "", "too big integer"};
+    static const char *const payloads[] = {"{\"id\":1}",    "{\"id\":",   "{\"amount\":1}",
+                                           "{\"id\":null}", "{\"id\":1}", NULL,
+                                           "\xff",          "{\"id\":2}", "{\"id\":99999999999999999999}"};
+    static const char *const reasons[] = {"",
+                                          "malformed JSON at byte 6",
+                                          "primary key column \"id\": nothing at /id",
+                                          "null at /id",
+                                          "duplicate primary key",
+                                          "no payload",
+                                          "malformed JSON at byte",
+                                          "",
+                                          "too big integer"};
     enum { N = sizeof payloads / sizeof *payloads };
     struct fx_job j[N];
     struct lw_job *jobs[N];
@@ -112,8 +120,10 @@ static void test_bad_rows_are_dead_alone(void **state) {
     lw_handler_insert.run(x.h, x.s, jobs, N);
     for (int i = 0; i < N; i++) {
         assert_int_equal(jobs[i]->outcome, reasons[i][0] ? LW_DEAD : LW_DONE);
-        if (reasons[i][0]) assert_contains(jobs[i]->reason, reasons[i]);
-        else assert_string_equal(jobs[i]->reason, "");
+        if (reasons[i][0])
+            assert_contains(jobs[i]->reason, reasons[i]);
+        else
+            assert_string_equal(jobs[i]->reason, "");
     }
     assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
     assert_string_equal(ask(&x, "SELECT group_concat(offset) FROM latchwork_done"), "0,7");
@@ -182,7 +192,7 @@ static void test_stale_fence_writes_nothing(void **state) {
     assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":4}"), LW_BACK);
     assert_string_equal(j.job.reason, "");
-    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK); /* whether it is any good is for the holder to say */
+    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);                  /* whether it is any good is for the holder to say */
     assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE); /* fences are by key */
     assert_int_equal(put(&x, &j, 6, "", "{\"id\":3,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 2, "", "{\"id\":3,\"amount\":4}"), LW_BACK);
@@ -425,8 +435,9 @@ static void test_check(void **state) {
     assert_contains(text, "handler.columns: required");
     assert_contains(text, "handler.primary_key: required");
     free(text);
-    text = fx_check(&lw_handler_insert, "{\"store\":\"postgres://x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1},"
-                                        "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"create\":1}");
+    text = fx_check(&lw_handler_insert,
+                    "{\"store\":\"postgres://x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1},"
+                    "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"create\":1}");
     assert_contains(text, "postgres:// is not in this version");
     assert_contains(text, "handler.table: names beginning");
     assert_contains(text, "handler.columns.a: must be a JSON pointer");
@@ -436,8 +447,9 @@ static void test_check(void **state) {
     assert_contains(text, "did you mean update?");
     assert_contains(text, "handler.create: must be");
     free(text);
-    text = fx_check(&lw_handler_insert, "{\"type\":\"insert\",\"store\":\"sqlite:x.db\",\"table\":\"t\",\"columns\":{\"a\":\"\"},"
-                                        "\"primary_key\":[\"a\"],\"on_conflict\":\"dead\",\"create\":false,\"threads\":2,\"timeout_ms\":0}");
+    text =
+        fx_check(&lw_handler_insert, "{\"type\":\"insert\",\"store\":\"sqlite:x.db\",\"table\":\"t\",\"columns\":{\"a\":\"\"},"
+                                     "\"primary_key\":[\"a\"],\"on_conflict\":\"dead\",\"create\":false,\"threads\":2,\"timeout_ms\":0}");
     assert_string_equal(text, "");
     free(text);
 }
@@ -457,10 +469,12 @@ static void test_open_errors(void **state) {
     char section[600];
     snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"nope\",%s}", x.db, columns);
     expect_open_fails(section, "there is no table \"nope\"");
-    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"orders\",\"columns\":{\"zz\":\"/z\"},\"primary_key\":[\"zz\"]}", x.db);
+    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"orders\",\"columns\":{\"zz\":\"/z\"},\"primary_key\":[\"zz\"]}",
+             x.db);
     expect_open_fails(section, "does not fit handler.columns: table orders has no column named zz");
     snprintf(section, sizeof section,
-             "{\"store\":\"sqlite:%s\",\"table\":\"orders\",\"columns\":{\"amount\":\"/z\"},\"primary_key\":[\"amount\"],\"on_conflict\":\"update\"}",
+             "{\"store\":\"sqlite:%s\",\"table\":\"orders\",\"columns\":{\"amount\":\"/"
+             "z\"},\"primary_key\":[\"amount\"],\"on_conflict\":\"update\"}",
              x.db);
     expect_open_fails(section, "ON CONFLICT clause does not match");
     snprintf(section, sizeof section, "{\"store\":\"sqlite:%s/no/such/x.db\",\"table\":\"orders\",%s}", x.folder, columns);
