@@ -9,6 +9,7 @@
 #include "handlers/child.h"
 #include "handlers/exec_line.h"
 #include "handlers/handler.h"
+#include "handlers/reason.h"
 #include "handlers/section.h"
 #include "handlers/stderr_log.h"
 #include "handlers/warden.h"
@@ -186,11 +187,6 @@ struct request {
     int64_t grace_ms; /* it was told of the cancellation and may answer until then; 0: not told */
 };
 
-static void answer(struct lw_job *job, enum lw_outcome outcome, const char *reason) {
-    job->outcome = outcome;
-    snprintf(job->reason, sizeof job->reason, "%s", reason);
-}
-
 /* When the group has to be killed so that it is gone before the lease ends. Moves on while the lease is renewed. */
 static int64_t lease_end(const struct request *r) { return atomic_load(&r->job->lease->deadline_ms) - r->h->margin_ms; }
 
@@ -203,7 +199,7 @@ static bool time_up(struct request *r, int64_t now) {
     r->s->useless = 0; /* our doing, not a process that cannot work */
     char why[LW_REASON_MAX] = "";
     if (!lost) snprintf(why, sizeof why, "timed out after %" PRId64 " ms", r->h->timeout_ms);
-    answer(r->job, lost || r->grace_ms ? LW_BACK : LW_RETRY, lost || r->grace_ms ? "" : why);
+    lw_job_answer(r->job, lost || r->grace_ms ? LW_BACK : LW_RETRY, lost || r->grace_ms ? "" : why);
     return true;
 }
 
@@ -250,7 +246,7 @@ static void forget_said(struct lw_slot *s, size_t n) {
 /* The process broke the protocol or died: it is replaced, and the job tried again with that reason. Where the lease was lost
  * meanwhile, nobody counts a try. */
 static void fail(struct request *r, const char *reason) {
-    answer(r->job, r->grace_ms ? LW_BACK : LW_RETRY, r->grace_ms ? "" : reason);
+    lw_job_answer(r->job, r->grace_ms ? LW_BACK : LW_RETRY, r->grace_ms ? "" : reason);
     lw_warn("handler %d: %s; the process is replaced", r->s->index, reason);
 }
 
@@ -281,9 +277,9 @@ static void take_answer(struct request *r, struct lw_bytes line) {
     r->s->useless = 0;
     /* The lease is lost: an effect that has happened counts all the same, anything else is left to the next holder. */
     if (r->grace_ms && outcome != LW_DONE)
-        answer(r->job, LW_BACK, "");
+        lw_job_answer(r->job, LW_BACK, "");
     else
-        answer(r->job, outcome, reason);
+        lw_job_answer(r->job, outcome, reason);
     if (r->sent < r->text.n) end(r->s, 0, NULL, 0); /* half a request is still on its way: this pipe is of no more use */
 }
 
@@ -371,15 +367,15 @@ static bool wait_start(const struct request *r) {
 
 /* A process to ask. False where there is none: the job has its outcome. */
 static bool ready(struct request *r) {
-    if (lw_boot_ms() >= lease_end(r)) return answer(r->job, LW_BACK, ""), false;
+    if (lw_boot_ms() >= lease_end(r)) return lw_job_answer(r->job, LW_BACK, ""), false;
     look_after(r->s);
-    if (r->s->child.pid <= 0 && !wait_start(r)) return answer(r->job, LW_BACK, ""), false;
+    if (r->s->child.pid <= 0 && !wait_start(r)) return lw_job_answer(r->job, LW_BACK, ""), false;
     if (r->s->child.pid > 0) return true;
     struct lw_err err = {0};
     if (start(r->h, r->s, &err) == 0) return true;
     lw_error("handler %d: %s", r->s->index, err.text);
     end(r->s, 0, NULL, 0); /* there is none; this counts it and sets the backoff */
-    answer(r->job, LW_RETRY, err.text);
+    lw_job_answer(r->job, LW_RETRY, err.text);
     return false;
 }
 

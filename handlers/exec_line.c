@@ -1,9 +1,9 @@
 #include "handlers/exec_line.h"
 
 #include "handlers/json_text.h"
+#include "handlers/reason.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 /* `,"name":"text"`, `,"name_base64":"…"` where it is not UTF-8, `,"name":null`. */
 static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
@@ -88,7 +88,7 @@ static int read_answer(const json_t *answer, const char *identity, enum lw_outco
     if (*outcome == LW_DONE) return 0;
     const char *text = json_is_string(why) && json_string_length(why) ? json_string_value(why) : NULL;
     if (!text) text = *outcome == LW_RETRY ? "handler asked for a retry" : "handler gave the message up";
-    snprintf(reason, LW_REASON_MAX, "%s", text);
+    lw_reason_copy(reason, text);
     return 0;
 }
 

@@ -6,6 +6,8 @@
  */
 #include "handlers/insert.h"
 
+#include "handlers/reason.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -56,8 +58,7 @@ int64_t lw_insert_replay(const char *identity) {
 
 static void settle(struct item *it, enum lw_outcome outcome, const char *reason) {
     it->stand = SETTLED;
-    it->job->outcome = outcome;
-    snprintf(it->job->reason, sizeof it->job->reason, "%s", reason);
+    lw_job_answer(it->job, outcome, reason);
 }
 
 static bool ended(const struct lw_job *job, int64_t now) {

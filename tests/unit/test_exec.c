@@ -3,6 +3,7 @@
 
 #include "handlers/exec_line.h"
 #include "handlers/json_text.h"
+#include "handlers/reason.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -146,6 +147,18 @@ static void test_request_line(void **state) {
     assert_contains(b.p, "\"key\":\"\",");
     assert_contains(b.p, "\"headers\":[],\"payload\":null}");
     lw_buf_free(&b);
+}
+
+static void test_reason_is_cut_between_characters(void **state) {
+    (void)state;
+    char text[700] = "", reason[LW_REASON_MAX];
+    for (int i = 0; i < 200; i++) strcat(text, "\xe2\x82\xac");
+    lw_reason_copy(reason, text);
+    assert_int_equal(strlen(reason), 510);
+    assert_true(lw_utf8_ok(lw_bytes_of(reason)));
+    memset(text, 'a', 600);
+    lw_reason_copy(reason, text);
+    assert_int_equal(strlen(reason), 511);
 }
 
 static void test_answers_through_pipes(void **state) {
@@ -504,6 +517,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_request_line),
+        cmocka_unit_test(test_reason_is_cut_between_characters),
         cmocka_unit_test(test_answers_through_pipes),
         cmocka_unit_test(test_bad_answers_retry_and_replace),
         cmocka_unit_test(test_heir_does_not_hide_a_death),

@@ -101,7 +101,7 @@ static void test_count(void **state) {
 
 static void test_tail(void **state) {
     (void)state;
-    char config[256], path[256];
+    char config[512], path[256];
     snprintf(path, sizeof path, "%s/tail.log", prefix);
     snprintf(config, sizeof config, "{\"file\":\"%s\",\"sleep_ms\":5}", path);
     struct fx x;

@@ -1,0 +1,16 @@
+#include "handlers/reason.h"
+
+void lw_reason_copy(char out[LW_REASON_MAX], const char *text) {
+    size_t n = strlen(text);
+    if (n >= LW_REASON_MAX) {
+        n = LW_REASON_MAX - 1;
+        while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* what would be cut off begins within a character */
+    }
+    memmove(out, text, n);
+    out[n] = '\0';
+}
+
+void lw_job_answer(struct lw_job *job, enum lw_outcome outcome, const char *reason) {
+    job->outcome = outcome;
+    lw_reason_copy(job->reason, reason);
+}
