@@ -113,7 +113,7 @@ static void test_bad_rows_are_dead_alone(void **state) {
     struct fx_job j[N];
     struct lw_job *jobs[N];
     for (int i = 0; i < N; i++) {
-        char key[8];
+        char key[16];
         snprintf(key, sizeof key, "k%d", i);
         jobs[i] = fx_job(&j[i], i, key, payloads[i]);
     }
