@@ -14,7 +14,8 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
     for (; *from < w->n_assigned && n < max; (*from)++) {
         struct part *p = w->assigned[*from];
         int64_t mark = lw_offsets_watermark(p->offsets);
-        if (!all && (mark == p->committed || (p->committed < 0 && mark == p->begin))) continue;
+        if (!all && mark == p->committed) continue;
+        if (!all && p->n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
         lw_meta_encode(mark, ranges, lw_offsets_finished(p->offsets, ranges, META_RANGES), meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
         n++;

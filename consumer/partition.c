@@ -69,6 +69,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
         if (n > 0) {
             p->meta = (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
             p->n_meta = (size_t)n;
+            p->meta_open = lw_alloc(OPEN_TAGS / 8);
         }
     }
     if (w->n_assigned == w->cap_assigned) {
@@ -77,6 +78,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     }
     w->assigned[w->n_assigned++] = p;
     part_hold(w, p); /* until its states are read */
+    if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
 }
 
@@ -87,9 +89,7 @@ void part_drop(struct lw_worker *w, struct part *p) {
     p->pass++;
     lw_offsets_free(p->offsets);
     p->offsets = NULL;
-    free(p->meta);
-    p->meta = NULL;
-    p->n_meta = 0;
+    part_forget_meta(p);
     p->n_kept = 0;
     for (size_t i = 0; i < w->n_assigned; i++)
         if (w->assigned[i] == p) {
@@ -99,18 +99,32 @@ void part_drop(struct lw_worker *w, struct part *p) {
         }
 }
 
+void part_forget_meta(struct part *p) {
+    free(p->meta);
+    free(p->meta_open);
+    p->meta = NULL;
+    p->meta_open = NULL;
+    p->n_meta = 0;
+}
+
 static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
 static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
 
 /* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys with
  * one tag are taken for one, which forgets more, never less. */
+struct rewinding {
+    struct part *part;
+    uint8_t *open;
+};
+
 static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag) {
-    struct part *p = ctx;
+    struct rewinding *x = ctx;
+    struct part *p = x->part;
     if (state != LW_OFF_DONE) {
-        tag_set(p->open, tag);
+        tag_set(x->open, tag);
         return false;
     }
-    if (tag_test(p->open, tag)) return false;
+    if (tag_test(x->open, tag)) return false;
     if (p->n_kept == p->cap_kept) {
         p->cap_kept = p->cap_kept ? p->cap_kept * 2 : 64;
         p->kept = lw_realloc(p->kept, p->cap_kept * sizeof p->kept[0]);
@@ -120,11 +134,11 @@ static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint
 }
 
 void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
-    p->open = lw_alloc(OPEN_TAGS / 8);
+    struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
     p->n_kept = 0;
-    int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, p, false);
-    free(p->open);
-    p->open = NULL;
+    part_forget_meta(p);
+    int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, &x, false);
+    free(x.open);
     p->pass++;
     struct lw_err err = {0};
     if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
@@ -158,6 +172,24 @@ bool part_closed(const struct part *p, const struct msg *m) {
     lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
     if (!c.open) lw_offsets_each(p->offsets, LW_OFF_QUEUED, INT64_MIN, m->offset, is_open, &c);
     return !c.open;
+}
+
+/* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being written
+ * back, if every earlier record of its key is written back or done too (rule 12). */
+static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
+    struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
+    while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
+    bool in = p->n_meta && m->offset >= p->meta[0].lo;
+    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(w, sh, now_ms(w)) && sh->n_meta < REPAIR_OFFSETS) {
+        if (sh->n_meta == sh->cap_meta) {
+            sh->cap_meta = sh->cap_meta ? sh->cap_meta * 2 : 64;
+            sh->meta = lw_realloc(sh->meta, sh->cap_meta * sizeof sh->meta[0]);
+        }
+        sh->meta[sh->n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = m->offset, .hi = m->offset + 1, .meta = true};
+    } else {
+        tag_set(p->meta_open, m->tag);
+    }
+    if (!p->n_meta) part_forget_meta(p);
 }
 
 /* --- poll: a record arrives ------------------------------------------------------------------------------------------------------ */
@@ -240,6 +272,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
     }
     m->bytes = a->record.payload.n + a->record.key.n + sizeof *m;
     if (found == LW_KEY_OK) set_dedup(w, m, &a->record, lane);
+    if (p->n_meta) look_in_meta(w, p, m);
     struct lane *l = lane_get(w, lane);
     lane_push(w, l, m);
     lane_wake(w, l);

@@ -45,6 +45,7 @@ void shard_free(struct lw_worker *w, struct shard *sh) {
     lw_commands_free(&sh->commands);
     for (size_t i = 0; i < sh->n_hints; i++) free((void *)(uintptr_t)sh->hints[(sh->hints_head + i) % sh->cap_hints].p);
     free(sh->hints);
+    free(sh->meta);
 }
 
 static void set_epoch(struct lw_worker *w, struct shard *sh, const char *id) {
@@ -197,6 +198,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     parts_rewind(w, true);
     w->confirm = true;
     sh->quiet_until_ms = 0;
+    sh->n_meta = 0;
     repair_restart(sh);
     /* from a connection of its own: what the old one still has on the way is refused by the epoch */
     sh->phase = DOWN;
@@ -287,7 +289,7 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
         if (last && last->part == p && last->hi == k.offset)
             last->hi++;
         else
-            sh->repair[sh->n_repair++] = (struct repair_item){p, p->gen, k.offset, k.offset + 1, NULL};
+            sh->repair[sh->n_repair++] = (struct repair_item){.part = p, .gen = p->gen, .lo = k.offset, .hi = k.offset + 1};
         offsets++;
     }
     if (!floors && !sh->n_repair) {
@@ -312,11 +314,9 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
 
 /* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until that is
  * decided the key is blocked here (rule 11). */
-void late_build(struct lw_worker *w, struct shard *sh) {
-    if (!sh->n_late || sh->n_repair) return;
+static void collect_late(struct lw_worker *w, struct shard *sh) {
     struct lane *l, *tmp;
-    int64_t now = now_ms(w);
-    bool quiet = shard_quiet(w, sh, now);
+    bool quiet = shard_quiet(w, sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
         for (struct run *r = l->stale, *next; r; r = next) {
             next = r->next;
@@ -328,10 +328,16 @@ void late_build(struct lw_worker *w, struct shard *sh) {
                 continue;
             }
             r->in_repair = true;
-            sh->repair[sh->n_repair++] = (struct repair_item){p, p->gen, r->msg->offset, r->msg->offset + 1, r};
+            sh->repair[sh->n_repair++] = (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
         }
         lane_wake(w, l);
     }
+}
+
+void late_build(struct lw_worker *w, struct shard *sh) {
+    if (sh->n_repair) return;
+    while (sh->n_meta && sh->n_repair < REPAIR_BATCH) sh->repair[sh->n_repair++] = sh->meta[--sh->n_meta];
+    if (sh->n_late) collect_late(w, sh);
     if (!sh->n_repair) return;
     struct lw_commands *c = &sh->commands;
     pipe_call(sh, CALL_REPAIR);
@@ -351,6 +357,8 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
             it->late->in_repair = false;
             stale_remove(w, it->late);
             lane_wake(w, l);
+        } else if (it->meta) {
+            if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
         } else {
             forget |= !ok;
         }

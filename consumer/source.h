@@ -64,6 +64,8 @@ int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, s
 bool lw_source_commit_busy(const struct lw_source *s);
 /* Commits and waits at most timeout_ms. ok[i] (may be NULL) tells which were accepted; answers `committed` too. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err);
+/* What the group has committed now, asked of the coordinator, whoever owns the partition; *offset -1: nothing. Blocks at most 5 s. */
+int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
 /* Leaves the group: revokes (with callbacks), closes, bounded by timeout_ms (close can hang in librdkafka 2.0.2). */
 void lw_source_close(struct lw_source *s, int64_t timeout_ms);
 

@@ -133,3 +133,13 @@ int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t
 }
 
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms) { rd_kafka_queue_poll_callback(s->commit_queue, timeout_ms); }
+
+int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, topic, partition);
+    rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, 5000);
+    if (!code) code = tp->err;
+    *offset = tp->offset >= 0 ? tp->offset : -1;
+    rd_kafka_topic_partition_list_destroy(list);
+    return code ? lw_fail(err, "%s", rd_kafka_err2str(code)) : 0;
+}

@@ -49,7 +49,7 @@ struct part {
         uint32_t tag;
     } *kept; /* finished, known here, for repair: survived the last rewind */
     size_t n_kept, cap_kept;
-    uint8_t *open; /* bitmap over tags of records not known done before which...: closure of repairs */
+    uint8_t *meta_open; /* bitmap over tags: keys of records delivered since that the metadata does not call finished */
 };
 
 struct msg {
@@ -147,7 +147,8 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late;
+    struct run *late; /* a handler that outlived its epoch */
+    bool meta;        /* known by the commit's metadata alone */
 };
 struct floor_item {
     struct part *part;
@@ -200,6 +201,8 @@ struct shard {
     size_t hints_taken;     /* popped from `claimed` and not told yet */
     int64_t tend_ms, watch_ms;
     size_t n_late; /* stale runs that were done after all */
+    struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
+    size_t n_meta, cap_meta;
 };
 
 struct lw_worker {
@@ -266,6 +269,7 @@ void parts_rewind(struct lw_worker *w, bool keep);
 void part_rewind(struct lw_worker *w, struct part *p, bool keep);
 void part_hold(struct lw_worker *w, struct part *p);
 bool part_closed(const struct part *p, const struct msg *m);
+void part_forget_meta(struct part *p);
 
 /* shard.c: connection, life, epoch */
 void shard_init(struct lw_worker *w, struct shard *sh, int index);

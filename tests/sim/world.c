@@ -755,9 +755,15 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         oracle_end(w);
     }
     if (totals) {
-        totals->done += w->counts.done, totals->parked += w->counts.parked, totals->drained += w->counts.drained;
-        totals->reruns += w->dups, totals->stale += w->counts.stale, totals->dead += w->counts.dead, totals->epochs_lost += w->counts.epochs_lost;
-        totals->received += w->runs, totals->redelivered += w->cuts;
+        totals->done += w->counts.done;
+        totals->parked += w->counts.parked;
+        totals->drained += w->counts.drained;
+        totals->reruns += w->dups;
+        totals->stale += w->counts.stale;
+        totals->dead += w->counts.dead;
+        totals->epochs_lost += w->counts.epochs_lost;
+        totals->received += w->runs;
+        totals->redelivered += w->cuts;
     }
     snprintf(bad, sizeof bad, "%s", w->bad);
     tear_down(w);
