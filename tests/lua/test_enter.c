@@ -1,0 +1,217 @@
+/* enter: joining an epoch and starting one. */
+#include "tests/support/lanes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GRACE_MS = 700, FAR_MS = LT_TTL_MS };
+
+static struct lt_enter caller(const char *candidate) {
+    return (struct lt_enter){
+        .candidate = candidate, .life = "life", .host = "h1", .ttl_ms = LT_TTL_MS, .grace_ms = GRACE_MS, .field = "shards", .value = "1"};
+}
+
+static struct lt_entered entered(struct lt *l, struct lt_enter e) {
+    struct lt_entered out;
+    assert_string_equal(lt_enter(l, &e, &out), "OK");
+    return out;
+}
+
+/* An empty server, and the epoch "a". */
+static struct lt_entered fresh(struct lt *l) {
+    lt_text(l, "FLUSHALL");
+    return entered(l, caller("a"));
+}
+
+static void assert_quarantine(const struct lt_entered *e, int64_t ttl_ms) {
+    assert_int_equal(e->not_before_ms - e->now_ms, ttl_ms + GRACE_MS);
+}
+
+static void starts_a_fresh_epoch(void **state) {
+    struct lt *l = *state;
+    struct lt_entered e = fresh(l);
+    assert_string_equal(e.id, "a");
+    assert_int_equal(e.ttl_ms, LT_TTL_MS);
+    assert_quarantine(&e, LT_TTL_MS);
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch id"), "a");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "life");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch shards"), "1");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h1"), "0");
+}
+
+static void joins_an_epoch(void **state) {
+    struct lt *l = *state;
+    struct lt_entered a = fresh(l);
+    struct lt_entered b = entered(l, caller("b"));
+    assert_string_equal(b.id, "a");
+    assert_int_equal(b.not_before_ms, a.not_before_ms);
+}
+
+static void another_life_is_another_epoch(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    lt_int(l, "HSET " LT_TAG "epoch not_before 5");
+    struct lt_enter e = caller("b");
+    e.life = "another";
+    struct lt_entered b = entered(l, e);
+    assert_string_equal(b.id, "b");
+    assert_quarantine(&b, LT_TTL_MS);
+    assert_string_equal(entered(l, e).id, "b");
+    e.candidate = "c";
+    assert_string_equal(entered(l, e).id, "b");
+}
+
+static void an_epoch_that_jumped_ends_once(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    lt_int(l, "HSET " LT_TAG "epoch not_before 5");
+    struct lt_enter e = caller("b");
+    e.jumped = "a";
+    struct lt_entered b = entered(l, e);
+    assert_string_equal(b.id, "b");
+    assert_quarantine(&b, LT_TTL_MS);
+    e.candidate = "c"; /* another worker saw the same jump */
+    assert_string_equal(entered(l, e).id, "b");
+}
+
+static void a_moved_clock_is_another_epoch(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    struct lt_enter e = caller("b");
+    e.host = "h2";
+    e.offset_ms = LT_TTL_MS / 4; /* near */
+    assert_string_equal(entered(l, e).id, "a");
+    e = caller("c");
+    e.offset_ms = -LT_TTL_MS / 4;
+    assert_string_equal(entered(l, e).id, "a");
+    e.offset_ms = LT_TTL_MS / 4 + 1;
+    struct lt_entered c = entered(l, e);
+    assert_string_equal(c.id, "c");
+    assert_quarantine(&c, LT_TTL_MS);
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)"); /* measured against a clock that is no more */
+    assert_string_equal(entered(l, caller("d")).id, "d");                       /* and it moved back */
+    e.candidate = "x";
+    e.offset_ms = LT_TTL_MS / 4;
+    assert_string_equal(entered(l, e).id, "d");
+}
+
+static void a_far_new_host_is_another_epoch_once(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    struct lt_enter e = caller("b");
+    e.host = "h2";
+    e.offset_ms = FAR_MS;
+    assert_string_equal(entered(l, e).id, "b");
+    e.candidate = "c";
+    assert_string_equal(entered(l, e).id, "b");
+    assert_string_equal(entered(l, caller("d")).id, "b"); /* h1 is where it was */
+}
+
+static void assert_refused(struct lt *l, struct lt_enter e, const char *field, const char *theirs) {
+    struct lt_entered out;
+    char *before = lt_dump(l, true);
+    assert_string_equal(lt_enter(l, &e, &out), "REFUSED");
+    assert_string_equal(out.field, field);
+    assert_string_equal(out.theirs, theirs);
+    lt_assert_unchanged(l, before, true);
+}
+
+static void another_schema_is_refused(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    struct lt_enter e = caller("b");
+    e.value = "2";
+    e.ttl_ms = 3 * LT_TTL_MS;
+    e.fence = UINT64_C(9000000000000000);
+    e.offset_ms = FAR_MS;
+    assert_refused(l, e, "shards", "1");
+    e.life = "another";
+    assert_refused(l, e, "shards", "1");
+    e = caller("b");
+    e.field = "group"; /* a field unknown so far is taken */
+    e.value = "g";
+    assert_string_equal(entered(l, e).id, "a");
+    e.value = "h";
+    assert_refused(l, e, "group", "g");
+}
+
+static void the_largest_ttl_counts(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    struct lt_enter e = caller("b");
+    e.ttl_ms = 2 * LT_TTL_MS;
+    assert_int_equal(entered(l, e).ttl_ms, 2 * LT_TTL_MS);
+    e = caller("c");
+    assert_int_equal(entered(l, e).ttl_ms, 2 * LT_TTL_MS);
+    e.life = "another";
+    struct lt_entered c = entered(l, e);
+    assert_string_equal(c.id, "c");
+    assert_quarantine(&c, 2 * LT_TTL_MS);
+}
+
+static void a_quarantine_too_long_is_cut(void **state) {
+    struct lt *l = *state;
+    struct lt_entered a = fresh(l);
+    lt_int(l, "HSET " LT_TAG "epoch not_before %lld", (long long)a.not_before_ms + 3600000);
+    struct lt_entered b = entered(l, caller("b"));
+    assert_string_equal(b.id, "a");
+    assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
+}
+
+static void scores_too_far_ahead_are_cut(void **state) {
+    struct lt *l = *state;
+    struct lt_entered a = fresh(l);
+    lt_text(l, "ZADD " LT_TAG "lanes 5 early %lld late", (long long)a.now_ms + 3600000);
+    entered(l, caller("b"));
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining looks at nothing */
+    struct lt_enter e = caller("b");
+    e.life = "another";
+    struct lt_entered b = entered(l, e);
+    assert_string_equal(lt_text(l, "ZSCORE " LT_TAG "lanes early"), "5");
+    int64_t late = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late"));
+    assert_true(late >= a.now_ms + LT_TTL_MS && late <= b.now_ms + LT_TTL_MS);
+}
+
+static void the_fence_only_rises(void **state) {
+    struct lt *l = *state;
+    fresh(l);
+    struct lt_enter e = caller("b");
+    e.fence = 500;
+    entered(l, e);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
+    e.fence = 499;
+    entered(l, e);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
+}
+
+/* Also where Redis' clock is behind all fences handed out so far. lt_gate checks that each fence is above those before. */
+static void fences_rise_over_a_wipe(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "SET " LT_TAG "fence 8000000000000000");
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    assert_string_equal(lt_gate(l, &m, 1), "R");
+    assert_true(lt_fence(l, 0) > UINT64_C(8000000000000000));
+    lt_text(l, "FLUSHALL");
+    struct lt_enter e = caller("b");
+    e.fence = l->fence_seen;
+    entered(l, e);
+    snprintf(l->epoch, sizeof l->epoch, "b");
+    assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
+    lt_int(l, "HSET " LT_TAG "epoch not_before 0");
+    assert_string_equal(lt_gate(l, &m, 1), "R");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(starts_a_fresh_epoch),           LT(joins_an_epoch),
+        LT(another_life_is_another_epoch),  LT(an_epoch_that_jumped_ends_once),
+        LT(a_moved_clock_is_another_epoch), LT(a_far_new_host_is_another_epoch_once),
+        LT(another_schema_is_refused),      LT(the_largest_ttl_counts),
+        LT(a_quarantine_too_long_is_cut),   LT(scores_too_far_ahead_are_cut),
+        LT(the_fence_only_rises),           LT(fences_rise_over_a_wipe),
+    };
+    return LT_RUN(tests, LT_ALL);
+}

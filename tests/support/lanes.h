@@ -1,0 +1,134 @@
+/* Calls of the lane scripts on a private redis-server, built so that a test reads like the protocol.
+ *
+ * Calling sequence: main calls lt_run_tests() with tests made by LT(); each test gets a struct lt whose server was flushed and whose
+ * epoch was entered, quarantine over. lt_gate(), lt_settle()… return what was answered as letters, "RWD" say, or the word that refused
+ * the whole call ("LOST"), or the first word of an error with a minus ("-OOM"). Valid until the next call.
+ *
+ * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script that touches any other name fails its test.
+ * Each fence that is handed out must be above all before it; this too is checked in every call.
+ *
+ * The same tests run in variants: each script forgotten before each call (SCRIPT FLUSH), each call but gate at maxmemory, and each call
+ * sent twice with the same arguments, as after a lost reply: the second must answer what the protocol says and change nothing. */
+#ifndef LW_TEST_LANES_H
+#define LW_TEST_LANES_H
+
+#include "base/bytes.h"
+#include "base/script.h"
+#include "tests/support/redis_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define LT_TAG "lw:{t.0}:"
+
+enum { LT_PLAIN = 1, LT_FLUSHED = 2, LT_FULL = 4, LT_TWICE = 8, LT_ALL = 15 };
+/* Long enough that nothing expires while a test runs. */
+enum { LT_TTL_MS = 600000, LT_HANDOFF_MS = 300000, LT_BATCH_MAX = 256, LT_ARGS_MAX = 6000 };
+
+struct lt_args {
+    char *p[LT_ARGS_MAX];
+    size_t size[LT_ARGS_MAX];
+    int n;
+};
+
+struct lt {
+    struct lw_test_redis *server;
+    redisContext *admin, *user; /* user: what the scripts are called as */
+    unsigned variant;
+
+    /* what the next calls say; lt_setup() restores them */
+    char epoch[64];
+    int64_t off_ms; /* added to the expected time */
+    int64_t ttl_ms, window_s;
+    bool skip, drop; /* retry.order skip, on_busy drop */
+    int taken;       /* hints that leave claimed:w */
+    int most;        /* of tend, hints */
+
+    /* the last call and its answer */
+    const struct lw_script *script;
+    struct lt_args keys, args;
+    redisReply *reply;
+    int stride; /* elements of the answer a message */
+    char answers[LT_BATCH_MAX + 1], text[70000];
+    uint64_t fence_seen;
+};
+
+struct lt_msg {
+    const char *topic;
+    int32_t partition;
+    int64_t offset;
+    struct lw_bytes lane;
+    const char *token, *dedup;
+    /* for settle */
+    const char *outcome, *mode, *reason;
+    const struct lt_msg *next;
+    int64_t backoff_ms;
+};
+
+/* A message of topic orders; outcome done, mode next. */
+struct lt_msg lt_msg(int32_t partition, int64_t offset, const char *lane, const char *token);
+struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane, const char *token);
+/* The same message with another outcome and mode. */
+struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
+
+const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
+const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n);
+const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* lane and token of each count */
+const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
+const char *lt_tend(struct lt *l);  /* the number as text */
+const char *lt_hints(struct lt *l); /* lanes, joined by spaces */
+/* Numbers: committed and from, as the scripts want them; ranges (lo, hi) of topic:partition for repair. */
+const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
+struct lt_range {
+    const char *tp;
+    int64_t lo, hi;
+};
+const char *lt_repair(struct lt *l, const char *tp, int64_t committed, const struct lt_range *ranges, size_t n);
+
+struct lt_enter {
+    const char *candidate, *life, *jumped, *host;
+    int64_t ttl_ms, grace_ms, offset_ms;
+    uint64_t fence;
+    const char *field, *value; /* of the schema */
+};
+struct lt_entered {
+    char id[64], field[64], theirs[64];
+    int64_t now_ms, not_before_ms, ttl_ms;
+};
+/* "OK" or "REFUSED". */
+const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
+
+/* Of message i of the last answer. */
+uint64_t lt_fence(const struct lt *l, int i);
+int lt_attempts(const struct lt *l, int i);
+/* "PARTITION/OFFSET" of the envelope that was handed over, "" if none. */
+const char *lt_head(struct lt *l, int i);
+int64_t lt_duplicates(const struct lt *l); /* settle, claim */
+
+/* What is in Redis, seen as the administrator. A failing command fails the test. */
+int64_t lt_int(struct lt *l, const char *fmt, ...);
+const char *lt_text(struct lt *l, const char *fmt, ...); /* "(nil)" for nothing */
+int lt_state(struct lt *l, struct lt_msg m);
+void lt_set_state(struct lt *l, struct lt_msg m, int state);
+const char *lt_waiting(struct lt *l, struct lt_msg m); /* PARTITION/OFFSET of its lane's list, oldest first */
+const char *lt_lock(struct lt *l, struct lt_msg m);    /* the token, "(nil)" when free */
+void lt_free_lock(struct lt *l, struct lt_msg m);      /* as if the lease had run out */
+int64_t lt_now_ms(struct lt *l);
+/* All keys and values as text, the caller's to free. exact: with fences, scores and stream ids; these change when a call is repeated. */
+char *lt_dump(struct lt *l, bool exact);
+void lt_assert_unchanged(struct lt *l, char *before, bool exact); /* frees before */
+void lt_encode(const struct lt_msg *m, struct lw_buf *out);
+/* The call that was built last, sent by hand. */
+const char *lt_call_again(struct lt *l);
+
+int lt_setup(void **state);
+#define LT(f) cmocka_unit_test_setup(f, lt_setup)
+int lt_run_tests(const struct CMUnitTest *tests, size_t n, unsigned variants);
+#define LT_RUN(tests, variants) lt_run_tests(tests, sizeof(tests) / sizeof *(tests), variants)
+
+#endif
