@@ -1,0 +1,296 @@
+/* gate: run at once, wait, or be known finished. */
+#include "tests/support/lanes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const int64_t far_offset = INT64_C(1) << 40;
+
+static const char *gate1(struct lt *l, struct lt_msg m) { return lt_gate(l, &m, 1); }
+static bool in_lanes(struct lt *l, const char *lane) { return strcmp(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane), "(nil)") != 0; }
+
+static void a_free_lane_runs(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    assert_string_equal(gate1(l, m), "R");
+    assert_int_equal(lt_attempts(l, 0), 0);
+    char value[64];
+    snprintf(value, sizeof value, "t1:%" PRIu64, l->fence_seen);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
+    int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
+    assert_true(left > 0 && left <= LT_TTL_MS);
+    assert_int_equal(lt_state(l, m), 0);
+    assert_false(in_lanes(l, "k"));
+}
+
+static void the_fence_is_the_time_in_us_at_least(void **state) {
+    struct lt *l = *state;
+    uint64_t before_us = (uint64_t)lt_now_ms(l) * 1000;
+    gate1(l, lt_msg(0, 1, "k", "t1"));
+    assert_true(l->fence_seen >= before_us);
+    lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* and above the last where that is ahead of the clock */
+    gate1(l, lt_msg(0, 2, "j", "t2"));
+    assert_true(l->fence_seen == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 2 : 1));
+    char last[32];
+    snprintf(last, sizeof last, "%" PRIu64, l->fence_seen);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), last);
+}
+
+static void a_locked_lane_parks(void **state) {
+    struct lt *l = *state;
+    gate1(l, lt_msg(0, 1, "k", "t1"));
+    struct lt_msg m = lt_msg(0, 2, "k", "t2");
+    assert_string_equal(gate1(l, m), "W");
+    assert_string_equal(lt_waiting(l, m), "0/2");
+    assert_int_equal(lt_state(l, m), 1);
+    assert_string_equal(lt_lock(l, m), "t1");
+    int64_t due = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")), now = lt_now_ms(l);
+    assert_true(due > now && due <= now + LT_TTL_MS); /* when the lease ends */
+    assert_string_equal(gate1(l, lt_msg(1, 7, "k", "t3")), "W");
+    assert_string_equal(lt_waiting(l, m), "0/2 1/7");
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) == due);
+}
+
+static void a_lane_with_waiters_parks(void **state) {
+    struct lt *l = *state;
+    struct lt_msg first = lt_msg(0, 1, "k", "t1"), second = lt_msg(0, 2, "k", "t2"), third = lt_msg(0, 3, "k", "t3");
+    gate1(l, first);
+    gate1(l, second);
+    lt_free_lock(l, first);
+    assert_string_equal(gate1(l, third), "W");
+    assert_string_equal(lt_waiting(l, first), "0/2 0/3");
+    assert_string_equal(lt_lock(l, first), "(nil)");
+}
+
+static void a_paused_lane_parks(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "SADD " LT_TAG "paused k");
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    assert_string_equal(gate1(l, m), "W");
+    assert_string_equal(lt_lock(l, m), "(nil)");
+    assert_true(in_lanes(l, "k"));
+    l->drop = true; /* busy for a moment is not the same as paused */
+    assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
+    assert_string_equal(gate1(l, lt_msg(0, 3, "j", "t3")), "R");
+}
+
+static void a_busy_lane_drops_where_configured(void **state) {
+    struct lt *l = *state;
+    l->drop = true;
+    gate1(l, lt_msg(0, 1, "k", "t1"));
+    struct lt_msg m = lt_msg(0, 2, "k", "t2");
+    assert_string_equal(gate1(l, m), "X");
+    assert_int_equal(lt_state(l, m), 2);
+    assert_string_equal(lt_waiting(l, m), "");
+    assert_string_equal(gate1(l, m), "D");
+}
+
+static void my_own_lock_runs_again(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    gate1(l, m);
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
+    assert_string_equal(gate1(l, m), "R");
+    assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t")), "W"); /* a token that mine only begins with */
+    assert_string_equal(lt_lock(l, m), "t1");
+}
+
+static void finished_is_finished(void **state) {
+    struct lt *l = *state;
+    const struct lt_msg m[] = {lt_msg(0, 4, "a", "t1"), lt_msg(0, 5, "b", "t2"), lt_msg(0, 6, "c", "t3"), lt_msg(0, 7, "d", "t4")};
+    lt_set_state(l, m[0], 2);
+    lt_set_state(l, m[1], 3);
+    lt_set_state(l, m[2], 1);
+    assert_string_equal(lt_gate(l, m, 4), "DDWR");
+    assert_string_equal(lt_lock(l, m[0]), "(nil)");
+    assert_string_equal(lt_waiting(l, m[2]), ""); /* is said to wait somewhere: never parked a second time */
+}
+
+static void below_the_floor_is_finished(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "floor orders:0 1000 orders:1 %" PRId64, far_offset);
+    const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t2"), lt_msg(1, far_offset - 1, "c", "t3"),
+                               lt_msg(1, far_offset, "d", "t4"), lt_msg(2, 0, "e", "t5")};
+    gate1(l, lt_msg(3, 1, "a", "x")); /* busy: nothing is parked below the floor either */
+    assert_string_equal(lt_gate(l, m, 5), "DRDRR");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
+}
+
+static void attempts_are_told(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "3 1000 0");
+    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t2"), lt_msg(1, 5, "c", "t3")};
+    assert_string_equal(lt_gate(l, m, 3), "RRR");
+    assert_int_equal(lt_attempts(l, 0), 3);
+    assert_int_equal(lt_attempts(l, 1), 0);
+    assert_int_equal(lt_attempts(l, 2), 0);
+}
+
+static void a_recorded_business_id_is_a_duplicate(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
+    lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* another type is none */
+    struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t2"), lt_msg(0, 7, "c", "t3"), lt_msg(0, 8, "d", "t4")};
+    m[0].dedup = m[1].dedup = "id-1"; /* m[1] is the one that was recorded */
+    m[2].dedup = "id-2";
+    m[3].dedup = "broken";
+    assert_string_equal(lt_gate(l, m, 4), "URRR");
+    assert_int_equal(lt_state(l, m[0]), 2);
+    assert_string_equal(lt_lock(l, m[0]), "(nil)");
+}
+
+static void segments_meet_at_their_borders(void **state) {
+    struct lt *l = *state;
+    const int64_t at[] = {0, 3, 4, 16383, 16384, far_offset - 1, far_offset, far_offset + 16383};
+    struct lt_msg busy[8], m[8];
+    char lanes[8][2];
+    for (size_t i = 0; i < 8; i++) {
+        snprintf(lanes[i], 2, "%c", (char)('a' + i));
+        busy[i] = lt_msg(9, at[i], lanes[i], "b");
+        m[i] = lt_msg(0, at[i], lanes[i], "t");
+    }
+    assert_string_equal(lt_gate(l, busy, 8), "RRRRRRRR");
+    assert_string_equal(lt_gate(l, m, 8), "WWWWWWWW");
+    for (size_t i = 0; i < 8; i++) assert_int_equal(lt_state(l, m[i]), 1);
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4);
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:1"), 1);
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:67108863"), 1);
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:67108864"), 2);
+    assert_int_equal(lt_int(l, "STRLEN " LT_TAG "state:orders:0:67108864"), 4096);
+    assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
+}
+
+/* 256 messages of 8 partitions and two segments each: every third lane is busy, and some messages are finished. */
+static void a_full_batch(void **state) {
+    struct lt *l = *state;
+    static struct lt_msg m[LT_BATCH_MAX];
+    static char lanes[LT_BATCH_MAX][16], tokens[LT_BATCH_MAX][16];
+    char want[LT_BATCH_MAX + 1] = "";
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
+        snprintf(tokens[i], sizeof tokens[i], "t%d", i);
+        m[i] = lt_msg(i % 8, 16384 - 16 + i / 8, lanes[i], tokens[i]);
+        if (i % 3 == 0) lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lanes[i], LT_TTL_MS);
+        if (i % 16 == 5) lt_set_state(l, m[i], i % 32 == 5 ? 2 : 3);
+        want[i] = i % 16 == 5 ? 'D' : i % 3 == 0 ? 'W' : 'R';
+    }
+    assert_string_equal(lt_gate(l, m, LT_BATCH_MAX), want);
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        assert_int_equal(lt_state(l, m[i]), want[i] == 'D' ? (i % 32 == 5 ? 2 : 3) : want[i] == 'W' ? 1 : 0);
+        assert_string_equal(lt_lock(l, m[i]), i % 3 == 0 ? "other" : want[i] == 'D' ? "(nil)" : tokens[i]);
+    }
+}
+
+static void keys_are_any_bytes(void **state) {
+    struct lt *l = *state;
+    static char kilo[512];
+    memset(kilo, 'x', sizeof kilo);
+    const struct lw_bytes lanes[] = {lw_bytes("", 0),           lw_bytes("a\0b", 3),     lw_bytes("a\0c", 3),
+                                     lw_bytes_of("{t.1}:x"),    lw_bytes_of("}:lock:{"), lw_bytes_of("\xc3\xa4\xff\xe2\x82"),
+                                     lw_bytes_of("a b\r\n*%$"), lw_bytes(kilo, 512)};
+    struct lt_msg m[8], again[8];
+    for (int i = 0; i < 8; i++) {
+        m[i] = lt_msg_bytes(0, i, lanes[i], "t");
+        again[i] = lt_msg_bytes(1, i, lanes[i], "u");
+    }
+    assert_string_equal(lt_gate(l, m, 8), "RRRRRRRR");
+    assert_string_equal(lt_gate(l, again, 8), "WWWWWWWW");
+    char want[16];
+    for (int i = 0; i < 8; i++) {
+        snprintf(want, sizeof want, "1/%d", i);
+        assert_string_equal(lt_waiting(l, m[i]), want);
+        assert_string_equal(lt_lock(l, m[i]), "t");
+        assert_string_not_equal(lt_text(l, "ZSCORE " LT_TAG "lanes %b", lanes[i].p, lanes[i].n), "(nil)");
+    }
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), 8);
+}
+
+static void a_broken_name_is_bad_for_that_message_only(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "LPUSH " LT_TAG "lock:b x");
+    lt_text(l, "SET " LT_TAG "wait:c x");
+    lt_text(l, "SET " LT_TAG "lock:c other:1");
+    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t2"), lt_msg(0, 3, "c", "t3"), lt_msg(0, 4, "d", "t4")};
+    assert_string_equal(lt_gate(l, m, 4), "RBBR");
+    assert_int_equal(lt_state(l, m[1]), 0);
+    assert_int_equal(lt_state(l, m[2]), 0);
+    assert_false(in_lanes(l, "c"));
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "lock:b"), 1);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "wait:c"), "x");
+}
+
+static void assert_refused(struct lt *l, const char *why) {
+    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t2")};
+    char *before = lt_dump(l, true);
+    assert_string_equal(lt_gate(l, m, 2), why);
+    lt_assert_unchanged(l, before, true);
+}
+
+static void another_epoch_is_lost(void **state) {
+    struct lt *l = *state;
+    gate1(l, lt_msg(0, 1, "a", "x"));
+    snprintf(l->epoch, sizeof l->epoch, "other");
+    assert_refused(l, "LOST");
+    lt_text(l, "FLUSHALL");
+    assert_refused(l, "LOST");
+}
+
+static void an_unexpected_time_is_a_jump(void **state) {
+    struct lt *l = *state;
+    gate1(l, lt_msg(0, 1, "a", "x"));
+    for (int sign = -1; sign <= 1; sign += 2) {
+        l->off_ms = sign * (LT_TTL_MS / 4 + 5000);
+        assert_refused(l, "JUMP");
+    }
+    l->off_ms = LT_TTL_MS / 4 - 5000;
+    assert_string_equal(gate1(l, lt_msg(0, 5, "b", "t1")), "R");
+}
+
+static void the_quarantine_admits_nothing(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
+    assert_refused(l, "QUARANTINE");
+    l->off_ms = LT_TTL_MS; /* a jump is said even then */
+    assert_refused(l, "JUMP");
+    l->off_ms = 0;
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l));
+    assert_string_equal(gate1(l, lt_msg(0, 5, "a", "t1")), "R");
+}
+
+static void maxmemory_refuses_all_of_it(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "CONFIG SET maxmemory 1");
+    assert_refused(l, "-OOM");
+    lt_text(l, "CONFIG SET maxmemory 0");
+    assert_string_equal(gate1(l, lt_msg(0, 5, "a", "t1")), "R");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(a_free_lane_runs),
+        LT(the_fence_is_the_time_in_us_at_least),
+        LT(a_locked_lane_parks),
+        LT(a_lane_with_waiters_parks),
+        LT(a_paused_lane_parks),
+        LT(a_busy_lane_drops_where_configured),
+        LT(my_own_lock_runs_again),
+        LT(finished_is_finished),
+        LT(below_the_floor_is_finished),
+        LT(attempts_are_told),
+        LT(a_recorded_business_id_is_a_duplicate),
+        LT(segments_meet_at_their_borders),
+        LT(a_full_batch),
+        LT(keys_are_any_bytes),
+        LT(a_broken_name_is_bad_for_that_message_only),
+        LT(another_epoch_is_lost),
+        LT(an_unexpected_time_is_a_jump),
+        LT(the_quarantine_admits_nothing),
+        LT(maxmemory_refuses_all_of_it),
+    };
+    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory there is only the last one */
+}
