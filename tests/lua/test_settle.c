@@ -1,0 +1,394 @@
+/* settle: what becomes of a message: done, retried, given back, dead. Where its lane goes next is in test_settle_next.c. */
+#include "tests/support/lanes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const int64_t far_offset = INT64_C(1) << 40;
+
+static const char *gate1(struct lt *l, struct lt_msg m) { return lt_gate(l, &m, 1); }
+static const char *settle1(struct lt *l, struct lt_msg m) { return lt_settle(l, &m, 1); }
+static void run1(struct lt *l, struct lt_msg m) { assert_string_equal(gate1(l, m), "R"); }
+static int64_t n_dead(struct lt *l) { return lt_int(l, "XLEN " LT_TAG "dead"); }
+static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
+static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
+/* Only the lane's own names may be left: the number of keys is that of an idle server. */
+static void assert_idle(struct lt *l) {
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG "tries:orders:0:0"), 0);
+}
+
+static void done_is_done(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    run1(l, m);
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(lt_head(l, 0), "");
+    assert_int_equal(lt_duplicates(l), 0);
+    assert_int_equal(lt_state(l, m), 2);
+    assert_int_equal(n_hints(l), 0);
+    assert_idle(l);
+    assert_string_equal(gate1(l, m), "D");
+}
+
+static void done_counts_without_the_lease(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1"), other = lt_msg(0, 2, "k", "t2");
+    run1(l, m);
+    lt_free_lock(l, m);
+    run1(l, other);
+    assert_string_equal(settle1(l, m), "S");
+    assert_int_equal(lt_state(l, m), 2);
+    assert_string_equal(lt_lock(l, m), "t2");
+    lt_free_lock(l, m);
+    assert_string_equal(settle1(l, other), "S"); /* nobody holds it */
+    assert_int_equal(lt_state(l, other), 2);
+}
+
+static void a_stale_lease_does_nothing_else(void **state) {
+    struct lt *l = *state;
+    static const char *const outcomes[] = {"retry", "back", "dead", "sent"};
+    struct lt_msg m = lt_msg(0, 1, "k", "t1"), other = lt_msg(0, 2, "k", "t1x");
+    run1(l, m);
+    lt_free_lock(l, m);
+    run1(l, other);
+    for (size_t i = 0; i < 4; i++) {
+        char *before = lt_dump(l, true);
+        m = lt_with(m, outcomes[i], "next");
+        m.backoff_ms = 1000;
+        assert_string_equal(settle1(l, m), "S");
+        lt_assert_unchanged(l, before, true);
+    }
+}
+
+static void done_forgets_the_tries(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next"), again = lt_msg(0, 1, "k", "t2");
+    run1(l, m);
+    settle1(l, m);
+    assert_string_not_equal(tries(l, 1), "(nil)");
+    lt_claim(l, &again, 1);
+    assert_string_equal(settle1(l, again), "L");
+    assert_idle(l);
+    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* and where the lease is lost as well */
+    run1(l, late);
+    settle1(l, late);
+    lt_free_lock(l, late);
+    assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
+    assert_string_equal(tries(l, 2), "(nil)");
+}
+
+static void retry_counts_and_waits(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next");
+    m.backoff_ms = 200000;
+    run1(l, m);
+    int64_t from = lt_now_ms(l);
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(lt_waiting(l, m), "0/1");
+    assert_int_equal(lt_state(l, m), 1);
+    assert_string_equal(lt_lock(l, m), "backoff"); /* held by nobody */
+    int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
+    assert_true(left > 0 && left <= 200000);
+    int64_t score = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"));
+    assert_true(score >= from + 200000 && score <= lt_now_ms(l) + 200000);
+    assert_int_equal(n_hints(l), 0);
+    int n = 0;
+    int64_t first = 0, due = 0;
+    assert_int_equal(sscanf(tries(l, 1), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
+    assert_int_equal(n, 1);
+    assert_true(first >= from && first <= lt_now_ms(l));
+    assert_int_equal(due, 0);
+    assert_string_equal(gate1(l, m), "W");
+    assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
+    assert_string_equal(lt_waiting(l, m), "0/1 0/2");
+}
+
+static void retry_without_backoff_is_hinted_at_once(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next");
+    run1(l, m);
+    int64_t from = lt_now_ms(l);
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(lt_lock(l, m), "(nil)");
+    assert_int_equal(n_hints(l), 1);
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) >= from + LT_HANDOFF_MS);
+}
+
+static void retries_keep_their_first_failure(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s", "2 12345 0");
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next");
+    run1(l, m);
+    assert_int_equal(lt_attempts(l, 0), 2);
+    settle1(l, m);
+    assert_string_equal(tries(l, 1), "3 12345 0");
+    m.token = "t2";
+    assert_string_equal(lt_claim(l, &m, 1), "N");
+    assert_int_equal(lt_attempts(l, 0), 3);
+    assert_string_equal(settle1(l, m), "L"); /* the head is in its list already */
+    assert_string_equal(lt_waiting(l, m), "0/1");
+    assert_string_equal(tries(l, 1), "4 12345 0");
+}
+
+static void a_failed_message_goes_before_the_waiters(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next");
+    run1(l, m);
+    gate1(l, lt_msg(0, 2, "k", "t2"));
+    gate1(l, lt_msg(1, 1, "k", "t3"));
+    settle1(l, m);
+    assert_string_equal(lt_waiting(l, m), "0/1 0/2 1/1");
+}
+
+static void back_counts_no_try(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "back", "next");
+    m.backoff_ms = 5000; /* means nothing here */
+    run1(l, m);
+    gate1(l, lt_msg(0, 2, "k", "t2"));
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(lt_waiting(l, m), "0/1 0/2");
+    assert_int_equal(lt_state(l, m), 1);
+    assert_string_equal(lt_lock(l, m), "(nil)");
+    assert_string_equal(tries(l, 1), "(nil)");
+    assert_int_equal(n_hints(l), 1);
+}
+
+static void assert_dead_letter(struct lt *l, const struct lt_msg *m, const char *reason, const char *attempts) {
+    redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
+    assert_int_equal(r->elements, 1);
+    const redisReply *f = r->element[0]->element[1];
+    assert_int_equal(f->elements, 10);
+    static const char *const names[] = {"envelope", "reason", "attempts", "first_ms", "last_ms"};
+    for (size_t i = 0; i < 5; i++) assert_string_equal(f->element[2 * i]->str, names[i]);
+    struct lw_buf envelope = {0};
+    lt_encode(m, &envelope);
+    assert_true(lw_bytes_eq(lw_bytes(f->element[1]->str, f->element[1]->len), lw_bytes(envelope.p, envelope.n)));
+    lw_buf_free(&envelope);
+    assert_string_equal(f->element[3]->str, reason);
+    assert_string_equal(f->element[5]->str, attempts);
+    assert_true(atoll(f->element[7]->str) > 0 && atoll(f->element[7]->str) <= atoll(f->element[9]->str));
+    assert_true(atoll(f->element[9]->str) <= lt_now_ms(l));
+    freeReplyObject(r);
+}
+
+static void dead_is_written_once(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s", "4 12345 0");
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "dead", "next");
+    m.reason = "no such\ncustomer: {x}";
+    run1(l, m);
+    assert_string_equal(settle1(l, m), "L");
+    assert_int_equal(lt_state(l, m), 3);
+    assert_dead_letter(l, &m, m.reason, "5");
+    assert_idle(l);
+    assert_string_equal(gate1(l, m), "D");
+}
+
+static void dead_at_the_first_failure(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, far_offset, "k", "t1"), "dead", "next");
+    run1(l, m);
+    assert_string_equal(settle1(l, m), "L");
+    assert_dead_letter(l, &m, "", "1");
+    assert_int_equal(lt_state(l, m), 3);
+}
+
+static void sent_is_dead_elsewhere(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s", "4 12345 0");
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "sent", "next");
+    run1(l, m);
+    assert_string_equal(settle1(l, m), "L");
+    assert_int_equal(lt_state(l, m), 3);
+    assert_int_equal(n_dead(l), 0);
+    assert_idle(l);
+}
+
+/* A state never goes down: whatever is said about a finished message, it was done. */
+static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
+    struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
+    m.backoff_ms = 1000;
+    run1(l, m);
+    if (as)
+        lt_set_state(l, m, as);
+    else
+        lt_floor(l, "orders:0", 51, 0);
+    assert_string_equal(settle1(l, m), "L");
+    assert_int_equal(lt_state(l, m), want);
+    assert_int_equal(n_dead(l), 0);
+    assert_idle(l);
+}
+static void finished_stays_finished(void **state) {
+    struct lt *l = *state;
+    static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
+    for (size_t i = 0; i < 5; i++) {
+        for (int as = 0; as <= 3; as++) {
+            if (as == 1) continue;
+            lt_setup(state);
+            assert_counts_as_done(l, outcomes[i], as, as);
+        }
+    }
+}
+
+static void done_records_the_business_id(void **state) {
+    struct lt *l = *state;
+    l->window_s = 1000;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1"), copy = lt_msg(0, 2, "k", "t2"), other = lt_msg(0, 3, "k", "t3");
+    m.dedup = copy.dedup = "id-1";
+    run1(l, m);
+    settle1(l, m);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:1");
+    int64_t left = lt_int(l, "TTL " LT_TAG "dedup:id-1");
+    assert_true(left > 0 && left <= 1000);
+    assert_string_equal(gate1(l, copy), "U");
+    run1(l, other); /* without an id */
+    settle1(l, other);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:"), 0);
+}
+
+static void no_window_no_business_id(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    m.dedup = "id-1";
+    run1(l, m);
+    settle1(l, m);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
+    l->window_s = 1000;
+    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* nothing happened: a later one may run */
+    m.dedup = "id-2";
+    run1(l, m);
+    settle1(l, m);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-2"), 0);
+}
+
+static void the_first_id_stays(void **state) {
+    struct lt *l = *state;
+    l->window_s = 1000;
+    struct lt_msg a = lt_msg(0, 1, "k", "t1"), b = lt_msg(0, 2, "j", "t2");
+    a.dedup = b.dedup = "id-1";
+    run1(l, a);
+    run1(l, b);
+    settle1(l, b);
+    settle1(l, a);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
+}
+
+/* 256 lanes of 8 partitions and two segments each, every outcome among them. */
+static void a_full_batch(void **state) {
+    struct lt *l = *state;
+    static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
+    static const int states[] = {2, 1, 1, 3, 3};
+    static struct lt_msg m[LT_BATCH_MAX];
+    static char lanes[LT_BATCH_MAX][16], tokens[LT_BATCH_MAX][16];
+    char want[LT_BATCH_MAX + 1] = "";
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
+        snprintf(tokens[i], sizeof tokens[i], "t%d", i);
+        m[i] = lt_with(lt_msg(i % 8, far_offset - 16 + i / 8, lanes[i], tokens[i]), outcomes[i % 5], "next");
+        want[i] = 'L';
+    }
+    lt_gate(l, m, LT_BATCH_MAX);
+    for (int i = 0; i < LT_BATCH_MAX; i += 7) lt_free_lock(l, m[i]), want[i] = 'S';
+    assert_string_equal(lt_settle(l, m, LT_BATCH_MAX), want);
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        assert_int_equal(lt_state(l, m[i]), want[i] == 'S' && i % 5 ? 0 : states[i % 5]);
+        assert_string_equal(lt_lock(l, m[i]), "(nil)");
+    }
+}
+
+static void keys_are_any_bytes(void **state) {
+    struct lt *l = *state;
+    static char half_kilo[512];
+    memset(half_kilo, '}', sizeof half_kilo);
+    const struct lw_bytes lanes[] = {lw_bytes("", 0), lw_bytes("a\0b", 3), lw_bytes("a\0c", 3), lw_bytes_of("{t.1}:\xc3\xa4\xff"),
+                                     lw_bytes(half_kilo, 512)};
+    struct lt_msg m[5], behind[5];
+    for (int i = 0; i < 5; i++) {
+        m[i] = lt_msg_bytes(0, i, lanes[i], "t");
+        behind[i] = lt_msg_bytes(1, i, lanes[i], "u");
+    }
+    assert_string_equal(lt_gate(l, m, 5), "RRRRR");
+    assert_string_equal(lt_gate(l, behind, 5), "WWWWW");
+    assert_string_equal(lt_settle(l, m, 5), "NNNNN");
+    assert_string_equal(lt_head(l, 1), "1/1");
+    for (int i = 0; i < 5; i++) {
+        behind[i].token = "t";
+        behind[i].mode = "drop";
+        if (i % 2) behind[i].outcome = "back";
+    }
+    assert_string_equal(lt_settle(l, behind, 5), "LLLLL");
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), 2);
+    assert_string_equal(lt_claim(l, behind, 5), "ENENE");
+}
+
+static void a_broken_list_is_bad_for_that_message_only(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m[] = {lt_with(lt_msg(0, 1, "a", "t1"), "retry", "next"),
+                         lt_with(lt_msg(0, 2, "b", "t2"), "retry", "next"),
+                         lt_with(lt_msg(0, 3, "c", "t3"), "back", "next"),
+                         lt_msg(0, 4, "d", "t4"),
+                         lt_msg(0, 5, "e", "t5"),
+                         lt_msg(0, 6, "f", "t6")};
+    assert_string_equal(lt_gate(l, m, 6), "RRRRRR");
+    for (int i = 1; i < 4; i++) lt_text(l, "SET " LT_TAG "wait:%s x", m[i].lane.p);
+    lt_int(l, "ZADD " LT_TAG "lanes 5 d 5 e");
+    lt_int(l, "DEL " LT_TAG "lock:e");
+    lt_int(l, "LPUSH " LT_TAG "lock:e x");
+    assert_string_equal(lt_settle(l, m, 6), "LBBLSL");
+    assert_int_equal(lt_state(l, m[0]), 1);
+    assert_int_equal(lt_state(l, m[1]), 0);
+    assert_int_equal(lt_state(l, m[2]), 0);
+    for (int i = 3; i < 6; i++) assert_int_equal(lt_state(l, m[i]), 2);
+    for (int i = 0; i < 4; i++) assert_string_equal(lt_lock(l, m[i]), "(nil)");
+    assert_string_equal(lt_text(l, "GET " LT_TAG "wait:b"), "x");
+}
+
+static void assert_refused(struct lt *l, const char *why) {
+    struct lt_msg m[] = {lt_with(lt_msg(0, 1, "a", "t1"), "dead", "next"), lt_msg(0, 2, "b", "t2")};
+    char *before = lt_dump(l, true);
+    assert_string_equal(lt_settle(l, m, 2), why);
+    lt_assert_unchanged(l, before, true);
+}
+
+static void another_epoch_is_lost(void **state) {
+    struct lt *l = *state;
+    run1(l, lt_msg(0, 1, "a", "t1"));
+    run1(l, lt_msg(0, 2, "b", "t2"));
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
+    assert_refused(l, "QUARANTINE"); /* no lease of this epoch can exist yet */
+    snprintf(l->epoch, sizeof l->epoch, "other");
+    assert_refused(l, "LOST");
+    lt_text(l, "FLUSHALL");
+    assert_refused(l, "LOST");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(done_is_done),
+        LT(done_counts_without_the_lease),
+        LT(a_stale_lease_does_nothing_else),
+        LT(done_forgets_the_tries),
+        LT(retry_counts_and_waits),
+        LT(retry_without_backoff_is_hinted_at_once),
+        LT(retries_keep_their_first_failure),
+        LT(a_failed_message_goes_before_the_waiters),
+        LT(back_counts_no_try),
+        LT(dead_is_written_once),
+        LT(dead_at_the_first_failure),
+        LT(sent_is_dead_elsewhere),
+        LT(finished_stays_finished),
+        LT(done_records_the_business_id),
+        LT(no_window_no_business_id),
+        LT(the_first_id_stays),
+        LT(a_full_batch),
+        LT(keys_are_any_bytes),
+        LT(a_broken_list_is_bad_for_that_message_only),
+        LT(another_epoch_is_lost),
+    };
+    return LT_RUN(tests, LT_ALL);
+}
