@@ -1,0 +1,85 @@
+/* renew: extend leases that are still ours, and take none. */
+#include "tests/support/lanes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int64_t left(struct lt *l, struct lt_msg m) { return lt_int(l, "PTTL " LT_TAG "lock:%b", m.lane.p, m.lane.n); }
+static void shorten(struct lt *l, struct lt_msg m) { lt_int(l, "PEXPIRE " LT_TAG "lock:%b 1000", m.lane.p, m.lane.n); }
+
+static void only_what_is_mine(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t2"), lt_msg(0, 3, "c", "t3"), lt_msg(0, 4, "d", "t4"),
+                         lt_msg(0, 5, "e", "t5")};
+    assert_string_equal(lt_gate(l, m, 5), "RRRRR");
+    for (size_t i = 0; i < 5; i++) shorten(l, m[i]);
+    lt_free_lock(l, m[1]);
+    m[2].token = "other";
+    m[3].token = "t"; /* only begins like mine */
+    assert_string_equal(lt_renew(l, m, 5), "10001");
+    assert_true(left(l, m[0]) > 1000 && left(l, m[0]) <= LT_TTL_MS);
+    assert_int_equal(left(l, m[1]), -2); /* never taken again */
+    assert_true(left(l, m[2]) <= 1000);
+    assert_true(left(l, m[3]) <= 1000);
+    assert_true(left(l, m[4]) > 1000);
+}
+
+static void a_backoff_is_nobodys(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "backoff"), "retry", "next");
+    lt_gate(l, &m, 1);
+    m.backoff_ms = 1000;
+    lt_settle(l, &m, 1);
+    assert_string_equal(lt_lock(l, m), "backoff");
+    assert_string_equal(lt_renew(l, &m, 1), "0");
+}
+
+static void other_types_are_not_mine(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t2")};
+    lt_gate(l, m, 2);
+    lt_free_lock(l, m[0]);
+    lt_int(l, "LPUSH " LT_TAG "lock:a x");
+    assert_string_equal(lt_renew(l, m, 2), "01");
+    assert_int_equal(left(l, m[0]), -1);
+}
+
+static void a_full_batch_of_any_bytes(void **state) {
+    struct lt *l = *state;
+    static struct lt_msg m[LT_BATCH_MAX];
+    static char lanes[LT_BATCH_MAX][3], tokens[LT_BATCH_MAX][8];
+    char want[LT_BATCH_MAX + 1] = "";
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        memcpy(lanes[i], (char[]){(char)i, '\0', '}'}, 3);
+        snprintf(tokens[i], sizeof tokens[i], "t%d", i);
+        m[i] = lt_msg_bytes(0, i, lw_bytes(lanes[i], 3), tokens[i]);
+        want[i] = i % 3 ? '1' : '0';
+    }
+    lt_gate(l, m, LT_BATCH_MAX);
+    for (int i = 0; i < LT_BATCH_MAX; i += 3) lt_free_lock(l, m[i]);
+    assert_string_equal(lt_renew(l, m, LT_BATCH_MAX), want);
+}
+
+static void another_epoch_is_lost(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    lt_gate(l, &m, 1);
+    shorten(l, m);
+    snprintf(l->epoch, sizeof l->epoch, "other");
+    assert_string_equal(lt_renew(l, &m, 1), "LOST");
+    assert_true(left(l, m) <= 1000);
+    lt_text(l, "FLUSHALL");
+    assert_string_equal(lt_renew(l, &m, 1), "LOST");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(only_what_is_mine),         LT(a_backoff_is_nobodys),  LT(other_types_are_not_mine),
+        LT(a_full_batch_of_any_bytes), LT(another_epoch_is_lost),
+    };
+    return LT_RUN(tests, LT_ALL);
+}
