@@ -380,6 +380,28 @@ const char *lt_hints(struct lt *l) {
     return l->text;
 }
 
+const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n) {
+    begin(l, &lw_script_watch);
+    l->stride = 2;
+    add_text(&l->keys, LT_TAG "epoch"), add_text(&l->keys, LT_TAG "floor");
+    add_text(&l->args, l->epoch);
+    for (size_t i = 0; i < n; i++) {
+        addf(&l->keys, LT_TAG "state:%s:%" PRId64, looks[i].tp, looks[i].segment);
+        add_text(&l->args, looks[i].tp);
+        addf(&l->args, "%d", looks[i].first);
+        addf(&l->args, "%d", looks[i].last);
+    }
+    run(l);
+    if (l->reply->type != REDIS_REPLY_ARRAY) return l->answers;
+    size_t at = 0;
+    l->text[0] = '\0';
+    for (size_t i = 0; i < l->reply->elements; i += 2) {
+        const redisReply *f = l->reply->element[i];
+        at += (size_t)snprintf(l->text + at, sizeof l->text - at, "%s%s", i ? " " : "", f->len ? f->str : "-");
+    }
+    return l->text;
+}
+
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from) {
     begin(l, &lw_script_floor);
     add_text(&l->keys, LT_TAG "epoch"), add_text(&l->keys, LT_TAG "floor");
@@ -438,6 +460,10 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
 /* --- answers ------------------------------------------------------------------------------------------------------------------ */
 
 static const char *answer(const struct lt *l, int i) { return l->reply->element[i * l->stride]->str; }
+struct lw_bytes lt_states(const struct lt *l, int i) {
+    const redisReply *r = l->reply->element[2 * i + 1];
+    return lw_bytes(r->str, r->len);
+}
 uint64_t lt_fence(const struct lt *l, int i) { return strtoull(answer(l, i) + 1, NULL, 10); }
 int lt_attempts(const struct lt *l, int i) {
     const char *space = strchr(answer(l, i), ' ');

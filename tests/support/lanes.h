@@ -90,6 +90,15 @@ struct lt_range {
 };
 const char *lt_repair(struct lt *l, const char *tp, int64_t committed, const struct lt_range *ranges, size_t n);
 
+/* Bytes first to last, four states each, of a segment. */
+struct lt_look {
+    const char *tp;
+    int64_t segment;
+    int first, last;
+};
+const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n); /* the floors, joined by spaces, '-' for none; or "LOST" */
+struct lw_bytes lt_states(const struct lt *l, int i);                      /* the bytes of look i */
+
 struct lt_enter {
     const char *candidate, *life, *jumped, *host;
     int64_t ttl_ms, grace_ms, offset_ms;
