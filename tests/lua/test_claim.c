@@ -227,7 +227,7 @@ static void hints_leave_claimed(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][16], tokens[LT_BATCH_MAX][16];
+    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24];
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
@@ -244,6 +244,14 @@ static void a_full_batch(void **state) {
         assert_string_equal(lt_head(l, i), want[i] == 'N' ? head : "");
         assert_string_equal(lt_lock(l, m[i]), want[i] == 'N' ? tokens[i] : want[i] == 'B' ? "other" : "(nil)");
     }
+}
+
+static void a_doubled_hint_is_harmless(void **state) {
+    struct lt *l = *state;
+    park(l, message(1));
+    const struct lt_msg m[] = {lt_msg(0, 0, "k", "t1"), lt_msg(0, 0, "k", "t2")};
+    assert_string_equal(lt_claim(l, m, 2), "NB");
+    assert_string_equal(lt_lock(l, message(1)), "t1");
 }
 
 static void a_broken_name_is_busy_for_that_lane_only(void **state) {
@@ -303,6 +311,7 @@ int main(void) {
         LT(skip_takes_the_first_that_is_due),
         LT(skip_with_none_due_waits_for_the_earliest),
         LT(a_full_batch),
+        LT(a_doubled_hint_is_harmless),
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };

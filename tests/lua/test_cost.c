@@ -35,10 +35,10 @@ static int64_t commands_in_script(struct lt *l) {
     return n;
 }
 
-static void make_batch(struct lt_msg *m, char (*lanes)[16], char (*tokens)[16], int64_t first_offset) {
+static void make_batch(struct lt_msg *m, char (*lanes)[24], char (*tokens)[24], int64_t first_offset) {
     for (int i = 0; i < BATCH; i++) {
-        snprintf(lanes[i], 16, "lane %d", i);
-        snprintf(tokens[i], 16, "t%d", i);
+        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
+        snprintf(tokens[i], sizeof tokens[i], "t%d", i);
         m[i] = lt_msg(i % PARTITIONS, first_offset + i / PARTITIONS, lanes[i], tokens[i]);
     }
 }
@@ -52,7 +52,7 @@ static void assert_at_most(const char *what, int64_t n, int64_t most) {
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
-    static char lanes[BATCH][16], tokens[BATCH][16];
+    static char lanes[BATCH][24], tokens[BATCH][24];
     make_batch(m, lanes, tokens, 100);
     lt_text(l, "CONFIG RESETSTAT");
     lt_gate(l, m, BATCH);

@@ -169,7 +169,7 @@ static void segments_meet_at_their_borders(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][16], tokens[LT_BATCH_MAX][16];
+    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24];
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);

@@ -51,7 +51,7 @@ static void other_types_are_not_mine(void **state) {
 static void a_full_batch_of_any_bytes(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][3], tokens[LT_BATCH_MAX][8];
+    static char lanes[LT_BATCH_MAX][3], tokens[LT_BATCH_MAX][16];
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         memcpy(lanes[i], (char[]){(char)i, '\0', '}'}, 3);

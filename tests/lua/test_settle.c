@@ -284,7 +284,7 @@ static void a_full_batch(void **state) {
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
     static const int states[] = {2, 1, 1, 3, 3};
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][16], tokens[LT_BATCH_MAX][16];
+    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24];
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
