@@ -165,6 +165,16 @@ static void segments_meet_at_their_borders(void **state) {
     assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
 }
 
+/* The states of a batch are read at once, from its lowest offset to its highest, wherever these stand. */
+static void offsets_come_in_any_order(void **state) {
+    struct lt *l = *state;
+    const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t2"), lt_msg(0, 7, "c", "t3"), lt_msg(0, 501, "d", "t4")};
+    lt_set_state(l, m[0], 2);
+    lt_set_state(l, m[1], 3);
+    lt_set_state(l, m[2], 2);
+    assert_string_equal(lt_gate(l, m, 4), "DDDR");
+}
+
 /* 256 messages of 8 partitions and two segments each: every third lane is busy, and some messages are finished. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
@@ -284,6 +294,7 @@ int main(void) {
         LT(attempts_are_told),
         LT(a_recorded_business_id_is_a_duplicate),
         LT(segments_meet_at_their_borders),
+        LT(offsets_come_in_any_order),
         LT(a_full_batch),
         LT(keys_are_any_bytes),
         LT(a_broken_name_is_bad_for_that_message_only),

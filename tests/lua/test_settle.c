@@ -278,6 +278,20 @@ static void the_first_id_stays(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
 }
 
+/* The states of a batch are read at once, from its lowest offset to its highest, wherever these stand. */
+static void offsets_come_in_any_order(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t2"), lt_msg(0, 7, "c", "t3"), lt_msg(0, 501, "d", "t4")};
+    assert_string_equal(lt_gate(l, m, 4), "RRRR");
+    for (size_t i = 0; i < 4; i++) {
+        m[i].outcome = "dead";
+        if (i < 3) lt_set_state(l, m[i], 2);
+    }
+    assert_string_equal(lt_settle(l, m, 4), "LLLL");
+    for (size_t i = 0; i < 4; i++) assert_int_equal(lt_state(l, m[i]), i < 3 ? 2 : 3);
+    assert_int_equal(n_dead(l), 1);
+}
+
 /* 256 lanes of 8 partitions and two segments each, every outcome among them. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
@@ -385,6 +399,7 @@ int main(void) {
         LT(done_records_the_business_id),
         LT(no_window_no_business_id),
         LT(the_first_id_stays),
+        LT(offsets_come_in_any_order),
         LT(a_full_batch),
         LT(keys_are_any_bytes),
         LT(a_broken_list_is_bad_for_that_message_only),

@@ -172,6 +172,7 @@ static redisReply *send_once(struct lt *l) {
 static void take_text(struct lt *l, const char *s) { snprintf(l->answers, sizeof l->answers, "%.*s", (int)strcspn(s, " "), s); }
 
 static void take_letters(struct lt *l) {
+    uint64_t before = l->fence_seen;
     size_t n = 0;
     for (size_t i = 0; i + (size_t)l->stride <= l->reply->elements; i += (size_t)l->stride) {
         const redisReply *r = l->reply->element[i];
@@ -185,6 +186,8 @@ static void take_letters(struct lt *l) {
         }
     }
     l->answers[n] = '\0';
+    if (l->fence_seen > before && strtoull(lt_text(l, "GET " LT_TAG "fence"), NULL, 10) != l->fence_seen)
+        fail_msg("%s: gave fence %" PRIu64 ", stored %s", l->script->name, l->fence_seen, l->text);
 }
 
 static void send_and_take(struct lt *l) {

@@ -5,7 +5,7 @@
  * the whole call ("LOST"), or the first word of an error with a minus ("-OOM"). Valid until the next call.
  *
  * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script that touches any other name fails its test.
- * Each fence that is handed out must be above all before it; this too is checked in every call.
+ * Each fence that is handed out must be above all before it, and the last be what is stored; this too is checked in every call.
  *
  * The same tests run in variants: each script forgotten before each call (SCRIPT FLUSH), each call but gate at maxmemory, and each call
  * sent twice with the same arguments, as after a lost reply: the second must answer what the protocol says and change nothing. */
