@@ -228,15 +228,20 @@ static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
     static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24];
+    static struct lt_msg parked[LT_BATCH_MAX];
+    size_t n_parked = 0;
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
         snprintf(tokens[i], sizeof tokens[i], "t%d", i);
         m[i] = lt_msg(i % 8, 16384 - 16 + i / 8, lanes[i], tokens[i]);
-        if (i % 5) park(l, m[i]);
-        if (i % 7 == 0) lt_text(l, "SET " LT_TAG "lock:%s other:1", lanes[i]);
+        lt_text(l, "SET " LT_TAG "lock:%s other:1", lanes[i]);
+        if (i % 5) parked[n_parked++] = m[i];
         want[i] = i % 7 == 0 ? 'B' : i % 5 ? 'N' : 'E';
     }
+    lt_gate(l, parked, n_parked);
+    for (int i = 0; i < LT_BATCH_MAX; i++)
+        if (want[i] != 'B') lt_free_lock(l, m[i]);
     assert_string_equal(lt_claim(l, m, LT_BATCH_MAX), want);
     char head[32];
     for (int i = 0; i < LT_BATCH_MAX; i++) {

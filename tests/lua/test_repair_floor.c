@@ -27,7 +27,7 @@ static void repair_writes_ranges_in_the_quarantine(void **state) {
     struct lt *l = *state;
     quarantine(l);
     const struct lt_range ranges[] = {{tp, 16380, 16388}, {tp, far_offset - 1, far_offset + 1}};
-    assert_string_equal(lt_repair(l, tp, 16370, ranges, 2), "OK");
+    assert_string_equal(lt_repair(l, tp, 16370, 0, ranges, 2), "OK");
     assert_string_equal(floor_now(l), "16370");
     for (int64_t o = 16370; o < 16400; o++) assert_int_equal(state_at(l, o), o >= 16380 && o < 16388 ? 2 : 0);
     for (int64_t o = far_offset - 3; o < far_offset + 3; o++)
@@ -38,7 +38,7 @@ static void repair_takes_as_much_as_its_bound(void **state) {
     struct lt *l = *state;
     quarantine(l);
     const struct lt_range range = {tp, 14384, 14384 + 4096};
-    assert_string_equal(lt_repair(l, tp, 0, &range, 1), "OK");
+    assert_string_equal(lt_repair(l, tp, 0, 0, &range, 1), "OK");
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:3:0"), 2000);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:3:1"), 2096);
 }
@@ -50,7 +50,7 @@ static void repair_raises_states_and_never_lowers_them(void **state) {
     set_state(l, 21, 3);
     set_state(l, 22, 2);
     const struct lt_range range = {tp, 20, 24};
-    assert_string_equal(lt_repair(l, tp, 0, &range, 1), "OK");
+    assert_string_equal(lt_repair(l, tp, 0, 0, &range, 1), "OK");
     assert_int_equal(state_at(l, 20), 2);
     assert_int_equal(state_at(l, 21), 3);
     assert_int_equal(state_at(l, 22), 2);
@@ -61,9 +61,9 @@ static void repair_writes_nothing_below_the_floor(void **state) {
     struct lt *l = *state;
     quarantine(l);
     const struct lt_range range = {tp, 95, 105};
-    assert_string_equal(lt_repair(l, tp, 100, &range, 1), "OK");
+    assert_string_equal(lt_repair(l, tp, 100, 0, &range, 1), "OK");
     for (int64_t o = 90; o < 110; o++) assert_int_equal(state_at(l, o), o >= 100 && o < 105 ? 2 : 0);
-    assert_string_equal(lt_repair(l, tp, 50, &range, 1), "OK");
+    assert_string_equal(lt_repair(l, tp, 50, 0, &range, 1), "OK");
     assert_string_equal(floor_now(l), "100");
     assert_int_equal(state_at(l, 99), 0);
 }
@@ -72,7 +72,7 @@ static void repair_deletes_what_the_floor_passed(void **state) {
     struct lt *l = *state;
     quarantine(l);
     for (int64_t s = 0; s < 4; s++) fill_segment(l, s);
-    assert_string_equal(lt_repair(l, tp, 2 * 16384 + 5, NULL, 0), "OK");
+    assert_string_equal(lt_repair(l, tp, 2 * 16384 + 5, 0, NULL, 0), "OK");
     for (int64_t s = 0; s < 4; s++) {
         assert_int_equal(has_segment(l, "state", s), s >= 2);
         assert_int_equal(has_segment(l, "tries", s), s >= 2);
@@ -82,10 +82,10 @@ static void repair_deletes_what_the_floor_passed(void **state) {
 static void repair_after_the_quarantine_takes_floors_only(void **state) {
     struct lt *l = *state;
     const struct lt_range range = {tp, 60, 70};
-    assert_string_equal(lt_repair(l, tp, 50, &range, 1), "LATE");
+    assert_string_equal(lt_repair(l, tp, 50, 0, &range, 1), "LATE");
     assert_string_equal(floor_now(l), "50");
     assert_int_equal(state_at(l, 60), 0);
-    assert_string_equal(lt_repair(l, tp, 49, &range, 1), "LATE");
+    assert_string_equal(lt_repair(l, tp, 49, 0, &range, 1), "LATE");
     assert_string_equal(floor_now(l), "50");
 }
 
@@ -96,11 +96,11 @@ static void another_epoch_is_lost(void **state) {
     snprintf(l->epoch, sizeof l->epoch, "other");
     char *before = lt_dump(l, true);
     assert_string_equal(lt_floor(l, tp, 500, 0), "LOST");
-    assert_string_equal(lt_repair(l, tp, 50, &range, 1), "LOST");
+    assert_string_equal(lt_repair(l, tp, 50, 0, &range, 1), "LOST");
     quarantine(l);
     free(before);
     before = lt_dump(l, true);
-    assert_string_equal(lt_repair(l, tp, 50, &range, 1), "LOST");
+    assert_string_equal(lt_repair(l, tp, 50, 0, &range, 1), "LOST");
     assert_string_equal(lt_floor(l, tp, 500, 0), "LOST");
     lt_assert_unchanged(l, before, true);
 }
@@ -146,6 +146,28 @@ static void floors_of_a_log_that_begins_late(void **state) {
     assert_true(has_segment(l, "state", first + 1));
 }
 
+static void deleting_has_a_bound(void **state) {
+    struct lt *l = *state;
+    const int64_t end = far_offset / 16384;
+    fill_segment(l, end - 4097);
+    fill_segment(l, end - 4096);
+    fill_segment(l, end - 1);
+    lt_floor(l, tp, far_offset, 0);
+    assert_true(has_segment(l, "state", end - 4097));
+    assert_false(has_segment(l, "state", end - 4096));
+    assert_false(has_segment(l, "state", end - 1));
+}
+
+static void repairs_of_a_log_that_begins_late(void **state) {
+    struct lt *l = *state;
+    const int64_t first = far_offset / 16384;
+    fill_segment(l, first - 1); /* none could be there: not looked for */
+    fill_segment(l, first);
+    lt_repair(l, tp, far_offset + 16384, far_offset + 7, NULL, 0);
+    assert_true(has_segment(l, "state", first - 1));
+    assert_false(has_segment(l, "state", first));
+}
+
 static void floors_of_several_partitions(void **state) {
     struct lt *l = *state;
     lt_floor(l, "orders:1", 7, 0);
@@ -166,6 +188,8 @@ int main(void) {
         LT(floors_rise_and_never_sink),
         LT(floors_delete_passed_segments),
         LT(floors_of_a_log_that_begins_late),
+        LT(deleting_has_a_bound),
+        LT(repairs_of_a_log_that_begins_late),
         LT(floors_of_several_partitions),
     };
     return LT_RUN(tests, LT_ALL);

@@ -79,6 +79,9 @@ static void done_forgets_the_tries(void **state) {
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* left over where another finished it */
+    assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
+    assert_string_equal(tries(l, 2), "(nil)");
 }
 
 static void retry_counts_and_waits(void **state) {

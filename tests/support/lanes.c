@@ -414,12 +414,12 @@ const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t fr
     return run(l);
 }
 
-const char *lt_repair(struct lt *l, const char *tp, int64_t committed, const struct lt_range *ranges, size_t n) {
+const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from, const struct lt_range *ranges, size_t n) {
     begin(l, &lw_script_repair);
     add_text(&l->keys, LT_TAG "epoch"), add_text(&l->keys, LT_TAG "floor");
     add_text(&l->args, l->epoch), add_text(&l->args, "1"), add_text(&l->args, tp);
     addf(&l->args, "%" PRId64, committed);
-    addf(&l->args, "%d", 0);
+    addf(&l->args, "%" PRId64, from);
     for (size_t i = 0; i < n; i++) {
         add_text(&l->args, ranges[i].tp);
         addf(&l->args, "%" PRId64, ranges[i].lo);

@@ -88,7 +88,7 @@ struct lt_range {
     const char *tp;
     int64_t lo, hi;
 };
-const char *lt_repair(struct lt *l, const char *tp, int64_t committed, const struct lt_range *ranges, size_t n);
+const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from, const struct lt_range *ranges, size_t n);
 
 /* Bytes first to last, four states each, of a segment. */
 struct lt_look {
