@@ -100,13 +100,14 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     return n;
 }
 
-void lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms) {
+size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms) {
+    size_t lost = 0;
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < n; i++) {
         struct lw_lease *l = due[i].lease;
         if (l->id != due[i].id || l->token != due[i].token) continue; /* settled meanwhile */
         if (answers[i] != '1') {
-            atomic_store(&l->held.cancelled, true);
+            if (!atomic_exchange(&l->held.cancelled, true)) lost++;
             continue;
         }
         if (sent_ms + t->ttl_ms <= atomic_load(&l->held.deadline_ms)) continue;
@@ -115,6 +116,7 @@ void lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, 
         append(t, l);
     }
     pthread_mutex_unlock(&t->mutex);
+    return lost;
 }
 
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms) {

@@ -47,8 +47,8 @@ void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* the epoch is 
 
 /* The oldest leases of a shard that are due for renewal, at most max. */
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max);
-/* answers: a character a lease, as renew.lua gives them; sent_ms: before the request was sent. */
-void lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);
+/* answers: a character a lease, as renew.lua gives them; sent_ms: before the request was sent. Returns how many turned out to be lost. */
+size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);
 /* Cancels what could not be renewed in time. Returns how many were cancelled now. */
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms);
 
