@@ -1,0 +1,54 @@
+/* A wire: one connection to a Redis that never blocks and comes back by itself.
+ *
+ *     WAITING --retry_ms--> CONNECTING --> LOGIN (AUTH, SELECT) --> UP --error, time-out, lw_wire_connect()--> WAITING
+ *
+ * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest and then calls lw_wire_serve(), from which all events come. `up`
+ * is told once a connection is ready: nothing but AUTH and SELECT was sent on it. From then on lw_wire_send() sends pipelines, each reply
+ * comes in order, until `down`, after which nothing of that connection is told any more. Pipelines are answered within answer_ms since the
+ * last progress (a reply, or bytes taken by the server), or the connection is given up.
+ *
+ * New attempts follow at once where the last connection was steady, else after a backoff with jitter, doubling from 50 ms to
+ * backoff_max_ms. Resolving a host's name is the one thing that can block: give addresses where the resolver is slow.
+ *
+ * Sockets, reading and writing are our own; replies are parsed by hiredis. Its connections are not used: their sockets leak into
+ * processes that other threads start meanwhile (no SOCK_CLOEXEC in 0.14), and redisBufferWrite() moves the whole rest of a big pipeline
+ * after each write. */
+#ifndef LW_CONSUMER_WIRE_H
+#define LW_CONSUMER_WIRE_H
+
+#include "base/redis_url.h"
+#include "consumer/command.h"
+
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lw_wire;
+
+struct lw_wire_setup {
+    const struct lw_redis_url *url; /* lent for the wire's life */
+    const char *name;               /* for the log: "shard 0", "shard 0, hints" */
+    int64_t connect_ms;             /* connecting and login; 0: 2 s */
+    int64_t answer_ms;              /* 0: 5 s */
+    int64_t backoff_max_ms;         /* 0: 2 s */
+    void (*up)(void *ctx);
+    void (*reply)(void *ctx, const redisReply *reply); /* borrowed */
+    void (*down)(void *ctx, const char *why);          /* it was up; a new attempt is under way already */
+    void *ctx;
+};
+
+struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* the first attempt is made by the first serve */
+void lw_wire_close(struct lw_wire *w);                           /* tells nothing; never from within an event */
+
+/* Drops the connection, if there is one, without `down`, and makes a new one. No event comes from within this call. */
+void lw_wire_connect(struct lw_wire *w);
+/* One pipeline; only while up. The arguments are copied. No event comes from within this call. */
+void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
+bool lw_wire_is_up(const struct lw_wire *w);
+
+struct pollfd lw_wire_poll(const struct lw_wire *w);  /* fd -1 between attempts */
+int64_t lw_wire_due_ms(const struct lw_wire *w);      /* boot clock; INT64_MAX: only its descriptor counts */
+void lw_wire_serve(struct lw_wire *w, short revents); /* cheap where there is nothing to do */
+
+#endif
