@@ -108,7 +108,11 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     if (p->type->passed) p->type->passed(p->handler, topic, partition, watermark);
 }
 
-static void on_assign(void *ctx, const struct lw_assigned *a) { lw_worker_assign(((struct process *)ctx)->logic, a); }
+static void on_assign(void *ctx, const struct lw_assigned *a) {
+    struct process *p = ctx;
+    lw_board_committed(p->board, a->topic, a->partition, a->begin); /* --drain: nothing below it will come */
+    lw_worker_assign(p->logic, a);
+}
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
