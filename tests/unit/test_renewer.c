@@ -1,0 +1,196 @@
+/* The renewer against a private redis-server: leases are kept, and told when they are lost. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "consumer/renewer.h"
+#include "tests/support/redis_server.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+/* cmocka wants those four first */
+#include <cmocka.h>
+
+enum { LIMIT_MS = 20000, TTL_MS = 900, MANY = 300 };
+
+struct seen {
+    struct lw_test_redis *redis;
+    redisContext *c;
+    struct lw_redis_url url;
+    struct lw_leases *leases;
+    struct lw_renewer *renewer;
+    struct lw_counts counts;
+    struct lw_lease lease[MANY];
+    char lane[MANY][16];
+};
+
+static bool epoch(void *ctx, int shard, char *out, size_t size) {
+    (void)ctx, (void)shard;
+    snprintf(out, size, "E");
+    return true;
+}
+
+static const char *prefix(void *ctx, int shard) {
+    (void)ctx, (void)shard;
+    return "lw:{t.0}:";
+}
+
+static redisReply *ask(struct seen *s, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    redisReply *r = redisvCommand(s->c, fmt, args);
+    va_end(args);
+    assert_non_null(r);
+    if (r->type == REDIS_REPLY_ERROR) fail_msg("%s: %s", fmt, r->str);
+    return r;
+}
+
+#define DO(...) freeReplyObject(ask(__VA_ARGS__))
+
+static void take(struct seen *s, int i) {
+    snprintf(s->lane[i], sizeof s->lane[i], "k%d", i);
+    struct lw_lease *l = &s->lease[i];
+    l->lane = lw_bytes_of(s->lane[i]);
+    l->token = (uint64_t)i + 1;
+    l->held.fence = 100;
+    int64_t now = lw_boot_ms();
+    DO(s, "SET lw:{t.0}:lock:%s w.%d:100 PX %d", s->lane[i], i + 1, (int)TTL_MS);
+    lw_leases_add(s->leases, l, now + TTL_MS);
+}
+
+static void begin(struct seen *s) {
+    *s = (struct seen){.redis = lw_test_redis_start(NULL)};
+    assert_non_null(s->redis);
+    s->c = lw_test_redis_connect(s->redis);
+    assert_non_null(s->c);
+    char text[200];
+    snprintf(text, sizeof text, "unix://%s", lw_test_redis_path(s->redis));
+    assert_int_equal(lw_redis_url_parse(text, &s->url, NULL), 0);
+    DO(s, "HSET lw:{t.0}:epoch id E");
+    s->leases = lw_leases_open(1, TTL_MS);
+    struct lw_renewer_setup setup = {
+        .urls = &s->url,
+        .n_urls = 1,
+        .shards = 1,
+        .ttl_ms = TTL_MS,
+        .worker_id = "w",
+        .leases = s->leases,
+        .counts = &s->counts,
+        .epoch = epoch,
+        .prefix = prefix,
+        .ctx = s,
+    };
+    struct lw_err err = {0};
+    s->renewer = lw_renewer_open(&setup, &err);
+    if (!s->renewer) fail_msg("%s", err.text);
+}
+
+static void end(struct seen *s) {
+    lw_renewer_close(s->renewer);
+    lw_leases_close(s->leases);
+    lw_redis_url_free(&s->url);
+    redisFree(s->c);
+    lw_test_redis_stop(s->redis);
+}
+
+static bool cancelled(const struct seen *s, int i) { return atomic_load(&s->lease[i].held.cancelled); }
+
+static void until_cancelled(struct seen *s, int i) {
+    for (int64_t limit = lw_boot_ms() + LIMIT_MS; !cancelled(s, i); lw_sleep_ms(2))
+        if (lw_boot_ms() > limit) fail_msg("lease %d is never cancelled", i);
+}
+
+static unsigned lost(const struct seen *s) { return (unsigned)atomic_load(&s->counts.leases_lost); }
+
+static bool is_held(struct seen *s, int i) {
+    char mine[32];
+    snprintf(mine, sizeof mine, "w.%d:100", i + 1);
+    redisReply *r = ask(s, "GET lw:{t.0}:lock:%s", s->lane[i]);
+    bool held = r->type == REDIS_REPLY_STRING && strcmp(r->str, mine) == 0;
+    freeReplyObject(r);
+    return held;
+}
+
+/* More leases than a batch, over three lives of each, with the scripts gone in between. */
+static void leases_are_kept(void **state) {
+    (void)state;
+    static struct seen s;
+    begin(&s);
+    for (int i = 0; i < MANY; i++) take(&s, i);
+    int64_t first = atomic_load(&s.lease[0].held.deadline_ms);
+    lw_sleep_ms(TTL_MS + TTL_MS / 2);
+    DO(&s, "SCRIPT FLUSH");
+    lw_sleep_ms(TTL_MS + TTL_MS / 2);
+    for (int i = 0; i < MANY; i++) {
+        assert_false(cancelled(&s, i));
+        assert_true(is_held(&s, i));
+        assert_true(atomic_load(&s.lease[i].held.deadline_ms) > first);
+    }
+    assert_int_equal(lost(&s), 0);
+    for (int i = 0; i < MANY; i++) lw_leases_remove(s.leases, &s.lease[i]);
+    end(&s);
+}
+
+static void a_lock_that_is_gone_or_anothers(void **state) {
+    (void)state;
+    static struct seen s;
+    begin(&s);
+    for (int i = 0; i < 3; i++) take(&s, i);
+    DO(&s, "DEL lw:{t.0}:lock:k0");
+    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000"); /* "w.2" is a beginning of it, not its token */
+    until_cancelled(&s, 0);
+    until_cancelled(&s, 1);
+    lw_sleep_ms(TTL_MS); /* and the third goes on */
+    assert_false(cancelled(&s, 2));
+    assert_true(is_held(&s, 2));
+    assert_int_equal(lost(&s), 2);
+    redisReply *r = ask(&s, "PTTL lw:{t.0}:lock:k1");
+    assert_true(r->integer > 10000); /* untouched */
+    freeReplyObject(r);
+    r = ask(&s, "EXISTS lw:{t.0}:lock:k0");
+    assert_int_equal(r->integer, 0); /* not taken again */
+    freeReplyObject(r);
+    for (int i = 0; i < 3; i++) lw_leases_remove(s.leases, &s.lease[i]);
+    end(&s);
+}
+
+static void a_frozen_server_fences(void **state) {
+    (void)state;
+    static struct seen s;
+    begin(&s);
+    take(&s, 0);
+    kill(lw_test_redis_pid(s.redis), SIGSTOP);
+    until_cancelled(&s, 0);
+    assert_int_equal(lost(&s), 1);
+    kill(lw_test_redis_pid(s.redis), SIGCONT);
+    lw_leases_remove(s.leases, &s.lease[0]);
+    take(&s, 1); /* and afterwards all is as before */
+    lw_sleep_ms(TTL_MS + TTL_MS / 2);
+    assert_false(cancelled(&s, 1));
+    assert_true(is_held(&s, 1));
+    lw_leases_remove(s.leases, &s.lease[1]);
+    end(&s);
+}
+
+static void another_epoch_cancels(void **state) {
+    (void)state;
+    static struct seen s;
+    begin(&s);
+    take(&s, 0);
+    DO(&s, "HSET lw:{t.0}:epoch id F");
+    until_cancelled(&s, 0);
+    lw_leases_remove(s.leases, &s.lease[0]);
+    end(&s);
+}
+
+int main(void) {
+    lw_log_setup(LW_LOG_OFF, false, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leases_are_kept),
+        cmocka_unit_test(a_lock_that_is_gone_or_anothers),
+        cmocka_unit_test(a_frozen_server_fences),
+        cmocka_unit_test(another_epoch_cancels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
