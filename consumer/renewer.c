@@ -144,7 +144,7 @@ static void on_up(void *ctx) {
 
 static void on_down(void *ctx, const char *why) {
     struct shard *sh = ctx;
-    lw_info("shard %d, renewals: Redis connection: %s", sh->index, why);
+    complain(sh, why);
     sh->asked = NOTHING;
 }
 
