@@ -46,6 +46,7 @@ struct lw_wire {
     int send_errno;      /* a write failed within lw_wire_send(): told by the next serve */
     int64_t deadline_ms; /* of the attempt, or of the next progress; INT64_MAX: none */
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
+    int64_t anew_ms; /* last lw_wire_connect() that dropped a connection */
     unsigned attempts;
     uint64_t random;
 };
@@ -121,6 +122,9 @@ static void broken(struct lw_wire *w, const char *what) {
 
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
+    int64_t now = lw_boot_ms();
+    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0; /* asked for now and then: at once */
+    w->anew_ms = now;
     drop(w);
     schedule(w);
 }

@@ -7,8 +7,9 @@
  * comes in order, until `down`, after which nothing of that connection is told any more. Pipelines are answered within answer_ms since the
  * last progress (a reply, or bytes taken by the server), or the connection is given up.
  *
- * New attempts follow at once where the last connection was steady, else after a backoff with jitter, doubling from 50 ms to
- * backoff_max_ms. Resolving a host's name is the one thing that can block: give addresses where the resolver is slow.
+ * New attempts follow at once where the last connection was steady or lw_wire_connect() is asked for only now and then, else after a
+ * backoff with jitter, doubling from 50 ms to backoff_max_ms. Resolving a host's name is the one thing that can block: give addresses where
+ * the resolver is slow.
  *
  * Sockets, reading and writing are our own; replies are parsed by hiredis. Its connections are not used: their sockets leak into
  * processes that other threads start meanwhile (no SOCK_CLOEXEC in 0.14), and redisBufferWrite() moves the whole rest of a big pipeline
