@@ -120,7 +120,14 @@ class Trial:
         with open(self.journal) as f:
             return [line.split() for line in f.read().splitlines()]
 
+    def check_log(self, deaths_allowed):
+        with open(self.log) as f:
+            log = f.read()
+        expect("Sanitizer" not in log and "runtime error" not in log, "a sanitizer has something to say")
+        expect(deaths_allowed or "started again" not in log, "a worker died")
+
     def check(self, reruns_allowed):
+        self.check_log(deaths_allowed=reruns_allowed)
         ids = collections.Counter()
         lanes = collections.defaultdict(list)
         for start, end, identity, key, fence, _ in self.runs():
