@@ -37,7 +37,7 @@ local waiting = call('EXISTS', lanes) == 1 and call('ZMSCORE', lanes, unpack(nam
 local function set(g, offset, state)
     local ops = sets[g]
     local k = #ops
-    ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. text(offset % SEGMENT), state
+    ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. offset % SEGMENT, state
 end
 
 local out = {}
@@ -84,7 +84,7 @@ for i = 0, n - 1 do
             else
                 ok = call('SET', locks[i + 1], token .. ':' .. fence, 'PX', ttl, 'NX')
             end
-            answer = ok and 'R' .. fence .. ' ' .. text(has_tries[g] and tries_of(tp, offset) or 0) or 'B'
+            answer = ok and 'R' .. fence .. ' ' .. (has_tries[g] and tries_of(tp, offset) or 0) or 'B'
         end
     end
     out[i + 1] = answer

@@ -2,7 +2,7 @@
 -- KEYS[1] is always lw:{NAME.SHARD}:epoch; every other name begins with the same tag, so all live in one slot. Names of messages found
 -- inside a waiting list (their state and tries) can't be declared before the list is read; they are made from that tag.
 local P = string.sub(KEYS[1], 1, -6)
-local floor, fmt, sub, call, pcall_ = math.floor, string.format, string.sub, redis.call, redis.pcall
+local floor, fmt, sub, find, call, pcall_ = math.floor, string.format, string.sub, string.find, redis.call, redis.pcall
 local SEGMENT = 16384
 local PRUNE_MAX = 4096
 local time = call('TIME')
@@ -33,7 +33,7 @@ end
 
 -- A lock's value is TOKEN:FENCE.
 local function is_mine(value, token)
-    return value and sub(value, 1, #token) == token and sub(value, #token + 1, #token + 1) == ':'
+    return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
 -- States, two bits an offset. Writes are collected and seen by later reads of this call.
@@ -72,7 +72,7 @@ local function set_state(tp, offset, state) -- never below the floor, never down
     local n = #ops
     ops[n + 1] = 'SET'
     ops[n + 2] = 'u2'
-    ops[n + 3] = '#' .. text(offset % SEGMENT)
+    ops[n + 3] = '#' .. offset % SEGMENT
     ops[n + 4] = state
 end
 local function save_states()

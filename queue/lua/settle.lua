@@ -46,8 +46,8 @@ local free = {}
 local function set(g, tp, offset, state)
     local ops = sets[g]
     local k = #ops
-    ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. text(offset % SEGMENT), state
-    written[tp .. ':' .. text(offset)] = state
+    ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. offset % SEGMENT, state
+    if waiting then written[tp .. ':' .. text(offset)] = state end -- a head may be this message
 end
 local function attempts(tp, offset) return text((tries_of(tp, offset))) end
 
