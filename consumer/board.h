@@ -32,6 +32,7 @@ struct lw_counts {
 struct lw_board_worker {
     _Atomic int32_t pid;
     _Atomic int64_t heartbeat_ms; /* boot clock; the main loop writes it at every turn */
+    _Atomic uint64_t waiting;     /* messages of its partitions that wait in Redis now */
     atomic_bool ready;            /* connected to every shard and a member of the group */
     atomic_bool returned;         /* lw_worker_main() came back: the exit that follows was the worker's own, not a handler's exit() */
     struct lw_counts counts;

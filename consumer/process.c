@@ -117,6 +117,7 @@ static void open_links(struct process *p) {
         struct lw_wire_setup setup = {
             .url = &p->urls[(size_t)s % p->c->redis.n_urls],
             .name = name,
+            .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server wants its repairs within one TTL */
             .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
             .up = process_up,
             .reply = process_reply,
@@ -259,6 +260,7 @@ static void take_records(struct process *p) {
 
 static void beat(struct process *p) {
     atomic_store_explicit(&p->self->heartbeat_ms, lw_boot_ms(), memory_order_relaxed);
+    atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);
     atomic_store_explicit(&p->self->ready, lw_worker_ready(p->logic), memory_order_relaxed);
 }
 

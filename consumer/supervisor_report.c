@@ -16,6 +16,7 @@ struct lw_sup_totals lw_sup_totals(const struct lw_board *b) {
         t.dead += atomic_load(&c->dead);
         t.dropped += atomic_load(&c->dropped);
         t.skipped += atomic_load(&c->skipped);
+        t.waiting += atomic_load(&b->workers[i].waiting);
         t.parked += atomic_load(&c->parked);
         t.drained += atomic_load(&c->drained);
         t.reruns += atomic_load(&c->reruns);
@@ -42,8 +43,7 @@ static int64_t remaining(const struct lw_board *b) {
 
 static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per_s) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
-    uint64_t waiting = t.parked > t.drained ? t.parked - t.drained : 0;
-    int n = snprintf(out, size, "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64, per_s, t.done, t.dead, waiting);
+    int n = snprintf(out, size, "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64, per_s, t.done, t.dead, t.waiting);
     int64_t left = s->o->drain ? remaining(s->board) : -1;
     if (left >= 0 && n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, ", remaining %" PRId64, left);
 }

@@ -22,7 +22,7 @@ static struct lw_supervise_times times_of(const struct lw_config *c, struct lw_s
         .backoff_max_ms = or_default(t.backoff_max_ms, 10000),
         .calm_ms = or_default(t.calm_ms, 30000),
         .tick_ms = or_default(t.tick_ms, 1000),
-        .heartbeat_ms = or_default(t.heartbeat_ms, 30000 + c->shutdown.grace_ms),
+        .heartbeat_ms = or_default(t.heartbeat_ms, 90000 + c->shutdown.grace_ms),
         .margin_ms = or_default(t.margin_ms, 5000),
         .quick_ms = or_default(t.quick_ms, 1000),
         .ready_ms = or_default(t.ready_ms, 60000),

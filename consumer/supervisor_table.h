@@ -76,7 +76,7 @@ bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
 /* supervisor_report.c: what people see. */
 struct lw_sup_totals {
-    uint64_t done, dead, dropped, skipped, parked, drained, reruns, finished;
+    uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
 };
 struct lw_sup_report {
     int64_t started_ms, moved_ms; /* moved: when the totals last changed */

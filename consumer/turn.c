@@ -185,3 +185,9 @@ bool lw_worker_ready(const struct lw_worker *w) {
         if (w->shards[s].phase != READY) return false;
     return true;
 }
+
+uint64_t lw_worker_waiting(const struct lw_worker *w) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets);
+    return n;
+}

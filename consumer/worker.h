@@ -109,6 +109,7 @@ size_t lw_worker_appetite(const struct lw_worker *w); /* how many records it wou
 void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
+uint64_t lw_worker_waiting(const struct lw_worker *w); /* messages of its partitions that are parked in Redis */
 bool lw_worker_ready(const struct lw_worker *w); /* every shard joined, every assigned partition read */
 
 #endif
