@@ -12,6 +12,10 @@ CPPFLAGS += -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude -I$(B)
 override ALLFLAGS = -std=c17 $(WARN) $(WERROR) -fvisibility=hidden $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
 LIBS = $(LW_LIBS) -lpthread -ldl -lm
 
+# V=1 shows the commands
+Q := $(if $(V),,@)
+say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
+
 PKGS := rdkafka hiredis jansson sqlite3 libxxhash
 
 # goals that need no compiler yet
@@ -37,19 +41,22 @@ $(B)/flags.mk: tools/packages.txt
 
 $(B)/%.o: %.c $(B)/flags.mk
 	@mkdir -p $(@D)
-	$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh
 	@mkdir -p $(@D)
-	tools/embed-lua.sh queue/lua/lane.lua $(LUA) > $@.tmp && mv $@.tmp $@
+	@tools/embed-lua.sh queue/lua/lane.lua $(LUA) > $@.tmp && mv $@.tmp $@
 $(B)/scripts.gen.o: $(B)/scripts.gen.c
-	$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
 $(LIB): $(OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 $(B)/latchwork: $(B)/consumer/main.o $(LIB)
-	$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # --- tests: each tests/unit/*.c, tests/lua/*.c is a cmocka program; tests/sim has one program; tests/tools are helpers of the live tests
 include tests/tests.mk

@@ -15,11 +15,14 @@ SIM := $(SIMMAIN:.o=)
 
 $(SIMOBJ): LW_CFLAGS += $(LUA51_CFLAGS)
 $(UNIT) $(LUATEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
-	$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
-	$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
 $(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(LIB)
-	$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
 .PHONY: check check-pure check-tsan check-unit check-lua check-sim check-cli check-live tests
 tests: all $(UNIT) $(LUATEST) $(SIM) $(TOOLS)

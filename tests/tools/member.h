@@ -143,7 +143,7 @@ static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     m->losts += lost;
     m->revoked_parts += (int)n;
     if (m->bare) return;
-    struct lw_commit all[PARTS];
+    struct lw_commit all[PARTS] = {0};
     for (size_t i = 0; i < n; i++) {
         struct owned *o = owned_by(m, gens[i]);
         CHECK(o && !o->gone);
