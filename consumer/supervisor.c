@@ -258,6 +258,7 @@ static void tick(struct run *r) {
     for (int i = 0; i < s->board->n_workers; i++)
         if (lw_sup_stands_still(s, &s->workers[i])) lw_sup_step(s, &s->workers[i], LW_SUP_HUNG);
     lw_sup_report_tick(&r->report, s, now);
+    if (s->o->watch) s->o->watch(s->o->ctx, s->board);
     look_for_paused(r);
 }
 
@@ -314,6 +315,7 @@ static int run_all(struct run *r) {
         if (status != LW_EXIT_OK) return 1;
     }
     loop(r);
+    if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
     lw_sup_report_summary(&r->report, &r->sup, r->sup.now());
     if (r->sup.o->drain && !r->drained && !r->sup.refused) lw_warn("--drain: stopped before everything was drained");
     return exit_status(r);

@@ -54,6 +54,8 @@ struct lw_supervise_options {
     /* --drain, once nothing moved for a while: appends the names of paused lanes that still have waiters; returns how many, when nothing
      * else is left, and the run ends with 1; 0 goes on waiting. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
+    /* Looks at the board, at every tick and once more after the last worker has ended. May be NULL. */
+    void (*watch)(void *ctx, const struct lw_board *board);
     void *ctx;
     bool blames_worker; /* the handler runs inside the worker: what was in a seat is a suspect */
     struct lw_supervise_times times;
