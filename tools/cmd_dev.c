@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { TICK_MS = 5, READY_MS = 30000, DEMO_MS = 120000, FLEET_END_MS = 15000, CHILD_END_MS = 2000 };
@@ -226,6 +227,12 @@ static int judge(struct dev *d) {
     return bad ? 1 : 0;
 }
 
+/* After a failure the folder tells more, if anything came so far as to write to its log. */
+static bool worth_keeping(const struct dev *d) {
+    struct stat log;
+    return stat(d->home.log, &log) == 0 && log.st_size > 0;
+}
+
 static int run(struct dev *d) {
     struct lw_err err = {0};
     int status = 0;
@@ -246,7 +253,7 @@ static int run(struct dev *d) {
         status = judge(d);
     }
     end_all(d);
-    if (d->o.keep || (status && !d->stop))
+    if (d->o.keep || (status && !d->stop && worth_keeping(d)))
         printf("kept: %s\n", d->home.folder);
     else
         dev_home_remove(&d->home);

@@ -13,7 +13,7 @@ _latchwork() {
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
-    --workers) return ;;
+    --workers | --rate) return ;;
     --set)
         compopt -o nospace 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_paths)" -- "$word")
@@ -23,7 +23,7 @@ _latchwork() {
     case $command in
     '') mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word") ;;
     run) mapfile -t COMPREPLY < <(compgen -W "-c --config --workers --drain --set --json --help" -- "$word") ;;
-    dev) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;
+    dev) mapfile -t COMPREPLY < <(compgen -W "--workers --rate --keep --demo --help" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -W "-c --connect --json --help" -- "$word") ;;
     *) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;
     esac

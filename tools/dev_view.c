@@ -87,17 +87,24 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
+/* Counted by the database's transactions: the workers' own counts lose what a killed one had not yet heard the answer for. */
+static int64_t written(struct dev_view *v) {
+    struct dev_rows rows;
+    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* else what was read last */
+    return v->rows.inserted + v->rows.ignored;
+}
+
 static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
-    char n[6][32], waiting[32] = "?";
-    int64_t done = (int64_t)atomic_load(&v->shared->done), span = now - v->last_ms, in_redis = dev_redis_waiting(v->home);
+    char n[7][32], waiting[32] = "?";
+    int64_t done = written(v), span = now - v->last_ms, in_redis = dev_redis_waiting(v->home);
     int64_t rate = span > 0 ? (done - v->last_done) * 1000 / span : 0;
-    dev_rows_read(v->home, &v->rows, NULL); /* a look that fails shows what was read last, or nothing */
     if (in_redis >= 0) dev_count(in_redis, waiting);
-    snprintf(
-        out, size, "%3d s  produced %s  done %s (%s/s)  rows %s  duplicates ignored %s  waiting %s  parked %s  drained %s  workers %d/%d",
-        (int)((now - v->start_ms) / 1000), dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]), dev_count(rate, n[2]),
-        dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]), waiting, dev_count((int64_t)atomic_load(&v->shared->parked), n[5]),
-        dev_count((int64_t)atomic_load(&v->shared->drained), (char[32]){0}), alive(v), v->o->workers);
+    dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]), dev_count(rate, n[2]);
+    dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]);
+    dev_count((int64_t)atomic_load(&v->shared->parked), n[5]), dev_count((int64_t)atomic_load(&v->shared->drained), n[6]);
+    snprintf(out, size,
+             "%3d s  produced %s  done %s (%s/s)  rows %s  duplicates ignored %s  waiting %s  parked %s  drained %s  workers %d/%d",
+             (int)((now - v->start_ms) / 1000), n[0], n[1], n[2], n[3], n[4], waiting, n[5], n[6], alive(v), v->o->workers);
     v->last_done = done;
     v->last_ms = now;
 }

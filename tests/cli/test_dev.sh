@@ -1,0 +1,122 @@
+#!/bin/sh
+# `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh [BUILD_DIR]
+#   the demo: exit 0, and the figures of its table once more from its database and journal
+#   dev:      shows rows, survives a worker's kill -9, and after SIGINT leaves no process and no folder
+# Nothing here asserts a time; the waits have limits only so that a hang is a failure.
+LC_ALL=C.UTF-8
+export LC_ALL
+unset NO_COLOR LATCHWORK_JOURNAL
+program=$(pwd)/${1:-build}/latchwork
+[ -x "$program" ] || { echo "no program at $program"; exit 1; }
+dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
+TMPDIR=$dir # the folders that dev makes are ours to count
+export TMPDIR
+running=
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT
+passed=0 failed=0
+
+ok() { # NAME STATUS-OF-A-TEST
+    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); return; fi
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+    sed 's/^/  stdout: /' "$dir/out" | tail -30
+    sed 's/^/  stderr: /' "$dir/err" | tail -10
+}
+equal() { # NAME IS MUST-BE
+    [ "$2" = "$3" ]
+    ok "$1: is '$2', must be '$3'" $?
+}
+figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
+folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
+left_behind() { # processes that have the folder of this test in their command line or open files: redis-server; workers by their pids
+    for pid in "$@"; do
+        if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
+    done
+}
+wait_for() { # SECONDS PATTERN: until the output has it
+    i=0
+    while [ $i -lt $(($1 * 10)) ]; do
+        if grep -Eq "$2" "$dir/out"; then return 0; fi
+        kill -0 "$running" 2>/dev/null || return 1
+        sleep 0.1
+        i=$((i + 1))
+    done
+    return 1
+}
+descendants() { # PID: all below it
+    for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+        echo "$child"
+        descendants "$child"
+    done
+}
+
+# --- usage ---
+"$program" dev --help >"$dir/out" 2>"$dir/err"
+equal "dev --help" $? 0
+for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--nonsense" "word" "--rate"; do
+    # shellcheck disable=SC2086
+    "$program" dev $wrong >"$dir/out" 2>"$dir/err"
+    equal "dev $wrong" $? 2
+    grep -q '^latchwork dev: ' "$dir/err"
+    ok "dev $wrong says why" $?
+done
+PATH=/nonexistent "$program" dev >"$dir/out" 2>"$dir/err"
+equal "dev without redis-server" $? 1
+grep -q 'apt-get install redis-server' "$dir/err"
+ok "dev without redis-server names the package" $?
+equal "folders left behind by a start that failed" "$(folders)" ""
+
+# --- the demo ---
+"$program" dev --demo --keep >"$dir/out" 2>"$dir/err"
+equal "the demo" $? 0
+home=$(folders)
+equal "messages produced" "$(figure 'messages produced')" 20000
+equal "rows inserted" "$(figure 'rows inserted')" 2000
+equal "duplicates ignored" "$(figure 'duplicates ignored')" 18000
+for name in overlaps lost misordered; do equal "$name" "$(figure $name)" 0; done
+[ "$(figure parked)" -gt 0 ]
+ok "workers met at keys" $?
+equal "drained is what was parked" "$(($(figure drained) >= $(figure parked)))" 1
+grep -q 'was killed with -9' "$dir/out" && grep -q 'was replaced by process' "$dir/out"
+ok "a worker was killed and replaced" $?
+equal "rows, by SQLite" "$(sqlite3 "$home/orders.db" 'select count(*), count(distinct id) from orders')" "2000|2000"
+equal "messages done, by the journal" "$(awk '$1 == "end" && $8 == "done" {print $4}' "$home/journal" | sort -u | wc -l)" 20000
+equal "processes that ran handlers, by the journal" "$(awk '{print $3}' "$home/journal" | sort -u | wc -l)" 5
+# shellcheck disable=SC2046
+equal "processes left behind" "$(left_behind $(awk '{print $3}' "$home/journal" | sort -u))" ""
+rm -rf "$home"
+
+# --- dev, and Ctrl-C ---
+"$program" dev --workers 2 --rate 300 >"$dir/out" 2>"$dir/err" &
+running=$!
+wait_for 40 'rows [1-9]'
+ok "dev shows rows" $?
+home=$(folders)
+[ -S "$home/redis.sock" ] && [ -f "$home/latchwork.json" ]
+ok "dev shows what is where" $?
+"$program" check -c "$home/latchwork.json" >"$dir/check" 2>&1
+equal "check of the configuration that is shown" $? 0
+everyone=$(descendants $running)
+equal "redis, broker, traffic, supervisor, two workers" "$(echo "$everyone" | wc -l)" 6
+worker=$(sed -n 's/^  workers   *\([0-9]*\) .*/\1/p' "$dir/out")
+echo "$everyone" | grep -qx "$worker"
+ok "the pids that are shown are ours" $?
+kill -9 "$worker"
+i=0
+while [ "$(descendants $running | grep -cvxF "$everyone")" -eq 0 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+everyone="$everyone $(descendants $running)"
+# shellcheck disable=SC2086
+[ "$(left_behind $everyone | sort -u | wc -l)" -eq 6 ]
+ok "a killed worker is replaced" $?
+kill -INT $running
+wait $running
+equal "dev after SIGINT" $? 0
+running=
+# shellcheck disable=SC2086
+equal "processes left behind by dev" "$(left_behind $everyone)" ""
+equal "folders left behind by dev" "$(folders)" ""
+[ ! -s "$dir/err" ]
+ok "dev has nothing to complain about" $?
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
