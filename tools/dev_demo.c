@@ -111,7 +111,7 @@ static int print_table(const struct facts *f, const struct dev_demo *d, const st
     const struct dev_audit *a = &f->audit;
     int64_t all = v->o->messages, keys = all / v->o->every;
     struct figure figures[] = {
-        {"messages produced", atomic_load(&v->shared->produced), all, ""},
+        {"messages produced", atomic_load(&v->shared->produced), all, "to two topics of four partitions"},
         {"primary keys", atomic_load(&v->shared->orders), keys, "each of them in both topics and any partition"},
         {"rows inserted", f->rows.rows, keys, "one for each primary key"},
         {"duplicates ignored", f->rows.ignored, all - keys, "counted in the transactions that met them"},

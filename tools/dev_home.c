@@ -15,10 +15,11 @@ enum { OPEN_FOLDERS = 8 };
 
 const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
 
-/* The name of a unix socket may have 107 bytes: a TMPDIR that is too deep is passed over. */
+/* The name of a unix socket may have 107 bytes, and it goes into a URL and into JSON: a TMPDIR that is too deep or too odd is passed over.
+ */
 static const char *place(void) {
     const char *tmp = getenv("TMPDIR");
-    return tmp && *tmp == '/' && strlen(tmp) < 32 ? tmp : "/tmp";
+    return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
 }
 
 int dev_home_make(struct dev_home *h, struct lw_err *err) {
@@ -40,14 +41,16 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 
 void dev_home_remove(const struct dev_home *h) { nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
 
-/* A worker that died is missed by the group after session.timeout.ms, of which the dev broker wants 6 s; its keys move on after ttl_ms. */
+/* A worker that died is missed by the group after session.timeout.ms, of which the dev broker wants 6 s; its keys move on after ttl_ms.
+ * That broker answers a fetch that finds nothing only after fetch.wait.max.ms, whatever comes meanwhile. */
 static const char format[] =
     "{\n"
     "  \"name\": \"" DEV_NAME "\",\n"
     "  \"workers\": %d,\n"
     "  \"kafka\": {\n"
     "    \"topics\": [\"%s\", \"%s\"],\n"
-    "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\", \"heartbeat.interval.ms\": \"500\" }\n"
+    "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\",\n"
+    "                    \"heartbeat.interval.ms\": \"500\", \"fetch.wait.max.ms\": \"50\" }\n"
     "  },\n"
     "  \"redis\": { \"url\": \"unix://%s\" },\n"
     "  \"key\": { \"from\": \"json:/id\" },\n"

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LIVE_MS = 200, PLAIN_MS = 2000, LINE = 256 };
+enum { LIVE_MS = 200, PLAIN_MS = 2000, RATE_MS = 1000, LINE = 512 };
 
 void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared) {
     int64_t now = lw_boot_ms();
@@ -94,19 +94,25 @@ static int64_t written(struct dev_view *v) {
     return v->rows.inserted + v->rows.ignored;
 }
 
-static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
-    char n[7][32], waiting[32] = "?";
-    int64_t done = written(v), span = now - v->last_ms, in_redis = dev_redis_waiting(v->home);
-    int64_t rate = span > 0 ? (done - v->last_done) * 1000 / span : 0;
-    if (in_redis >= 0) dev_count(in_redis, waiting);
-    dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]), dev_count(rate, n[2]);
-    dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]);
-    dev_count((int64_t)atomic_load(&v->shared->parked), n[5]), dev_count((int64_t)atomic_load(&v->shared->drained), n[6]);
-    snprintf(out, size,
-             "%3d s  produced %s  done %s (%s/s)  rows %s  duplicates ignored %s  waiting %s  parked %s  drained %s  workers %d/%d",
-             (int)((now - v->start_ms) / 1000), n[0], n[1], n[2], n[3], n[4], waiting, n[5], n[6], alive(v), v->o->workers);
+/* Over a second at least: records come in bursts. */
+static void measure(struct dev_view *v, int64_t now, int64_t done) {
+    int64_t span = now - v->last_ms;
+    if (span < RATE_MS) return;
+    v->rate = (done - v->last_done) * 1000 / span;
     v->last_done = done;
     v->last_ms = now;
+}
+
+static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
+    char n[7][32], waiting[32] = "?";
+    int64_t done = written(v), in_redis = dev_redis_waiting(v->home);
+    measure(v, now, done);
+    if (in_redis >= 0) dev_count(in_redis, waiting);
+    dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]), dev_count(v->rate, n[2]);
+    dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]);
+    dev_count((int64_t)atomic_load(&v->shared->parked), n[5]), dev_count((int64_t)atomic_load(&v->shared->drained), n[6]);
+    snprintf(out, size, "%3d s  %s of %s done, %s/s  workers %d/%d  rows %s  duplicates ignored %s  waiting %s  parked %s  drained %s",
+             (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers, n[3], n[4], waiting, n[5], n[6]);
 }
 
 /* A line longer than the terminal is wide could not be taken back. */

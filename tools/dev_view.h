@@ -10,9 +10,9 @@ struct dev_view {
     struct dev_shared *shared;
     bool terminal;
     int64_t start_ms, shown_ms;
-    int64_t last_ms, last_done; /* for the rate */
-    struct dev_rows rows;       /* as last read */
-    bool live;                  /* the cursor stands in a live line */
+    int64_t last_ms, last_done, rate; /* a second */
+    struct dev_rows rows;             /* as last read */
+    bool live;                        /* the cursor stands in a live line */
 };
 
 void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared);
