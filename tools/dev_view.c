@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ static void hints(const struct dev_view *v) {
     printf("  sqlite3 %s 'select count(*), count(distinct id) from orders'\n", h->database);
     printf("  redis-cli -s %s zrange 'lw:{" DEV_NAME ".0}:lanes' 0 -1\n", h->socket);
     printf("      the keys that have messages waiting; most of the time few\n");
-    printf("  latchwork run -c %s\n", h->config);
+    printf("  %s run -c %s\n", program_invocation_name, h->config);
     printf("      more workers join the group\n");
     printf("  kcat -b %s -C -t %s -o -5 -e\n", v->shared->brokers, dev_topics[0]);
     printf("      the last orders (kcat is a program of its own; clients made of librdkafka work, Java's do not)\n");

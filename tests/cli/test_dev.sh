@@ -28,7 +28,7 @@ equal() { # NAME IS MUST-BE
 }
 figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
-left_behind() { # processes that have the folder of this test in their command line or open files: redis-server; workers by their pids
+left_behind() { # PID…: those that still run
     for pid in "$@"; do
         if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
     done
@@ -117,6 +117,22 @@ equal "processes left behind by dev" "$(left_behind $everyone)" ""
 equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" $?
+
+# --- the coordinator itself is killed: its children must not outlive it ---
+"$program" dev --workers 2 >"$dir/out" 2>"$dir/err" &
+running=$!
+wait_for 40 '^  workers '
+ok "dev has started" $?
+everyone=$(descendants $running)
+equal "redis, broker, traffic, supervisor, two workers, once more" "$(echo "$everyone" | wc -l)" 6
+kill -9 $running
+wait $running 2>/dev/null
+running=
+i=0
+# shellcheck disable=SC2086
+while [ -n "$(left_behind $everyone)" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+# shellcheck disable=SC2086
+equal "processes that outlive their coordinator" "$(left_behind $everyone)" ""
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
