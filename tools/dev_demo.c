@@ -128,8 +128,8 @@ static int print_table(const struct facts *f, const struct dev_demo *d, const st
         {"(failed attempts)", a->failed, 0, ""},
         {"(runs without an end)", a->open, 0, ""},
     };
-    snprintf(figures[6].note, sizeof figures[6].note, "%" PRId64 " messages were in the hands of worker %d when it was killed", a->cut,
-             d->worker);
+    snprintf(figures[6].note, sizeof figures[6].note, "worker %d was killed before it could report them; %" PRId64 " were in its handler",
+             d->worker, a->cut);
     return print_figures(figures, sizeof figures / sizeof *figures);
 }
 
