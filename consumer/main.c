@@ -1,18 +1,7 @@
 /* The program: finds the command and hands over. */
-#include "tools/cmd_run.h"
-#if __has_include("tools/cmd_dev.h")
-#include "tools/cmd_dev.h"
-#define CMD_DEV lw_cmd_dev
-#else
-#define CMD_DEV NULL
-#endif
-#if __has_include("tools/cmd_check.h")
 #include "tools/cmd_check.h"
-#define CMD_CHECK lw_cmd_check
-#else
-#define CMD_CHECK NULL
-#endif
-
+#include "tools/cmd_dev.h"
+#include "tools/cmd_run.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +16,8 @@ struct command {
 
 static const struct command commands[] = {
     {"run", lw_cmd_run, "consume: the supervisor and its workers"},
-    {"dev", CMD_DEV, "everything on this machine, nothing configured: try it"},
-    {"check", CMD_CHECK, "all errors of a configuration at once; --connect: also the servers"},
+    {"dev", lw_cmd_dev, "everything on this machine, nothing configured: try it"},
+    {"check", lw_cmd_check, "all errors of a configuration at once; --connect: also the servers"},
     {"queue", NULL, "lanes and waiting messages: list, show, export, replay, drop, pause"},
     {"dead", NULL, "dead letters: list, show, replay, edit, drop"},
     {"lock", NULL, "who holds which key; break a lock; run a command under one"},

@@ -106,7 +106,7 @@ also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
 t "check without -c"           2 "" "-c" check
-t "check: good"                0 "." "" check -c good.json
+t "check: good"                0 "." "warning: dead.to" check -c good.json
 t "check: missing file"        2 "" "missing.json.*No such file" check -c missing.json
 t "check: all problems"        2 "" "lock\.ttl_sm.*ttl_ms" check -c wrong.json
 also "^retry\.max_attempts: "
