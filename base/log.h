@@ -12,7 +12,10 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define lw_debug(...) do { if (lw_log_on(LW_LOG_DEBUG)) lw_log(LW_LOG_DEBUG, __VA_ARGS__); } while (0)
+#define lw_debug(...)                                                   \
+    do {                                                                \
+        if (lw_log_on(LW_LOG_DEBUG)) lw_log(LW_LOG_DEBUG, __VA_ARGS__); \
+    } while (0)
 #define lw_info(...) lw_log(LW_LOG_INFO, __VA_ARGS__)
 #define lw_warn(...) lw_log(LW_LOG_WARN, __VA_ARGS__)
 #define lw_error(...) lw_log(LW_LOG_ERROR, __VA_ARGS__)

@@ -2,7 +2,8 @@
  * what was in a handler when the worker died.
  *
  * Writers: a worker writes its own `lw_board_worker` (main thread: counters, heartbeat, partitions; handler threads: their own seat);
- * the supervisor writes `suspects`, `stop` and `drain`. Everything is a lock-free atomic or guarded by the order "text first, then the atomic flag". */
+ * the supervisor writes `suspects`, `stop` and `drain`. Everything is a lock-free atomic or guarded by the order "text first, then the
+ * atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -18,14 +19,15 @@ enum { LW_BOARD_WORKERS = 256, LW_BOARD_SEATS = 256, LW_BOARD_SUSPECTS = 1024, L
 /* What one handler thread has in its hands. */
 struct lw_seat {
     atomic_bool busy;
-    atomic_bool alone;   /* a suspect, run while no other handler of the worker ran */
+    atomic_bool alone;        /* a suspect, run while no other handler of the worker ran */
     _Atomic int64_t since_ms; /* boot clock: when it started; a handler past its time-out by a wide margin gets its worker replaced */
     char identity[LW_IDENTITY_MAX];
 };
 
 /* Counts since the start, for the summary and the live line. */
 struct lw_counts {
-    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost, leases_lost;
+    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost,
+        leases_lost;
     _Atomic uint64_t redis_commands, redis_round_trips;
 };
 
@@ -64,8 +66,8 @@ struct lw_drain_partition {
 
 struct lw_board {
     int n_workers;
-    atomic_bool quick;  /* a second signal: end at once */
-    atomic_bool draining; /* --drain */
+    atomic_bool quick;          /* a second signal: end at once */
+    atomic_bool draining;       /* --drain */
     _Atomic int32_t n_suspects; /* slots in use, for a quick look: 0 means nobody is suspected */
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     int32_t n_drain;

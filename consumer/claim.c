@@ -1,5 +1,5 @@
-/* claim: lanes that a hint says may be runnable hand over their head. Hints come by a blocking pop on a connection of its own (BRPOPLPUSH into
- * claimed:<worker>); once one has come, more are fetched in the turn's pipeline. A hint that is lost is made again by the janitor. */
+/* claim: lanes that a hint says may be runnable hand over their head. Hints come by a blocking pop on a connection of its own (BRPOPLPUSH
+ * into claimed:<worker>); once one has come, more are fetched in the turn's pipeline. A hint that is lost is made again by the janitor. */
 #include "consumer/state.h"
 
 #include <stdlib.h>
@@ -112,6 +112,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         l->in_call = false;
         if (a->str && a->str[0] == 'N') head_granted(w, sh, l, it->token, a, r->element[2 * i + 1], 1, NULL);
     }
-    if (r->element[2 * n]->type == REDIS_REPLY_INTEGER) atomic_fetch_add_explicit(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer, memory_order_relaxed);
+    if (r->element[2 * n]->type == REDIS_REPLY_INTEGER)
+        atomic_fetch_add_explicit(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer, memory_order_relaxed);
     claim_forget(w, sh);
 }

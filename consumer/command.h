@@ -24,7 +24,7 @@ struct lw_commands {
 void lw_commands_reset(struct lw_commands *c); /* keeps the memory */
 void lw_commands_free(struct lw_commands *c);
 
-void lw_cmd(struct lw_commands *c, const char *name); /* begins a command */
+void lw_cmd(struct lw_commands *c, const char *name);  /* begins a command */
 void lw_arg(struct lw_commands *c, struct lw_bytes b); /* the bytes stay the caller's until the pipeline is sent */
 void lw_arg_text(struct lw_commands *c, const char *s);
 void lw_arg_i64(struct lw_commands *c, int64_t v);

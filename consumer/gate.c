@@ -25,10 +25,11 @@ void arg_groups(struct shard *sh, const struct group *g, int n) {
     }
 }
 
+void arg_lock(struct shard *sh, struct lw_bytes lane) { lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane); }
+
 void arg_lane(struct shard *sh, struct lw_bytes lane) {
-    struct lw_bytes prefix = lw_bytes(sh->prefix, sh->n_prefix);
-    lw_arg_join(&sh->commands, prefix, "lock:", lane);
-    lw_arg_join(&sh->commands, prefix, "wait:", lane);
+    arg_lock(sh, lane);
+    lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "wait:", lane);
 }
 
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
@@ -40,23 +41,42 @@ void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
 void gate_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_commands *c = &sh->commands;
     static _Thread_local struct group groups[2 * BATCH];
-    int of[BATCH], n = 0;
-    for (int i = 0; i < sh->n_gate; i++) of[i] = group_of(groups, &n, sh->gate[i].msg->part, sh->gate[i].msg->offset);
-    pipe_script(sh, &lw_script_gate, 4 + 2 * n + 2 * sh->n_gate);
+    int count[BATCH] = {0}, n = 0;
+    for (int i = 0; i < sh->n_gate; i++) count[group_of(groups, &n, sh->gate[i].msg->part, sh->gate[i].msg->offset) - 1]++;
+    pipe_script(sh, &lw_script_gate, 4 + 2 * n + sh->n_gate);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     arg_groups(sh, groups, n);
-    for (int i = 0; i < sh->n_gate; i++) arg_lane(sh, sh->gate[i].lane->id);
-    lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4), lw_arg_i64(c, w->c->lock.ttl_ms);
-    lw_arg_text(c, w->c->queue.on_busy == LW_BUSY_DROP ? "drop" : "park"), lw_arg_i64(c, n);
-    for (int i = 0; i < n; i++) lw_arg_text(c, groups[i].part->name);
+    for (int i = 0; i < sh->n_gate; i++) arg_lock(sh, sh->gate[i].lane->id);
+    lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
+        lw_arg_i64(c, w->c->lock.ttl_ms);
+    lw_arg_text(c, w->c->queue.on_busy == LW_BUSY_DROP ? "drop" : "park");
+    lw_arg_join(c, lw_bytes_of(w->set.id), ".", lw_bytes("", 0)), lw_arg_i64(c, (int64_t)sh->gate[0].token);
+    lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, n);
+    for (int i = 0; i < n; i++) lw_arg_text(c, groups[i].part->name), lw_arg_i64(c, count[i]);
     for (int i = 0; i < sh->n_gate; i++) {
         struct msg *m = sh->gate[i].msg;
-        lw_arg_i64(c, of[i]), lw_arg_i64(c, m->offset), lw_arg(c, sh->gate[i].lane->id);
-        arg_token(w, sh, sh->gate[i].token);
-        lw_arg(c, m->dedup);
+        lw_arg_i64(c, m->offset);
         w->scratch.n = 0;
         msg_envelope(w, m, &w->scratch);
         lw_arg_copy(c, w->scratch.p, w->scratch.n);
+        if (w->c->dedup.business) lw_arg(c, m->dedup);
+    }
+}
+
+/* The messages of a segment stand together, and tokens follow each other: so neither is named for each message. */
+static void arrange(struct lw_worker *w, struct shard *sh) {
+    static _Thread_local struct group groups[2 * BATCH];
+    static _Thread_local struct gate_item sorted[BATCH];
+    int of[BATCH], start[BATCH + 1] = {0}, n = 0;
+    for (int i = 0; i < sh->n_gate; i++) {
+        of[i] = group_of(groups, &n, sh->gate[i].msg->part, sh->gate[i].msg->offset);
+        start[of[i]]++;
+    }
+    for (int g = 1; g <= n; g++) start[g] += start[g - 1];
+    for (int i = 0; i < sh->n_gate; i++) sorted[start[of[i] - 1]++] = sh->gate[i];
+    for (int i = 0; i < sh->n_gate; i++) {
+        sh->gate[i] = sorted[i];
+        sh->gate[i].token = ++w->next_token;
     }
 }
 
@@ -84,13 +104,14 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         struct msg *m = lane_pop(w, l);
         l->in_call = true;
         bytes += m->bytes;
-        sh->gate[sh->n_gate++] = (struct gate_item){l, m, ++w->next_token};
+        sh->gate[sh->n_gate++] = (struct gate_item){.lane = l, .msg = m};
     }
     if (again) {
         *sh->gate_tail = again;
         sh->gate_tail = again_tail;
     }
     if (!sh->n_gate) return;
+    arrange(w, sh);
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
 }
@@ -147,7 +168,8 @@ static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         count(&w->counts->dropped);
         break;
     default:
-        if (now_ms(w) >= l->not_before_ms) lw_error("a Redis name of lane \"%.*s\" holds another type; looking again every second", (int)l->id.n, l->id.p);
+        if (now_ms(w) >= l->not_before_ms)
+            lw_error("a Redis name of lane \"%.*s\" holds another type; looking again every second", (int)l->id.n, l->id.p);
         l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
         if (msg_current(m)) {
             lane_push_front(w, l, m);

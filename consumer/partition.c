@@ -110,8 +110,8 @@ void part_forget_meta(struct part *p) {
 static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
 static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
 
-/* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys with
- * one tag are taken for one, which forgets more, never less. */
+/* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys
+ * with one tag are taken for one, which forgets more, never less. */
 struct rewinding {
     struct part *part;
     uint8_t *open;
@@ -174,8 +174,8 @@ bool part_closed(const struct part *p, const struct msg *m) {
     return !c.open;
 }
 
-/* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being written
- * back, if every earlier record of its key is written back or done too (rule 12). */
+/* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being
+ * written back, if every earlier record of its key is written back or done too (rule 12). */
 static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);

@@ -1,7 +1,8 @@
 /* One pipeline a turn and shard: what is in it, what came back, and what happens when the connection breaks in between.
  *
  * Rule 1: while a call that names a key is unanswered nothing else about that key is sent; there is one pipeline a shard at a time, so
- * "unanswered" is "in the open pipeline". Rule 3: after a lost reply the same calls go first, gate and claim with the same tokens, settle in mode drop. */
+ * "unanswered" is "in the open pipeline". Rule 3: after a lost reply the same calls go first, gate and claim with the same tokens, settle
+ * in mode drop. */
 #include "consumer/state.h"
 
 #include <assert.h>
@@ -148,12 +149,11 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return;
     }
     if (c->kind == CALL_ALIVE) return; /* for people only */
-    sh->answered--; /* counts as unanswered */
+    sh->answered--;                    /* counts as unanswered */
     char why[300];
     snprintf(why, sizeof why, "%s", text);
     lw_worker_disconnected(w, sh->index, why);
 }
-
 
 static void load_reply(struct shard *sh, const redisReply *r) {
     int at = 0;
@@ -190,8 +190,8 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
 }
 
 static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
-    bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE || c->kind == CALL_GATE || c->kind == CALL_CLAIM ||
-                    c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR;
+    bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE || c->kind == CALL_GATE ||
+                    c->kind == CALL_CLAIM || c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
     case CALL_LOAD: load_reply(sh, r); break;
@@ -223,7 +223,8 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     if (sh->phase == HELLO) hello_done(w, sh);
 }
 
-/* What must go out before a turn's own calls: the check of a joined life, scripts to load, calls to send again. True: something was sent. */
+/* What must go out before a turn's own calls: the check of a joined life, scripts to load, calls to send again. True: something was sent.
+ */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     if (sh->checking || !sh->loaded) {
         /* a pipeline of its own; the calls to send again wait beside it */

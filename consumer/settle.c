@@ -14,8 +14,26 @@ static int64_t backoff(struct lw_worker *w, const struct run *r) {
     return ms / 2 + (int64_t)(w->io->random(w->ctx) % (uint64_t)(ms / 2 + 1));
 }
 
-static const char *const outcome_name[] = {[V_DONE] = "done", [V_RETRY] = "retry", [V_BACK] = "back", [V_DEAD] = "dead", [V_SENT] = "sent"};
-static const char *const mode_name[] = {[KEEP] = "keep", [NEXT] = "next", [DROP] = "drop"};
+/* Two letters a message: what happened, how to go on (settle.lua). */
+static const char outcome_letter[] = {[V_DONE] = 'd', [V_RETRY] = 'r', [V_BACK] = 'b', [V_DEAD] = 'x', [V_SENT] = 's'};
+static const char mode_letter[] = {[KEEP] = 'k', [NEXT] = 'n', [DROP] = '-'};
+
+static void encode_one(struct lw_worker *w, struct lw_commands *c, const struct settle_item *it, int group, int next_group) {
+    struct run *r = it->run;
+    char what[2] = {outcome_letter[it->verdict], mode_letter[it->mode]};
+    lw_arg_i64(c, group), lw_arg_i64(c, r->msg->offset), lw_arg_i64(c, (int64_t)r->lease.token), lw_arg_copy(c, what, 2);
+    if (it->verdict == V_RETRY) lw_arg_i64(c, it->backoff_ms);
+    if (it->verdict == V_DEAD) lw_arg_text(c, r->job.reason);
+    if (it->verdict == V_RETRY || it->verdict == V_BACK || it->verdict == V_DEAD) {
+        w->scratch.n = 0;
+        msg_envelope(w, r->msg, &w->scratch);
+        lw_arg_copy(c, w->scratch.p, w->scratch.n);
+    }
+    if (it->mode == KEEP) lw_arg_i64(c, next_group), lw_arg_i64(c, it->next_offset);
+    if (!w->c->dedup.business) return;
+    if (it->mode == KEEP) lw_arg(c, it->next->dedup);
+    lw_arg(c, r->msg->dedup);
+}
 
 void settle_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_commands *c = &sh->commands;
@@ -26,32 +44,20 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
         of[i] = group_of(groups, &n, it->run->msg->part, it->run->msg->offset);
         of_next[i] = it->mode == KEEP ? group_of(groups, &n, it->next_part, it->next_offset) : 0;
     }
-    pipe_script(sh, &lw_script_settle, 6 + 2 * n + 2 * sh->n_settle);
+    pipe_script(sh, &lw_script_settle, 6 + 2 * n + sh->n_settle);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_dead);
     arg_groups(sh, groups, n);
-    for (int i = 0; i < sh->n_settle; i++) arg_lane(sh, sh->settle[i].run->lane->id);
+    for (int i = 0; i < sh->n_settle; i++) arg_lock(sh, sh->settle[i].run->lane->id);
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
     lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block");
-    lw_arg_i64(c, w->c->dedup.business ? w->c->dedup.window_s : 0), lw_arg_i64(c, n);
+    if (w->c->dedup.business)
+        lw_arg_i64(c, w->c->dedup.window_s);
+    else
+        lw_arg_text(c, "");
+    lw_arg_join(c, lw_bytes_of(w->set.id), ".", lw_bytes("", 0)), lw_arg_i64(c, n);
     for (int i = 0; i < n; i++) lw_arg_text(c, groups[i].part->name);
-    for (int i = 0; i < sh->n_settle; i++) {
-        struct settle_item *it = &sh->settle[i];
-        struct run *r = it->run;
-        bool envelope = it->verdict == V_RETRY || it->verdict == V_BACK || it->verdict == V_DEAD;
-        lw_arg_i64(c, of[i]), lw_arg_i64(c, r->msg->offset), lw_arg(c, r->lane->id);
-        arg_token(w, sh, r->lease.token);
-        lw_arg_text(c, outcome_name[it->verdict]), lw_arg_text(c, mode_name[it->mode]);
-        if (it->mode == KEEP) {
-            lw_arg_i64(c, of_next[i]), lw_arg_i64(c, it->next_offset), lw_arg(c, it->next ? it->next->dedup : lw_bytes("", 0));
-        } else {
-            lw_arg_text(c, "0"), lw_arg_text(c, "0"), lw_arg_text(c, "");
-        }
-        lw_arg(c, r->msg->dedup), lw_arg_i64(c, it->backoff_ms), lw_arg_text(c, r->job.reason);
-        w->scratch.n = 0;
-        if (envelope) msg_envelope(w, r->msg, &w->scratch);
-        lw_arg_copy(c, w->scratch.p, w->scratch.n);
-    }
+    for (int i = 0; i < sh->n_settle; i++) encode_one(w, c, &sh->settle[i], of[i], of_next[i]);
 }
 
 void settle_choose(struct lw_worker *w, struct settle_item *it) {
@@ -145,8 +151,8 @@ static struct msg *msg_of_envelope(struct lw_worker *w, struct lw_bytes raw) {
 }
 
 /* A head was handed over by settle or claim: "N<fence> <attempts>" and its envelope. */
-void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_t token, const redisReply *answer, const redisReply *envelope, int n,
-                  struct run *again) {
+void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_t token, const redisReply *answer,
+                  const redisReply *envelope, int n, struct run *again) {
     char *rest;
     uint64_t fence = strtoull(answer->str + 1, &rest, 10);
     struct msg *m = envelope->type == REDIS_REPLY_STRING ? msg_of_envelope(w, lw_bytes(envelope->str, envelope->len)) : NULL;
@@ -218,5 +224,6 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         answered(w, sh, &sh->settle[i], r->element[2 * i], r->element[2 * i + 1]);
         lane_wake(w, l);
     }
-    if (r->element[2 * n]->type == REDIS_REPLY_INTEGER) atomic_fetch_add_explicit(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer, memory_order_relaxed);
+    if (r->element[2 * n]->type == REDIS_REPLY_INTEGER)
+        atomic_fetch_add_explicit(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer, memory_order_relaxed);
 }

@@ -109,8 +109,8 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     snprintf(sh->new_life, sizeof sh->new_life, "%s/%s", run_id, replid);
     if (field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
         char why[256];
-        snprintf(why, sizeof why, "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting messages; set noeviction", sh->index,
-                 policy);
+        snprintf(why, sizeof why, "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting messages; set noeviction",
+                 sh->index, policy);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     if (field(r->str, "redis_version", version, sizeof version) && atoi(version) < 7) {
@@ -164,7 +164,8 @@ void hello_done(struct lw_worker *w, struct shard *sh) {
 
 /* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
 
-/* Forgets only this shard's leases, rewinds all partitions (rule 11). Handlers that run on go to the stale list and block their key here. */
+/* Forgets only this shard's leases, rewinds all partitions (rule 11). Handlers that run on go to the stale list and block their key here.
+ */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     if (!sh->epoch[0]) return;
     lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch, why);
@@ -241,8 +242,9 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 5) {
         char why[700];
-        snprintf(why, sizeof why, "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
-                                  "configure it alike",
+        snprintf(why, sizeof why,
+                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
+                 "configure it alike",
                  sh->index, w->c->name, r->element[1]->str, r->element[2]->str);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
         return;
@@ -252,7 +254,8 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int64_t now = now_ms(w), redis_now = strtoll(r->element[2]->str, NULL, 10), not_before = strtoll(r->element[3]->str, NULL, 10);
     if (not_before > redis_now) {
         sh->quiet_until_ms = now + (not_before - redis_now) + 1;
-        lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch, not_before - redis_now);
+        lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch,
+                not_before - redis_now);
     }
     sh->tend_ms = now; /* look after lanes at once: a dead fleet may have left some */
     sh->phase = REPAIRING;
@@ -312,8 +315,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     pipe_send(w, sh);
 }
 
-/* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until that is
- * decided the key is blocked here (rule 11). */
+/* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until
+ * that is decided the key is blocked here (rule 11). */
 static void collect_late(struct lw_worker *w, struct shard *sh) {
     struct lane *l, *tmp;
     bool quiet = shard_quiet(w, sh, now_ms(w));
@@ -328,7 +331,8 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
                 continue;
             }
             r->in_repair = true;
-            sh->repair[sh->n_repair++] = (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
+            sh->repair[sh->n_repair++] =
+                (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
         }
         lane_wake(w, l);
     }

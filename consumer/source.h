@@ -1,8 +1,8 @@
 /* Kafka, seen from the worker: one member of the consumer group.
  *
  * Single-threaded: every function is called on the worker's main thread, and every callback comes from within lw_source_poll(),
- * lw_source_commit_sync() or lw_source_close(). A partition's assignment has a generation, unique in this process; answers carry it, so that what belongs
- * to an earlier assignment of the same partition can be told apart.
+ * lw_source_commit_sync() or lw_source_close(). A partition's assignment has a generation, unique in this process; answers carry it, so
+ * that what belongs to an earlier assignment of the same partition can be told apart.
  *
  * Each partition's fetch queue is read by itself (its forwarding to the consumer queue is switched off), so that holding a partition back
  * is just not reading it: rd_kafka_pause_partitions() would purge what was fetched, and misplaces offsets in 2.0.2 (TRAPS).
@@ -24,17 +24,17 @@ struct lw_assigned {
     const char *topic; /* lent for the call */
     int32_t partition;
     uint32_t gen;
-    int64_t committed;     /* the group's committed offset; -1: none */
-    int64_t begin;         /* where reading starts: committed, or the log's begin or end by auto.offset.reset */
+    int64_t committed;          /* the group's committed offset; -1: none */
+    int64_t begin;              /* where reading starts: committed, or the log's begin or end by auto.offset.reset */
     int64_t log_begin, log_end; /* low and high watermark of the log, as asked at assign */
-    const char *metadata;  /* of the commit, NULL: none; lent */
+    const char *metadata;       /* of the commit, NULL: none; lent */
     size_t metadata_len;
 };
 
 struct lw_source_events {
     void (*assign)(void *ctx, const struct lw_assigned *a);
-    /* The partition goes to another member. The callee finishes, commits (lw_source_commit_sync) and forgets it before it returns. `lost`: it is
-     * gone already, nothing can be committed. Called for all partitions of one rebalance in one call, so that they drain together. */
+    /* The partition goes to another member. The callee finishes, commits (lw_source_commit_sync) and forgets it before it returns. `lost`:
+     * it is gone already, nothing can be committed. Called for all partitions of one rebalance in one call, so that they drain together. */
     void (*revoke)(void *ctx, const uint32_t *gens, size_t n, bool lost);
     /* A record; the callee owns `m` and ends with rd_kafka_message_destroy() (any thread). */
     void (*record)(void *ctx, uint32_t gen, rd_kafka_message_t *m);
@@ -48,7 +48,7 @@ struct lw_source *lw_source_open(const struct lw_config *c, const struct lw_sour
 /* Serves rebalances, commit answers and errors, then at most `max` records round-robin from the partitions that are not held. Never blocks
  * (a rebalance may take as long as its callbacks). Returns how many records were delivered. Call at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
-int lw_source_fd(struct lw_source *s);  /* becomes readable when there may be something to poll; the caller reads it empty */
+int lw_source_fd(struct lw_source *s); /* becomes readable when there may be something to poll; the caller reads it empty */
 void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold);
 /* Goes on reading at `offset`; nothing fetched before is delivered after it. -1 where it could not be done in time (the partition
  * must then be taken for lost). */

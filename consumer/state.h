@@ -10,17 +10,17 @@
 #include <uthash.h>
 
 enum {
-    BATCH = 256,         /* messages a call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
+    BATCH = 256, /* messages a call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
     CLAIM_BATCH = 64,
     LOOK_BATCH = 64,     /* segments a watch call */
     REPAIR_BATCH = 1024, /* ranges a repair call */
     REPAIR_OFFSETS = 4096,
     FLOOR_BATCH = 256,
     PIPE_CALLS = 32,
-    KEPT_CALLS = 3,      /* settle, gate, claim */
+    KEPT_CALLS = 3, /* settle, gate, claim */
     SEGMENT = 16384,
-    HELD_MAX = 20000,    /* records in memory that wait for a turn or behind a run of their key */
-    LOOK_SEGMENTS = 64,  /* how far ahead the states are read on assign */
+    HELD_MAX = 20000,   /* records in memory that wait for a turn or behind a run of their key */
+    LOOK_SEGMENTS = 64, /* how far ahead the states are read on assign */
     OPEN_TAGS = 1 << 16,
 };
 enum { HELD_BYTES_MAX = 64 << 20 };
@@ -32,22 +32,22 @@ struct part {
     char *name; /* "topic:partition" */
     char *topic;
     int32_t partition;
-    uint32_t gen;      /* assignment */
-    uint32_t pass;     /* counts rewinds within it: deliveries of an earlier pass are void */
+    uint32_t gen;  /* assignment */
+    uint32_t pass; /* counts rewinds within it: deliveries of an earlier pass are void */
     struct lw_offsets *offsets;
     int64_t begin, log_begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
     bool had_commit;
     struct lw_range *meta; /* commit metadata: finished above the committed offset, to be believed only through Redis */
     size_t n_meta;
-    uint8_t *fresh;    /* a shard each: its floor and segments were read for this assignment */
+    uint8_t *fresh; /* a shard each: its floor and segments were read for this assignment */
     int n_fresh;
-    int64_t recheck_ms; /* the group's offset did not fit the floor: look again then */
+    int64_t recheck_ms;  /* the group's offset did not fit the floor: look again then */
     int64_t *floor_sent; /* a shard each: the floor it was told */
     bool held;
     struct kept {
         int64_t offset;
         uint32_t tag;
-    } *kept; /* finished, known here, for repair: survived the last rewind */
+    } * kept; /* finished, known here, for repair: survived the last rewind */
     size_t n_kept, cap_kept;
     uint8_t *meta_open; /* bitmap over tags: keys of records delivered since that the metadata does not call finished */
 };
@@ -64,7 +64,7 @@ struct msg {
     char *own;           /* or the bytes of a claimed envelope */
     struct lw_bytes raw; /* the envelope as it stands in its list; p == NULL: encode when needed */
     char *dedup_own;
-    char *dead_reason;   /* no handler: a dead letter (no key) */
+    char *dead_reason; /* no handler: a dead letter (no key) */
     size_t bytes;
 };
 
@@ -80,13 +80,13 @@ struct run {
     enum run_kind kind;
     enum run_state state;
     enum verdict verdict;
-    int n;         /* messages under this acquisition so far */
+    int n; /* messages under this acquisition so far */
     int tries;
-    bool stale;    /* its epoch is gone */
-    bool late;     /* stale, and finished done: blocks its lane until Redis knows or never will */
+    bool stale; /* its epoch is gone */
+    bool late;  /* stale, and finished done: blocks its lane until Redis knows or never will */
     bool in_repair;
-    bool submitted; /* handed to the handlers */
-    bool accounted; /* its outcome was counted */
+    bool submitted;    /* handed to the handlers */
+    bool accounted;    /* its outcome was counted */
     int64_t resend_ms; /* SENDING: when to try again; 0 while the answer is awaited */
     struct run *next;  /* in whatever list it is in */
 };
@@ -102,14 +102,28 @@ struct lane {
     struct msg *head, **tail; /* not gated, in order: also the local chain behind a FAST run */
     size_t n;
     struct run *run;
-    struct run *stale;  /* list of runs whose epoch is gone and that are still in their handler, or late */
-    bool in_call;       /* named by a call that is not answered */
-    bool queued;        /* in its shard's gate queue */
+    struct run *stale;     /* list of runs whose epoch is gone and that are still in their handler, or late */
+    bool in_call;          /* named by a call that is not answered */
+    bool queued;           /* in its shard's gate queue */
     int64_t not_before_ms; /* a name of the lane holds another type: look again then */
     struct lane *gate_next;
 };
 
-enum call_kind { CALL_LOAD, CALL_INFO, CALL_TIME, CALL_ENTER, CALL_REPAIR, CALL_WATCH, CALL_SETTLE, CALL_GATE, CALL_CLAIM, CALL_HINTS, CALL_TEND, CALL_FLOOR, CALL_ALIVE };
+enum call_kind {
+    CALL_LOAD,
+    CALL_INFO,
+    CALL_TIME,
+    CALL_ENTER,
+    CALL_REPAIR,
+    CALL_WATCH,
+    CALL_SETTLE,
+    CALL_GATE,
+    CALL_CLAIM,
+    CALL_HINTS,
+    CALL_TEND,
+    CALL_FLOOR,
+    CALL_ALIVE
+};
 
 struct call {
     enum call_kind kind;
@@ -139,8 +153,8 @@ struct look_item {
     struct part *part;
     uint32_t gen, pass;
     int64_t segment, next; /* next: what was delivered when the call was sent */
-    int lo, hi;   /* bytes */
-    bool fresh;   /* read on assign; last: the last of the partition's */
+    int lo, hi;            /* bytes */
+    bool fresh;            /* read on assign; last: the last of the partition's */
     bool last;
 };
 struct repair_item {
@@ -164,7 +178,7 @@ struct shard {
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers;
     enum phase phase;
-    char epoch[40]; /* "" none */
+    char epoch[40];                /* "" none */
     char life[128], new_life[128]; /* run_id/master_replid */
     char jumped[40];
     int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
@@ -173,16 +187,16 @@ struct shard {
     int64_t oom_until_ms;
     bool loaded, checking; /* scripts are loaded; HELLO is a check of a joined epoch */
     bool hints_on, more_hints;
-    size_t repair_part, repair_at; /* how far the repair after enter has come */
+    size_t repair_part, repair_at;     /* how far the repair after enter has come */
     bool repair_floors_sent, repaired; /* repaired: all was said; only then gate and claim */
 
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
     int n_calls, answered;
-    bool open;                      /* a pipeline is out */
+    bool open;                       /* a pipeline is out */
     enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items are below */
     int n_kept;
-    bool cut;                       /* a kept call may have executed */
+    bool cut; /* a kept call may have executed */
     int64_t sent_ms, sent_wall_ms;
 
     struct gate_item gate[BATCH];
@@ -196,11 +210,11 @@ struct shard {
     struct lane *lanes; /* hash by id */
     struct lane *gate_head, **gate_tail;
     struct run *finished, **finished_tail; /* to settle */
-    struct lw_bytes *hints; /* ring of lanes that may be runnable; owned copies */
+    struct lw_bytes *hints;                /* ring of lanes that may be runnable; owned copies */
     size_t hints_head, n_hints, cap_hints;
-    size_t hints_taken;     /* popped from `claimed` and not told yet */
+    size_t hints_taken; /* popped from `claimed` and not told yet */
     int64_t tend_ms, watch_ms;
-    size_t n_late; /* stale runs that were done after all */
+    size_t n_late;            /* stale runs that were done after all */
     struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };
@@ -225,7 +239,7 @@ struct lw_worker {
     size_t window;
     struct lw_job **start; /* to hand to the handlers at the end of this step */
     size_t n_start, cap_start;
-    size_t in_handler;       /* submitted, not finished */
+    size_t in_handler;                   /* submitted, not finished */
     struct run *waiting, **waiting_tail; /* not started because a suspect must run alone: itself, and what came after it */
     bool running_alone;
     size_t n_resend; /* dead letters that their topic refused */
@@ -246,7 +260,7 @@ static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx
 /* lane.c: lanes and messages */
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-void lane_wake(struct lw_worker *w, struct lane *l);    /* something changed: queue it for gate if it may be gated */
+void lane_wake(struct lw_worker *w, struct lane *l); /* something changed: queue it for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 struct msg *lane_first(struct lw_worker *w, struct lane *l); /* drops heads that need no gate */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
@@ -303,7 +317,8 @@ struct group {
 };
 int group_of(struct group *g, int *n, struct part *p, int64_t offset); /* 1-based */
 void arg_groups(struct shard *sh, const struct group *g, int n);
-void arg_lane(struct shard *sh, struct lw_bytes lane);
+void arg_lock(struct shard *sh, struct lw_bytes lane);
+void arg_lane(struct shard *sh, struct lw_bytes lane); /* lock and list */
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
 
 /* the steps */
@@ -311,8 +326,8 @@ void settle_choose(struct lw_worker *w, struct settle_item *it);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_t token, const redisReply *answer, const redisReply *envelope, int n,
-                  struct run *again);
+void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_t token, const redisReply *answer,
+                  const redisReply *envelope, int n, struct run *again);
 void settle_back(struct lw_worker *w, struct shard *sh);
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
@@ -341,7 +356,7 @@ void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v);
 void run_flush(struct lw_worker *w); /* hands what was started to the handlers */
-void run_tend(struct lw_worker *w); /* dead letters to send again; suspects to start */
+void run_tend(struct lw_worker *w);  /* dead letters to send again; suspects to start */
 void run_to_stale(struct lw_worker *w, struct run *r);
 void stale_remove(struct lw_worker *w, struct run *r);
 

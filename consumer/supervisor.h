@@ -30,12 +30,13 @@ struct lw_supervise_times {
     int64_t backoff_ms, backoff_max_ms; /* before a restart, doubling [200, 10 s] */
     int64_t calm_ms;                    /* a life as long as this resets the backoff [30 s] */
     int64_t tick_ms;                    /* hang checks and progress [1 s] */
-    int64_t heartbeat_ms;               /* a main loop that stands still for so long is hung [90 s + shutdown.grace_ms: joining a group may block it for a minute] */
-    int64_t margin_ms;                  /* beyond shutdown.grace_ms before a stopping worker is killed [5 s] */
-    int64_t quick_ms;                   /* after a second signal [1 s] */
-    int64_t ready_ms;                   /* rolling reload: until the next worker's turn, ready or not [60 s] */
-    int64_t ends_ms;                    /* --drain: to ask for the end offsets [30 s] */
-    int64_t stuck_ms;                   /* --drain: nothing moved for so long: are only paused lanes left? [10 s] */
+    int64_t heartbeat_ms; /* a main loop that stands still for so long is hung [90 s + shutdown.grace_ms: joining a group may block it for a
+                             minute] */
+    int64_t margin_ms;    /* beyond shutdown.grace_ms before a stopping worker is killed [5 s] */
+    int64_t quick_ms;     /* after a second signal [1 s] */
+    int64_t ready_ms;     /* rolling reload: until the next worker's turn, ready or not [60 s] */
+    int64_t ends_ms;      /* --drain: to ask for the end offsets [30 s] */
+    int64_t stuck_ms;     /* --drain: nothing moved for so long: are only paused lanes left? [10 s] */
 };
 
 struct lw_supervise_options {

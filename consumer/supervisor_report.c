@@ -43,7 +43,8 @@ static int64_t remaining(const struct lw_board *b) {
 
 static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per_s) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
-    int n = snprintf(out, size, "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64, per_s, t.done, t.dead, t.waiting);
+    int n =
+        snprintf(out, size, "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64, per_s, t.done, t.dead, t.waiting);
     int64_t left = s->o->drain ? remaining(s->board) : -1;
     if (left >= 0 && n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, ", remaining %" PRId64, left);
 }

@@ -3,13 +3,15 @@
 
 #include <stdlib.h>
 
-/* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers get
- * full batches and slow ones don't make this worker hold locks it can't use yet. */
+/* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers
+ * get full batches and slow ones don't make this worker hold locks it can't use yet. */
 static size_t room(struct lw_worker *w) {
     size_t least = 2 * (size_t)w->c->handler.threads;
     size_t want = 2 * w->finished_since;
-    if (want > w->window) w->window = want;
-    else w->window -= (w->window - want) / 8;
+    if (want > w->window)
+        w->window = want;
+    else
+        w->window -= (w->window - want) / 8;
     w->finished_since = 0;
     if (w->window < least) w->window = least;
     if (w->window > 2 * BATCH) w->window = 2 * BATCH;
@@ -96,11 +98,11 @@ static void free_lanes(struct lw_worker *w, struct shard *sh) {
     }
 }
 
-#define FREE_LIST(list, link)                                                                                                              \
-    while (list) {                                                                                                                         \
-        void *gone = list;                                                                                                                 \
-        list = (list)->link;                                                                                                               \
-        free(gone);                                                                                                                        \
+#define FREE_LIST(list, link) \
+    while (list) {            \
+        void *gone = list;    \
+        list = (list)->link;  \
+        free(gone);           \
     }
 
 void lw_worker_free(struct lw_worker *w) {
@@ -130,7 +132,9 @@ void lw_worker_free(struct lw_worker *w) {
     free(w);
 }
 
-struct lw_leases *lw_worker_leases(struct lw_worker *w) { return w->leases; }
+struct lw_leases *lw_worker_leases(struct lw_worker *w) {
+    return w->leases;
+}
 const char *lw_worker_prefix(const struct lw_worker *w, int shard) { return w->shards[shard].prefix; }
 
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {

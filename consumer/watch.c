@@ -21,7 +21,7 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
 static void look_fresh(struct shard *sh, struct part *p) {
     int64_t first = p->begin / SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / SEGMENT;
     if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1; /* what lies beyond, gate answers one by one */
-    if (sh->n_look + (last - first + 1) > LOOK_BATCH) return;             /* the next turn */
+    if (sh->n_look + (last - first + 1) > LOOK_BATCH) return;                    /* the next turn */
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
 
@@ -70,8 +70,8 @@ static int state_at(const struct look_item *it, const redisReply *bytes, int64_t
     return (unsigned char)bytes->str[at] >> (2 * (3 - index % 4)) & 3;
 }
 
-/* What Kafka says about the group does not fit what Redis says. We may only be behind: another member took the partition over and we have not heard
- * yet; then the group's commit, asked again, fits. */
+/* What Kafka says about the group does not fit what Redis says. We may only be behind: another member took the partition over and we have
+ * not heard yet; then the group's commit, asked again, fits. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     struct lw_err err = {0};
     int64_t committed = -1;
@@ -91,7 +91,8 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
     char why[900];
     if (p->log_end < f && p->begin < f) {
         snprintf(why, sizeof why,
-                 "%s: its log ends at %" PRId64 ", below %" PRId64 " that was committed: the topic was made anew or truncated; choose another "
+                 "%s: its log ends at %" PRId64 ", below %" PRId64
+                 " that was committed: the topic was made anew or truncated; choose another "
                  "\"name\" and group.id for the new topic",
                  p->name, p->log_end, f);
     } else if (p->begin >= f && p->had_commit) {
@@ -100,12 +101,14 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
         return false;
     } else if (!p->had_commit) {
         snprintf(why, sizeof why,
-                 "%s: the group has no committed offset, yet all below %" PRId64 " is known finished: its commits were deleted or have expired; "
+                 "%s: the group has no committed offset, yet all below %" PRId64
+                 " is known finished: its commits were deleted or have expired; "
                  "set the group's offset to %" PRId64 ", or use another \"name\"",
                  p->name, f, f);
     } else {
         snprintf(why, sizeof why,
-                 "%s: the group's offset %" PRId64 " was moved back below %" PRId64 ", where all is finished; to run records again use `queue "
+                 "%s: the group's offset %" PRId64 " was moved back below %" PRId64
+                 ", where all is finished; to run records again use `queue "
                  "replay`, and set the group's offset to %" PRId64,
                  p->name, p->begin, f, f);
     }

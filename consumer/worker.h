@@ -1,9 +1,9 @@
 /* The worker's logic: what one member of the fleet does, without any I/O of its own.
  *
- * The message's way reads poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps. Everything outside (Redis, Kafka, handler
- * threads, clocks, chance) is reached through `struct lw_io` and answers through the functions below, so that the program (consumer/process.c) and the
- * deterministic simulation (tests/sim) drive the same code. Single-threaded: all calls come from one thread; lw_io functions must not
- * call back into the worker, except `pump`. */
+ * The message's way reads poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps. Everything outside (Redis, Kafka,
+ * handler threads, clocks, chance) is reached through `struct lw_io` and answers through the functions below, so that the program
+ * (consumer/process.c) and the deterministic simulation (tests/sim) drive the same code. Single-threaded: all calls come from one thread;
+ * lw_io functions must not call back into the worker, except `pump`. */
 #ifndef LW_CONSUMER_WORKER_H
 #define LW_CONSUMER_WORKER_H
 
@@ -32,9 +32,9 @@ struct lw_io {
     int64_t (*boot_ms)(void *ctx);
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
-    /* Redis. connect: drop the shard's connection if there is one and make a new one, at once or after a wait of the driver's choice; nothing of the
-     * old one is delivered any more. Answered by lw_worker_connected(). send: one pipeline on the present connection; replies come in
-     * order through lw_worker_reply(), or lw_worker_disconnected(). */
+    /* Redis. connect: drop the shard's connection if there is one and make a new one, at once or after a wait of the driver's choice;
+     * nothing of the old one is delivered any more. Answered by lw_worker_connected(). send: one pipeline on the present connection;
+     * replies come in order through lw_worker_reply(), or lw_worker_disconnected(). */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
     /* Hints wanted (blocking pop of `ready` into `claimed` on a connection of its own, refilled while wanted) or not. */
@@ -51,7 +51,7 @@ struct lw_io {
     int (*commit_sync)(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
     /* What the group has committed now, whoever owns the partition; -1 in *offset: nothing. */
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
-    void (*release)(void *ctx, void *origin); /* a record is not needed any more */
+    void (*release)(void *ctx, void *origin);                                           /* a record is not needed any more */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* an accepted commit */
     /* Serves Redis and handlers, not Kafka, for at most max_ms: used while a revoke waits for handlers. NULL: no waiting. */
     void (*pump)(void *ctx, int64_t max_ms);
@@ -74,7 +74,8 @@ struct lw_worker_setup {
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup);
 void lw_worker_free(struct lw_worker *w); /* forgets all; nothing is sent */
 
-/* One turn: for every shard whose last pipeline is answered, send the next: settle what finished, gate what arrived, claim hints; commit. */
+/* One turn: for every shard whose last pipeline is answered, send the next: settle what finished, gate what arrived, claim hints; commit.
+ */
 void lw_worker_turn(struct lw_worker *w);
 int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep when nothing happens */
 struct lw_leases *lw_worker_leases(struct lw_worker *w);
@@ -110,6 +111,6 @@ void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
 uint64_t lw_worker_waiting(const struct lw_worker *w); /* messages of its partitions that are parked in Redis */
-bool lw_worker_ready(const struct lw_worker *w); /* every shard joined, every assigned partition read */
+bool lw_worker_ready(const struct lw_worker *w);       /* every shard joined, every assigned partition read */
 
 #endif

@@ -2,13 +2,13 @@
  *
  * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the request that got or extended it, on the
  * boot-time clock, so that its own idea of the deadline is never later than Redis'. A renewer (a thread of its own in the program, a step
- * in the simulation) extends what is older than a third of the TTL; it never takes a lock again. A lease not extended by two thirds of its TTL is
- * cancelled: the handler is told to stop while the lease still holds (self-fence).
+ * in the simulation) extends what is older than a third of the TTL; it never takes a lock again. A lease not extended by two thirds of its
+ * TTL is cancelled: the handler is told to stop while the lease still holds (self-fence).
  *
  *     lw_leases_add()  →  [lw_leases_due() → renew.lua → lw_leases_renewed()]…  →  lw_leases_remove()
  *
- * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe; the lease's memory is the caller's and must
- * stay readable (a pool, never freed while the table lives), since a renewal may come back after the lease was removed. */
+ * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe; the lease's memory is the caller's and
+ * must stay readable (a pool, never freed while the table lives), since a renewal may come back after the lease was removed. */
 #ifndef LW_LOCK_LEASE_H
 #define LW_LOCK_LEASE_H
 

@@ -1,9 +1,9 @@
 /* Commit metadata: the finished offsets above the watermark, as text beside the committed offset.
  *
  * Form: "lw1:" base64url(varint deltas of the ranges, relative to the committed offset) ":" 8 hex digits of XXH32 over the committed
- * offset and what stands before. At most LW_META_MAX bytes, no NUL (librdkafka below 2.6.1 corrupts those). What does not fit is left out, highest first:
- * metadata is a help, never a promise. Anything else than this form is foreign, a wrong checksum or an impossible range corrupt:
- * both decode to nothing, with a reason. Pure. */
+ * offset and what stands before. At most LW_META_MAX bytes, no NUL (librdkafka below 2.6.1 corrupts those). What does not fit is left out,
+ * highest first: metadata is a help, never a promise. Anything else than this form is foreign, a wrong checksum or an impossible range
+ * corrupt: both decode to nothing, with a reason. Pure. */
 #ifndef LW_QUEUE_COMMIT_META_H
 #define LW_QUEUE_COMMIT_META_H
 

@@ -22,7 +22,7 @@ for i = 0, n - 1 do
     local answer, head_out = 'B', ''
     local broken = type(held) == 'table'
     local mine = not broken and is_mine(held, token)
-    if not broken and (not held or mine) and not is_paused(lane) then
+    if not broken and (not held or mine) and not is_paused(lock) then
         local head, tp, offset = runnable_head(lane, skip)
         if head == nil or head == 'BAD' or head == 'MORE' then
             if mine then call('DEL', lock) end

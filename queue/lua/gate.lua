@@ -1,96 +1,100 @@
 #!lua
 -- gate: admit a batch of new messages, of different lanes: run at once, or wait.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then per message (lock, wait)
--- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park' or 'drop', 6 G, then G × topic:partition,
---      then per message: group, offset, lane, token, dedup, envelope
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then the lock of each message's lane; the lane's list is
+--      wait:<lane> beside lock:<lane>
+-- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park' or 'drop', 6 what tokens begin with, 7 number of the first
+--      message's token, the others follow, 8 '1' where messages carry a dedup id, 9 G, then G × (topic:partition, how many messages), then per message, in
+--      order of group: offset, envelope, and the dedup id where there are such
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or a list: per message 'R<fence> <attempts>' run, 'W' waiting, 'D' finished before, 'X' dropped
 --      for a busy lane, 'U' dropped as a duplicate, 'B' a name of this lane holds another type
 -- @lane
-local id, expected, slack, ttl, on_busy, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local id, expected, slack, ttl, on_busy, worker, first_token, with_dedup, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6],
+    tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
 local why = refuse(id, expected, slack)
 if why then return why end
-local lanes, first_key, first_arg = KEYS[2], 4 + 2 * n_groups, 6 + n_groups
-local n = (#ARGV - first_arg) / 6
+local lanes, first_key, at = KEYS[2], 4 + 2 * n_groups, 10 + 2 * n_groups
+local n, step = #KEYS - first_key, with_dedup and 3 or 2
 
--- one look a batch: floors, locks, who has waiters; one look a segment
-local floor_now = call('HMGET', KEYS[3], unpack(ARGV, 7, 6 + n_groups))
-local lo, hi = {}, {}
-local locks, names = {}, {}
-for i = 0, n - 1 do
-    local a = first_arg + 6 * i
-    local g, at = tonumber(ARGV[a + 1]), floor(tonumber(ARGV[a + 2]) % SEGMENT / 4)
-    if not lo[g] or at < lo[g] then lo[g] = at end
-    if not hi[g] or at > hi[g] then hi[g] = at end
-    locks[i + 1] = KEYS[first_key + 2 * i + 1]
-    names[i + 1] = ARGV[a + 3]
-end
-local segment, has_tries, sets = {}, {}, {}
+-- one look a batch: floors, locks, who has waiters
+local tps, counts = {}, {}
 for g = 1, n_groups do
-    segment[g] = call('GETRANGE', KEYS[4 + 2 * g - 1], lo[g], hi[g])
-    has_tries[g] = call('EXISTS', KEYS[4 + 2 * g]) == 1
-    floors[ARGV[6 + g]] = tonumber(floor_now[g] or 0)
-    sets[g] = {}
+    tps[g] = ARGV[8 + 2 * g]
+    counts[g] = tonumber(ARGV[9 + 2 * g])
 end
-local held = call('MGET', unpack(locks))
-local waiting = call('EXISTS', lanes) == 1 and call('ZMSCORE', lanes, unpack(names))
-
-local function set(g, offset, state)
-    local ops = sets[g]
-    local k = #ops
-    ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. offset % SEGMENT, state
+local floor_now = call('HMGET', KEYS[3], unpack(tps))
+local held = call('MGET', unpack(KEYS, first_key + 1))
+local waiting = nil
+if call('EXISTS', lanes) == 1 then
+    local names = {}
+    for i = 1, n do names[i] = lane_of(KEYS[first_key + i]) end
+    waiting = call('ZMSCORE', lanes, unpack(names))
 end
 
-local out = {}
-for i = 0, n - 1 do
-    local a = first_arg + 6 * i
-    local g, offset, lane, token, dedup = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
-    local tp = ARGV[6 + g]
-    local index = offset % SEGMENT
-    local byte = string.byte(segment[g], floor(index / 4) - lo[g] + 1)
-    local state = byte and bits(byte, index) or 0
-    local lock = held[i + 1]
-    local answer
-    if state >= 2 or offset < floors[tp] then
-        answer = 'D'
-    elseif state == 1 then
-        answer = 'W'
-    elseif is_duplicate(dedup, tp, offset) then
-        set(g, offset, 2)
-        answer = 'U'
-    else
-        local mine = is_mine(lock, token)
-        if not mine and (lock or (waiting and waiting[i + 1]) or is_paused(lane)) then
-            if on_busy == 'drop' and not is_paused(lane) then
-                set(g, offset, 2)
-                answer = 'X'
-            else
-                local pushed = pcall_('LPUSH', KEYS[first_key + 2 * i + 2], ARGV[a + 6])
-                if type(pushed) == 'table' and pushed.err then
-                    answer = 'B'
-                else
-                    set(g, offset, 1)
-                    if not (waiting and waiting[i + 1]) then
-                        local left = lock and call('PTTL', locks[i + 1]) or 0
-                        call('ZADD', lanes, 'NX', text(now + math.max(left, 0)), lane)
-                    end
-                    answer = 'W'
-                end
-            end
-        else
-            local fence = next_fence()
-            local ok
-            if mine then
-                ok = call('SET', locks[i + 1], token .. ':' .. fence, 'PX', ttl)
-            else
-                ok = call('SET', locks[i + 1], token .. ':' .. fence, 'PX', ttl, 'NX')
-            end
-            answer = ok and 'R' .. fence .. ' ' .. (has_tries[g] and tries_of(tp, offset) or 0) or 'B'
-        end
+local out, i = {}, 0
+for g = 1, n_groups do
+    local tp, count = tps[g], counts[g]
+    local group_floor = tonumber(floor_now[g] or 0)
+    floors[tp] = group_floor
+    -- one look a segment, one write
+    local lo, hi = 4096, 0
+    for k = 0, count - 1 do
+        local b = floor(ARGV[at + step * k] % SEGMENT / 4)
+        if b < lo then lo = b end
+        if b > hi then hi = b end
     end
-    out[i + 1] = answer
-end
-for g = 1, n_groups do
-    if #sets[g] > 0 then call('BITFIELD', KEYS[4 + 2 * g - 1], unpack(sets[g])) end
+    local segment = call('GETRANGE', KEYS[3 + 2 * g], lo, hi)
+    local has_tries = call('EXISTS', KEYS[4 + 2 * g]) == 1
+    local sets, n_sets = {}, 0
+    for _ = 1, count do
+        i = i + 1
+        local offset, lock, key = tonumber(ARGV[at]), held[i], KEYS[first_key + i]
+        local index = offset % SEGMENT
+        local byte = string.byte(segment, floor(index / 4) - lo + 1)
+        local state, set, answer = byte and byte > 0 and bits(byte, index) or 0, nil, nil
+        if state >= 2 or offset < group_floor then
+            answer = 'D'
+        elseif state == 1 then
+            answer = 'W'
+        elseif with_dedup and is_duplicate(ARGV[at + 2], tp, offset) then
+            set, answer = 2, 'U'
+        else
+            local token = worker .. first_token + i - 1
+            local mine = is_mine(lock, token)
+            if not mine and (lock or (waiting and waiting[i]) or is_paused(key)) then
+                if on_busy == 'drop' and not is_paused(key) then
+                    set, answer = 2, 'X'
+                else
+                    local lane = lane_of(key)
+                    local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, ARGV[at + 1])
+                    if type(pushed) == 'table' and pushed.err then
+                        answer = 'B'
+                    else
+                        set, answer = 1, 'W'
+                        if not (waiting and waiting[i]) then
+                            local left = lock and call('PTTL', key) or 0
+                            call('ZADD', lanes, 'NX', text(now + math.max(left, 0)), lane)
+                        end
+                    end
+                end
+            else
+                local fence = next_fence()
+                local ok
+                if mine then
+                    ok = call('SET', key, token .. ':' .. fence, 'PX', ttl)
+                else
+                    ok = call('SET', key, token .. ':' .. fence, 'PX', ttl, 'NX')
+                end
+                answer = ok and 'R' .. fence .. ' ' .. (has_tries and tries_of(tp, offset) or 0) or 'B'
+            end
+        end
+        if set then
+            sets[n_sets + 1], sets[n_sets + 2], sets[n_sets + 3], sets[n_sets + 4] = 'SET', 'u2', '#' .. index, set
+            n_sets = n_sets + 4
+        end
+        out[i] = answer
+        at = at + step
+    end
+    if n_sets > 0 then call('BITFIELD', KEYS[3 + 2 * g], unpack(sets)) end
 end
 save_fence()
 return out

@@ -128,10 +128,14 @@ local function is_duplicate(dedup, tp, offset)
     return type(by) == 'string' and by ~= tp .. ':' .. text(offset)
 end
 
+-- A lane's name out of its lock's.
+local LOCK_PREFIX = #P + 6
+local function lane_of(lock) return sub(lock, LOCK_PREFIX) end
+
 local any_paused = nil
-local function is_paused(lane)
+local function is_paused(lock)
     if any_paused == nil then any_paused = call('EXISTS', P .. 'paused') == 1 end
-    return any_paused and call('SISMEMBER', P .. 'paused', lane) == 1
+    return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
 -- Drops finished heads. Returns the head with its identity; nil, and the lane is no more, where none is left; 'MORE' where the bound was

@@ -20,7 +20,7 @@ for _, lane in ipairs(due) do
         call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)
     elseif call('EXISTS', P .. 'wait:' .. lane) == 0 then
         call('ZREM', lanes, lane)
-    elseif is_paused(lane) then
+    elseif is_paused(P .. 'lock:' .. lane) then
         call('ZADD', lanes, text(now + ttl), lane)
     else
         if room <= 0 then return 0 end

@@ -227,16 +227,21 @@ static void hints_leave_claimed(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24];
+    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24], parked_tokens[LT_BATCH_MAX][24];
     static struct lt_msg parked[LT_BATCH_MAX];
     size_t n_parked = 0;
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
         snprintf(tokens[i], sizeof tokens[i], "t%d", i);
-        m[i] = lt_msg(i % 8, 16384 - 16 + i / 8, lanes[i], tokens[i]);
+        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], tokens[i]);
         lt_text(l, "SET " LT_TAG "lock:%s other:1", lanes[i]);
-        if (i % 5) parked[n_parked++] = m[i];
+        if (i % 5) {
+            snprintf(parked_tokens[n_parked], sizeof parked_tokens[0], "p%d", (int)n_parked);
+            parked[n_parked] = m[i];
+            parked[n_parked].token = parked_tokens[n_parked];
+            n_parked++;
+        }
         want[i] = i % 7 == 0 ? 'B' : i % 5 ? 'N' : 'E';
     }
     lt_gate(l, parked, n_parked);
@@ -245,7 +250,7 @@ static void a_full_batch(void **state) {
     assert_string_equal(lt_claim(l, m, LT_BATCH_MAX), want);
     char head[32];
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        snprintf(head, sizeof head, "%d/%d", i % 8, 16384 - 16 + i / 8);
+        snprintf(head, sizeof head, "%d/%d", i / 32, 16384 - 16 + i % 32);
         assert_string_equal(lt_head(l, i), want[i] == 'N' ? head : "");
         assert_string_equal(lt_lock(l, m[i]), want[i] == 'N' ? tokens[i] : want[i] == 'B' ? "other" : "(nil)");
     }

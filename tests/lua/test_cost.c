@@ -39,7 +39,7 @@ static void make_batch(struct lt_msg *m, char (*lanes)[24], char (*tokens)[24], 
     for (int i = 0; i < BATCH; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
         snprintf(tokens[i], sizeof tokens[i], "t%d", i);
-        m[i] = lt_msg(i % PARTITIONS, first_offset + i / PARTITIONS, lanes[i], tokens[i]);
+        m[i] = lt_msg(i / (BATCH / PARTITIONS), first_offset + i % (BATCH / PARTITIONS), lanes[i], tokens[i]);
     }
 }
 

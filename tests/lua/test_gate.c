@@ -91,13 +91,13 @@ static void a_busy_lane_drops_where_configured(void **state) {
 
 static void my_own_lock_runs_again(void **state) {
     struct lt *l = *state;
-    struct lt_msg m = lt_msg(0, 1, "k", "t1");
+    struct lt_msg m = lt_msg(0, 1, "k", "t12");
     gate1(l, m);
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t")), "W"); /* a token that mine only begins with */
-    assert_string_equal(lt_lock(l, m), "t1");
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* a token that mine only begins with */
+    assert_string_equal(lt_lock(l, m), "t12");
 }
 
 static void finished_is_finished(void **state) {
@@ -116,7 +116,7 @@ static void below_the_floor_is_finished(void **state) {
     lt_int(l, "HSET " LT_TAG "floor orders:0 1000 orders:1 %" PRId64, far_offset);
     const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t2"), lt_msg(1, far_offset - 1, "c", "t3"),
                                lt_msg(1, far_offset, "d", "t4"), lt_msg(2, 0, "e", "t5")};
-    gate1(l, lt_msg(3, 1, "a", "x")); /* busy: nothing is parked below the floor either */
+    gate1(l, lt_msg(3, 1, "a", "x1")); /* busy: nothing is parked below the floor either */
     assert_string_equal(lt_gate(l, m, 5), "DRDRR");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
@@ -149,10 +149,12 @@ static void segments_meet_at_their_borders(void **state) {
     const int64_t at[] = {0, 3, 4, 16383, 16384, far_offset - 1, far_offset, far_offset + 16383};
     struct lt_msg busy[8], m[8];
     char lanes[8][2];
+    static const char *const first[] = {"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"};
+    static const char *const second[] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
     for (size_t i = 0; i < 8; i++) {
         snprintf(lanes[i], 2, "%c", (char)('a' + i));
-        busy[i] = lt_msg(9, at[i], lanes[i], "b");
-        m[i] = lt_msg(0, at[i], lanes[i], "t");
+        busy[i] = lt_msg(9, at[i], lanes[i], first[i]);
+        m[i] = lt_msg(0, at[i], lanes[i], second[i]);
     }
     assert_string_equal(lt_gate(l, busy, 8), "RRRRRRRR");
     assert_string_equal(lt_gate(l, m, 8), "WWWWWWWW");
@@ -184,7 +186,7 @@ static void a_full_batch(void **state) {
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
         snprintf(tokens[i], sizeof tokens[i], "t%d", i);
-        m[i] = lt_msg(i % 8, 16384 - 16 + i / 8, lanes[i], tokens[i]);
+        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], tokens[i]);
         if (i % 3 == 0) lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lanes[i], LT_TTL_MS);
         if (i % 16 == 5) lt_set_state(l, m[i], i % 32 == 5 ? 2 : 3);
         want[i] = i % 16 == 5 ? 'D' : i % 3 == 0 ? 'W' : 'R';
@@ -204,9 +206,11 @@ static void keys_are_any_bytes(void **state) {
                                      lw_bytes_of("{t.1}:x"),    lw_bytes_of("}:lock:{"), lw_bytes_of("\xc3\xa4\xff\xe2\x82"),
                                      lw_bytes_of("a b\r\n*%$"), lw_bytes(kilo, 512)};
     struct lt_msg m[8], again[8];
+    static const char *const first[] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
+    static const char *const second[] = {"u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7"};
     for (int i = 0; i < 8; i++) {
-        m[i] = lt_msg_bytes(0, i, lanes[i], "t");
-        again[i] = lt_msg_bytes(1, i, lanes[i], "u");
+        m[i] = lt_msg_bytes(0, i, lanes[i], first[i]);
+        again[i] = lt_msg_bytes(1, i, lanes[i], second[i]);
     }
     assert_string_equal(lt_gate(l, m, 8), "RRRRRRRR");
     assert_string_equal(lt_gate(l, again, 8), "WWWWWWWW");
@@ -214,7 +218,7 @@ static void keys_are_any_bytes(void **state) {
     for (int i = 0; i < 8; i++) {
         snprintf(want, sizeof want, "1/%d", i);
         assert_string_equal(lt_waiting(l, m[i]), want);
-        assert_string_equal(lt_lock(l, m[i]), "t");
+        assert_string_equal(lt_lock(l, m[i]), first[i]);
         assert_string_not_equal(lt_text(l, "ZSCORE " LT_TAG "lanes %b", lanes[i].p, lanes[i].n), "(nil)");
     }
     assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), 8);
@@ -243,7 +247,7 @@ static void assert_refused(struct lt *l, const char *why) {
 
 static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
-    gate1(l, lt_msg(0, 1, "a", "x"));
+    gate1(l, lt_msg(0, 1, "a", "x1"));
     snprintf(l->epoch, sizeof l->epoch, "other");
     assert_refused(l, "LOST");
     lt_text(l, "FLUSHALL");
@@ -252,7 +256,7 @@ static void another_epoch_is_lost(void **state) {
 
 static void an_unexpected_time_is_a_jump(void **state) {
     struct lt *l = *state;
-    gate1(l, lt_msg(0, 1, "a", "x"));
+    gate1(l, lt_msg(0, 1, "a", "x1"));
     for (int sign = -1; sign <= 1; sign += 2) {
         l->off_ms = sign * (LT_TTL_MS / 4 + 5000);
         assert_refused(l, "JUMP");

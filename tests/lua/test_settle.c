@@ -51,7 +51,7 @@ static void done_counts_without_the_lease(void **state) {
 static void a_stale_lease_does_nothing_else(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"retry", "back", "dead", "sent"};
-    struct lt_msg m = lt_msg(0, 1, "k", "t1"), other = lt_msg(0, 2, "k", "t1x");
+    struct lt_msg m = lt_msg(0, 1, "k", "t1"), other = lt_msg(0, 2, "k", "t1x1");
     run1(l, m);
     lt_free_lock(l, m);
     run1(l, other);
@@ -306,7 +306,7 @@ static void a_full_batch(void **state) {
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
         snprintf(tokens[i], sizeof tokens[i], "t%d", i);
-        m[i] = lt_with(lt_msg(i % 8, far_offset - 16 + i / 8, lanes[i], tokens[i]), outcomes[i % 5], "next");
+        m[i] = lt_with(lt_msg(i / 32, far_offset - 16 + i % 32, lanes[i], tokens[i]), outcomes[i % 5], "next");
         want[i] = 'L';
     }
     lt_gate(l, m, LT_BATCH_MAX);
@@ -325,16 +325,18 @@ static void keys_are_any_bytes(void **state) {
     const struct lw_bytes lanes[] = {lw_bytes("", 0), lw_bytes("a\0b", 3), lw_bytes("a\0c", 3), lw_bytes_of("{t.1}:\xc3\xa4\xff"),
                                      lw_bytes(half_kilo, 512)};
     struct lt_msg m[5], behind[5];
+    static const char *const first[] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
+    static const char *const second[] = {"u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7"};
     for (int i = 0; i < 5; i++) {
-        m[i] = lt_msg_bytes(0, i, lanes[i], "t");
-        behind[i] = lt_msg_bytes(1, i, lanes[i], "u");
+        m[i] = lt_msg_bytes(0, i, lanes[i], first[i]);
+        behind[i] = lt_msg_bytes(1, i, lanes[i], second[i]);
     }
     assert_string_equal(lt_gate(l, m, 5), "RRRRR");
     assert_string_equal(lt_gate(l, behind, 5), "WWWWW");
     assert_string_equal(lt_settle(l, m, 5), "NNNNN");
     assert_string_equal(lt_head(l, 1), "1/1");
     for (int i = 0; i < 5; i++) {
-        behind[i].token = "t";
+        behind[i].token = first[i];
         behind[i].mode = "drop";
         if (i % 2) behind[i].outcome = "back";
     }

@@ -18,7 +18,7 @@ static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:
 /* Message 1 runs under t1; the others wait behind it, in the order given. */
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
-    for (size_t i = 0; i < n; i++) assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x")), "W");
+    for (size_t i = 0; i < n; i++) assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000"); /* so that an extension is seen, and that the next look moves with it */
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
 }
@@ -111,7 +111,7 @@ static void a_waiting_duplicate_is_dropped(void **state) {
     m.dedup = copy.dedup = "id-1\nwith a line";
     other.dedup = "id-1";
     gate1(l, m);
-    copy.token = other.token = "x";
+    copy.token = other.token = "x1";
     gate1(l, copy);
     gate1(l, other);
     assert_string_equal(settle1(l, m), "N");
@@ -123,7 +123,7 @@ static void a_waiting_duplicate_is_dropped(void **state) {
 static void duplicates_are_counted(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
-    struct lt_msg copy = lt_msg(0, 2, "k", "x"), m = message(1);
+    struct lt_msg copy = lt_msg(0, 2, "k", "x1"), m = message(1);
     m.dedup = copy.dedup = "id-1";
     gate1(l, m);
     gate1(l, copy);

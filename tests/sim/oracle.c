@@ -17,7 +17,8 @@ void oracle_start(struct world *w, struct exec *x) {
     for (int i = 0; i < w->n_exec; i++) {
         struct exec *y = &w->exec[i];
         if (y->key != x->key) continue;
-        if (y->worker == x->worker) world_bad(w, "local2: worker %d runs key %d twice: %s and %s", x->worker, x->key, y->job->identity, x->job->identity);
+        if (y->worker == x->worker)
+            world_bad(w, "local2: worker %d runs key %d twice: %s and %s", x->worker, x->key, y->job->identity, x->job->identity);
         if (deadline(y) > w->now_ms && deadline(x) > w->now_ms)
             world_bad(w, "overlap on key %d: %s by %d and %s by %d", x->key, y->job->identity, y->worker, x->job->identity, x->worker);
     }
@@ -108,8 +109,9 @@ static void check_convergence(struct world *w) {
                 if (e.part != part || w->part[part].key[e.index] != key || seen[e.index]) continue;
                 seen[e.index] = true;
                 if (e.index > next)
-                    world_bad(w, "converge: key %d of partition %d: effect of %" PRId64 " is older than that of %" PRId64 ", which came later", key, part,
-                              w->part[part].offset[e.index], w->part[part].offset[next]);
+                    world_bad(w,
+                              "converge: key %d of partition %d: effect of %" PRId64 " is older than that of %" PRId64 ", which came later",
+                              key, part, w->part[part].offset[e.index], w->part[part].offset[next]);
                 next = e.index;
             }
         }

@@ -1,5 +1,6 @@
-/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts over fake Redis servers (store.h) and a fake Kafka, under a
- * virtual clock, with faults at random and oracles that look at everything. The port of model/lanes_full.py: same faults, same oracles.
+/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts over fake Redis servers (store.h) and a
+ * fake Kafka, under a virtual clock, with faults at random and oracles that look at everything. The port of model/lanes_full.py: same
+ * faults, same oracles.
  *
  * One seed is one run, the same on every machine. A violation ends the run with a text (world_bad). */
 #ifndef LW_SIM_WORLD_H
@@ -48,7 +49,7 @@ struct pipe { /* commands under way on one connection */
         int argc;
         char **argv;
         size_t *len;
-    } *cmd;
+    } * cmd;
     redisReply **reply;
 };
 
@@ -129,7 +130,7 @@ struct world {
     int n_order;
     struct effect {
         int part, index;
-    } *effects;
+    } * effects;
     int n_effects, cap_effects;
     bool taint[KEYS];
     uint64_t runs, dups, cuts;

@@ -65,13 +65,10 @@ static int group_of(struct group *groups, int *n, const struct lt_msg *m) {
 }
 
 /* The keys of segments, and the arguments that name their partitions: first how many. */
-static void add_groups(struct lt *l, const struct group *groups, int n) {
-    addf(&l->args, "%d", n);
-    for (int i = 0; i < n; i++) {
-        addf(&l->keys, LT_TAG "state:%s:%d:%" PRId64, groups[i].topic, groups[i].partition, groups[i].segment);
-        addf(&l->keys, LT_TAG "tries:%s:%d:%" PRId64, groups[i].topic, groups[i].partition, groups[i].segment);
-        addf(&l->args, "%s:%d", groups[i].topic, groups[i].partition);
-    }
+static void add_segment(struct lt *l, const struct group *g) {
+    addf(&l->keys, LT_TAG "state:%s:%d:%" PRId64, g->topic, g->partition, g->segment);
+    addf(&l->keys, LT_TAG "tries:%s:%d:%" PRId64, g->topic, g->partition, g->segment);
+    addf(&l->args, "%s:%d", g->topic, g->partition);
 }
 
 static void add_lanes(struct lt *l, const struct lt_msg *m, size_t n) {
@@ -261,10 +258,61 @@ static void add_clock(struct lt *l) {
     addf(&l->args, "%" PRId64, l->ttl_ms / 4);
 }
 
+/* "t12" is what tokens begin with, and a number. */
+static size_t prefix_of(const char *token) {
+    size_t n = strlen(token);
+    while (n && token[n - 1] >= '0' && token[n - 1] <= '9') n--;
+    return n;
+}
+
+/* Gate numbers its tokens itself: the test's own must follow each other in the order of the call. */
+static int first_number(const struct lt_msg *const *m, size_t n) {
+    size_t prefix = prefix_of(m[0]->token);
+    int first = atoi(m[0]->token + prefix);
+    for (size_t i = 0; i < n; i++) {
+        char want[64];
+        snprintf(want, sizeof want, "%.*s%d", (int)prefix, m[0]->token, first + (int)i);
+        if (strcmp(m[i]->token, want) != 0)
+            fail_msg("token %s where gate makes %s: number the messages in order of segment", m[i]->token, want);
+    }
+    return first;
+}
+
+/* Gate wants the messages of a segment side by side; the answers come back in the test's order. */
+static void arrange(const struct lt_msg *m, size_t n, const int *of, int n_groups, const struct lt_msg **sorted, size_t *place) {
+    size_t at = 0;
+    for (int g = 1; g <= n_groups; g++)
+        for (size_t i = 0; i < n; i++)
+            if (of[i] == g) {
+                place[i] = at;
+                sorted[at++] = &m[i];
+            }
+}
+
+static void put_back(struct lt *l, size_t n, const size_t *place) {
+    if (strlen(l->answers) != n || l->reply->type != REDIS_REPLY_ARRAY) return;
+    char answers[LT_BATCH_MAX + 1];
+    struct redisReply *element[LT_BATCH_MAX];
+    for (size_t i = 0; i < n; i++) {
+        answers[i] = l->answers[place[i]];
+        element[i] = l->reply->element[place[i]];
+    }
+    memcpy(l->answers, answers, n);
+    memcpy(l->reply->element, element, n * sizeof element[0]);
+}
+
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
     static struct group groups[GROUPS_MAX];
-    int of[LT_BATCH_MAX], n_groups = 0;
-    for (size_t i = 0; i < n; i++) of[i] = group_of(groups, &n_groups, &m[i]);
+    const struct lt_msg *sorted[LT_BATCH_MAX];
+    size_t place[LT_BATCH_MAX];
+    int of[LT_BATCH_MAX], count[GROUPS_MAX] = {0}, n_groups = 0;
+    bool dedup = false;
+    for (size_t i = 0; i < n; i++) {
+        of[i] = group_of(groups, &n_groups, &m[i]);
+        count[of[i] - 1]++;
+        dedup |= m[i].dedup[0] != 0;
+    }
+    arrange(m, n, of, n_groups, sorted, place);
     begin(l, &lw_script_gate);
     static const char *const names[] = {"epoch", "lanes", "floor", "fence"};
     for (size_t i = 0; i < 4; i++) addf(&l->keys, LT_TAG "%s", names[i]);
@@ -272,37 +320,42 @@ const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
     add_clock(l);
     addf(&l->args, "%" PRId64, l->ttl_ms);
     add_text(&l->args, l->drop ? "drop" : "park");
-    add_groups(l, groups, n_groups);
-    add_lanes(l, m, n);
-    for (size_t i = 0; i < n; i++) {
-        addf(&l->args, "%d", of[i]);
-        addf(&l->args, "%" PRId64, m[i].offset);
-        add(&l->args, m[i].lane.p, m[i].lane.n);
-        add_text(&l->args, m[i].token);
-        add_text(&l->args, m[i].dedup);
-        add_envelope(l, &m[i]);
+    addf(&l->args, "%.*s", (int)prefix_of(sorted[0]->token), sorted[0]->token);
+    addf(&l->args, "%d", first_number(sorted, n));
+    add_text(&l->args, dedup ? "1" : "0");
+    addf(&l->args, "%d", n_groups);
+    for (int i = 0; i < n_groups; i++) {
+        add_segment(l, &groups[i]);
+        addf(&l->args, "%d", count[i]);
     }
-    return run(l);
+    for (size_t i = 0; i < n; i++) {
+        key_of_lane(l, "lock:", sorted[i]->lane);
+        addf(&l->args, "%" PRId64, sorted[i]->offset);
+        add_envelope(l, sorted[i]);
+        if (dedup) add_text(&l->args, sorted[i]->dedup);
+    }
+    run(l);
+    put_back(l, n, place);
+    return l->answers;
 }
 
 static void settle_item(struct lt *l, const struct lt_msg *m, int group, int next_group) {
-    bool needs_envelope = strcmp(m->outcome, "done") != 0 && strcmp(m->outcome, "sent") != 0;
+    char what[3] = {m->outcome[0], m->mode[0] == 'd' ? '-' : m->mode[0], 0};
+    if (strcmp(m->outcome, "dead") == 0) what[0] = 'x';
     addf(&l->args, "%d", group);
     addf(&l->args, "%" PRId64, m->offset);
-    add(&l->args, m->lane.p, m->lane.n);
     add_text(&l->args, m->token);
-    add_text(&l->args, m->outcome);
-    add_text(&l->args, m->mode);
-    addf(&l->args, "%d", next_group);
-    addf(&l->args, "%" PRId64, m->next ? m->next->offset : 0);
-    add_text(&l->args, m->next ? m->next->dedup : "");
+    add_text(&l->args, what);
+    if (what[0] == 'r') addf(&l->args, "%" PRId64, m->backoff_ms);
+    if (what[0] == 'x') add_text(&l->args, m->reason);
+    if (strchr("rbx", what[0])) add_envelope(l, m);
+    if (what[1] == 'k') {
+        addf(&l->args, "%d", next_group);
+        addf(&l->args, "%" PRId64, m->next ? m->next->offset : 0);
+    }
+    if (!l->window_s) return;
+    if (what[1] == 'k') add_text(&l->args, m->next ? m->next->dedup : "");
     add_text(&l->args, m->dedup);
-    addf(&l->args, "%" PRId64, m->backoff_ms);
-    add_text(&l->args, m->reason);
-    if (needs_envelope)
-        add_envelope(l, m);
-    else
-        add_text(&l->args, "");
 }
 
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n) {
@@ -320,10 +373,17 @@ const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n) {
     addf(&l->args, "%" PRId64, l->ttl_ms);
     addf(&l->args, "%d", LT_HANDOFF_MS);
     add_text(&l->args, l->skip ? "skip" : "block");
-    addf(&l->args, "%" PRId64, l->window_s);
-    add_groups(l, groups, n_groups);
-    add_lanes(l, m, n);
-    for (size_t i = 0; i < n; i++) settle_item(l, &m[i], of[i], of_next[i]);
+    if (l->window_s)
+        addf(&l->args, "%" PRId64, l->window_s);
+    else
+        add_text(&l->args, "");
+    add_text(&l->args, ""); /* a message names its whole token here */
+    addf(&l->args, "%d", n_groups);
+    for (int i = 0; i < n_groups; i++) add_segment(l, &groups[i]);
+    for (size_t i = 0; i < n; i++) {
+        key_of_lane(l, "lock:", m[i].lane);
+        settle_item(l, &m[i], of[i], of_next[i]);
+    }
     return run(l);
 }
 
