@@ -98,6 +98,10 @@ static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *
     return lw_source_commit_sync(p->source, c, n, ok, p->commit_ms, err);
 }
 
+static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+    return lw_source_committed(((struct process *)ctx)->source, topic, partition, offset, err);
+}
+
 static void io_release(void *ctx, void *origin) {
     (void)ctx;
     rd_kafka_message_destroy(origin);
@@ -196,6 +200,7 @@ const struct lw_io process_io = {
     .commit = io_commit,
     .commit_busy = io_commit_busy,
     .commit_sync = io_commit_sync,
+    .committed = io_committed,
     .release = io_release,
     .passed = io_passed,
     .pump = io_pump,
