@@ -83,11 +83,6 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->waiting_tail = &r->next;
 }
 
-void run_flush(struct lw_worker *w) {
-    if (!w->n_start) return;
-    w->io->run(w->ctx, w->start, w->n_start);
-    w->n_start = 0;
-}
 
 /* A grant: of the gate (FAST), or of a head (LANE); `again`: the same acquisition goes on with its next message. */
 void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind kind, uint64_t token, uint64_t fence, int tries, int n,
@@ -200,6 +195,28 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     r->submitted = false;
     w->in_handler--;
     if (r->job.alone) w->running_alone = false;
+}
+
+/* Time may have passed since the grant (a rebalance blocks the loop): rule 4 again, and what lost its epoch meanwhile is not started at all. */
+void run_flush(struct lw_worker *w) {
+    int64_t now = w->n_start ? now_ms(w) : 0;
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_start; i++) {
+        struct run *r = (struct run *)(void *)w->start[i];
+        if (r->stale) {
+            struct lane *l = r->lane;
+            left_handler(w, r);
+            stale_remove(w, r);
+            lane_wake(w, l);
+        } else if (atomic_load(&r->lease.held.cancelled) || atomic_load(&r->lease.held.deadline_ms) <= now) {
+            left_handler(w, r);
+            run_finish(w, r, V_BACK);
+        } else {
+            w->start[n++] = w->start[i];
+        }
+    }
+    w->n_start = 0;
+    if (n) w->io->run(w->ctx, w->start, n);
 }
 
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
