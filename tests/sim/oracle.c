@@ -22,6 +22,7 @@ void oracle_start(struct world *w, struct exec *x) {
         if (deadline(y) > w->now_ms && deadline(x) > w->now_ms)
             world_bad(w, "overlap on key %d: %s by %d and %s by %d", x->key, y->job->identity, y->worker, x->job->identity, x->worker);
     }
+    if (deadline(x) <= w->now_ms) world_bad(w, "%s starts on worker %d past its lease", x->job->identity, x->worker);
     uint64_t fence = x->job->lease->fence;
     if (fence <= w->fence_seen[x->key] && deadline(x) > w->now_ms)
         world_bad(w, "fence of key %d not monotonic: %" PRIu64 " after %" PRIu64, x->key, fence, w->fence_seen[x->key]);

@@ -21,6 +21,15 @@ static const struct faults modes[] = {
     {.name = "all", .crash = 1, .pause = 1, .wipe = 1, .failover = 1, .loss = 1},
     {.name = "clock", .clock = 1},
     {.name = "clockback", .clock = 1, .back = true, .loss = 1},
+    {.name = "late", .crash = 1, .pause = 1, .loss = 3, .pace = 4},
+    {.name = "slow", .crash = 1, .pause = 2, .loss = 2, .pace = 2, .idle = 7},
+    {.name = "ghost", .loss = 15, .burst = 6},
+    {.name = "wipelate", .pause = 2, .wipe = 3, .loss = 1, .pace = 3, .idle = 7, .churn = 2},
+    {.name = "deaf", .pause = 3, .wipe = 3, .loss = 3, .pace = 3, .churn = 4, .deaf = true},
+    {.name = "floors", .crash = 1, .pause = 3, .loss = 2, .pace = 2, .sparse = 4096, .churn = 4, .deaf = true},
+    {.name = "lag", .pause = 1, .failover = 2, .loss = 2, .pace = 3, .churn = 2, .lag = true},
+    {.name = "churn", .loss = 4, .churn = 8, .burst = 12, .idle = 5},
+    {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
 };
 enum { MODES = sizeof modes / sizeof modes[0] };
 

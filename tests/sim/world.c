@@ -108,31 +108,49 @@ static bool finished_in(const struct server *s, int part, int64_t offset) {
 struct dying {
     int n, item[256], part[256];
     int64_t offset[256];
+    bool finished[256], letter[256];
 };
 static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
-    int nk = int_arg(argv[2], len[2]), a = 2 + nk, groups = int_arg(argv[a + 7], len[a + 7]);
-    int at = a + 8 + groups;
-    for (int i = 0; at < argc; i++) {
-        char outcome = argv[at + 3][0], mode = argv[at + 3][1];
-        int g = int_arg(argv[at], len[at]), part = argv[a + 7 + g][2] - '0';
+    int nk = int_arg(argv[2], len[2]), a = 3 + nk, groups = int_arg(argv[a + 5], len[a + 5]);
+    int first = a + 6 + groups;
+    for (int i = 0; first + 13 * i < argc; i++) {
+        int at = first + 13 * i;
+        if (strncmp(argv[at + 4], "dead", len[at + 4]) && strncmp(argv[at + 4], "sent", len[at + 4])) continue;
+        int g = int_arg(argv[at], len[at]), part = argv[a + 5 + g][2] - '0';
         int64_t offset = i64_arg(argv[at + 1], len[at + 1]);
-        at += 4 + (outcome == 'r' || outcome == 'x' ? 2 : outcome == 'b') + (mode == 'k' ? 2 : 0);
-        if ((outcome != 'x' && outcome != 's') || finished_in(s, part, offset)) continue;
+        d->finished[d->n] = finished_in(s, part, offset);
+        d->letter[d->n] = len[at + 4] == 4; /* not 'sent' */
         d->item[d->n] = i;
         d->part[d->n] = part;
         d->offset[d->n++] = offset;
     }
 }
 
+static int64_t dead_letters(const struct server *s) {
+    char name[40];
+    snprintf(name, sizeof name, "lw:{t.%d}:dead", s->shard);
+    redisReply *r = store_call(s->store, 2, (const char *const[]){"XLEN", name}, NULL);
+    int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+    freeReplyObject(r);
+    return n;
+}
+
 static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {
     struct dying dying = {0};
     bool settle = !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);
-    if (settle) look_for_dying(s, c->argc, c->argv, c->len, &dying);
+    int64_t letters = 0;
+    if (settle) {
+        look_for_dying(s, c->argc, c->argv, c->len, &dying);
+        letters = dead_letters(s);
+    }
     redisReply *r = call(w, s, c->argc, (const char *const *)c->argv, c->len);
-    for (int i = 0; i < dying.n; i++)
-        if (r->type == REDIS_REPLY_ARRAY && r->element[2 * dying.item[i]]->str[0] != 'S') oracle_died(w, dying.part[i], dying.offset[i]);
-    if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:"))
-        snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
+    for (int i = 0; i < dying.n; i++) {
+        if (r->type != REDIS_REPLY_ARRAY || r->element[2 * dying.item[i]]->str[0] == 'S' || dying.finished[i]) continue;
+        oracle_died(w, dying.part[i], dying.offset[i]);
+        letters += dying.letter[i];
+    }
+    if (settle && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
+    if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:")) snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
     return r;
 }
 
@@ -228,7 +246,7 @@ static void cut(struct world *w, struct sim_worker *me, int shard) {
     me->conn[shard] = 0;
     if (p) {
         int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had come, the rest are lost */
-        p->live = false;                                                   /* no answer may be sent on it */
+        p->live = false; /* no answer may be sent on it */
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
             lw_worker_reply(me->lw, shard, r);
@@ -253,8 +271,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     for (size_t i = 0; i < n; i++) {
         struct exec x = {jobs[i], me->index, key_of_name(jobs[i]->key)};
         if (x.key < 0) world_bad(w, "a handler got a foreign key");
-        trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, jobs[i]->identity, x.key, jobs[i]->lease->fence,
-              jobs[i]->attempt);
+        trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, jobs[i]->identity, x.key, jobs[i]->lease->fence, jobs[i]->attempt);
         oracle_start(w, &x);
         w->exec[w->n_exec++] = x;
     }
@@ -344,8 +361,7 @@ static void rebalance(struct world *w) {
     for (int p = 0; p < PARTS; p++) {
         int to = live[rnd_below(w, n)], from = w->part[p].owner;
         if (from == to && rnd_unit(w) < 0.7) continue;
-        if (from >= 0 && w->w[from].dead_until_ms <= w->now_ms && w->w[from].lw && owns(w, &w->w[from], p))
-            let_go(w, &w->w[from], p, rnd_unit(w) < 0.3);
+        if (from >= 0 && w->w[from].dead_until_ms <= w->now_ms && w->w[from].lw && owns(w, &w->w[from], p)) let_go(w, &w->w[from], p, rnd_unit(w) < 0.3);
         if (w->w[to].dead_until_ms > w->now_ms) { /* it will hear of it when it wakes: ownership moves now, delivery then */
             w->part[p].owner = -1;
             continue;
@@ -425,11 +441,11 @@ static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t
 }
 
 static void step_poll(struct world *w, struct sim_worker *me) {
-    if (rnd_unit(w) < 0.3) learn(w, me);
+    if (rnd_unit(w) < (w->f->deaf ? 0.01 : 0.3)) learn(w, me);
     int p = rnd_below(w, PARTS);
     struct sim_part *part = &w->part[p];
     if (!me->gen[p] || me->hold[p] || lw_worker_appetite(me->lw) == 0) return;
-    for (int i = 0, n = 1 + rnd_below(w, 3); i < n && me->gen[p]; i++) {
+    for (int i = 0, n = 1 + rnd_below(w, 3 + w->f->burst); i < n && me->gen[p]; i++) {
         if (me->pos[p] >= part->n) {
             lw_worker_end(me->lw, me->gen[p], part->offset[part->n - 1] + 1 + p); /* markers at the end */
             return;
@@ -448,30 +464,12 @@ static int64_t io_boot_ms(void *ctx) { return ((struct sim_worker *)ctx)->world-
 static int64_t io_wall_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms + 1000000000; }
 static uint64_t io_random(void *ctx) { return rnd(((struct sim_worker *)ctx)->world); }
 static void io_release(void *ctx, void *origin) { (void)ctx, (void)origin; }
-static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) {
-    (void)ctx, (void)topic, (void)partition, (void)watermark;
-}
-static void io_stop(void *ctx, int status, const char *reason) {
-    world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
-}
+static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) { (void)ctx, (void)topic, (void)partition, (void)watermark; }
+static void io_stop(void *ctx, int status, const char *reason) { world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason); }
 
-static const struct lw_io io = {.boot_ms = io_boot_ms,
-                                .wall_ms = io_wall_ms,
-                                .random = io_random,
-                                .connect = io_connect,
-                                .send = io_send,
-                                .hints = io_hints,
-                                .run = io_run,
-                                .letter = io_letter,
-                                .hold = io_hold,
-                                .seek = io_seek,
-                                .commit = io_commit,
-                                .commit_busy = io_commit_busy,
-                                .commit_sync = io_commit_sync,
-                                .committed = io_committed,
-                                .release = io_release,
-                                .passed = io_passed,
-                                .stop = io_stop};
+static const struct lw_io io = {.boot_ms = io_boot_ms, .wall_ms = io_wall_ms, .random = io_random, .connect = io_connect, .send = io_send, .hints = io_hints,
+                                .run = io_run, .letter = io_letter, .hold = io_hold, .seek = io_seek, .commit = io_commit, .commit_busy = io_commit_busy,
+                                .commit_sync = io_commit_sync, .committed = io_committed, .release = io_release, .passed = io_passed, .stop = io_stop};
 
 static void birth(struct world *w, struct sim_worker *me) {
     snprintf(me->id, sizeof me->id, "w%d-%06x", me->index, (unsigned)(rnd(w) & 0xffffff));
@@ -479,8 +477,7 @@ static void birth(struct world *w, struct sim_worker *me) {
     me->n_commit = me->n_letter = 0;
     for (int p = 0; p < PARTS; p++) me->gen[p] = 0;
     for (int s = 0; s < SHARDS; s++) me->conn[s] = 0, me->want[s] = false;
-    me->lw = lw_worker_open(&(struct lw_worker_setup){
-        .config = &w->config, .counts = &w->counts, .id = me->id, .host = "h", .cluster_id = "", .io = &io, .ctx = me});
+    me->lw = lw_worker_open(&(struct lw_worker_setup){.config = &w->config, .counts = &w->counts, .id = me->id, .host = "h", .cluster_id = "", .io = &io, .ctx = me});
 }
 
 static void death(struct world *w, struct sim_worker *me) {
@@ -605,7 +602,7 @@ static bool fault(struct world *w) {
                 if (w->part[p].owner == me->index) w->part[p].owner = -1;
         return true;
     }
-    if (rnd_unit(w) < 0.002) {
+    if (rnd_unit(w) < 0.002 * (w->f->churn > 0 ? w->f->churn : 1)) {
         rebalance(w);
         return true;
     }
@@ -624,7 +621,7 @@ static bool fault(struct world *w) {
         fail_over(w, rnd_below(w, SHARDS));
         return true;
     }
-    if (rnd_unit(w) < 0.02) snapshot(w, rnd_below(w, SHARDS));
+    if (rnd_unit(w) < (w->f->lag ? 0.002 : 0.02)) snapshot(w, rnd_below(w, SHARDS));
     if (rnd_unit(w) < 0.001 * f->clock) {
         static const int jumps[] = {1250, 3000, 15000, -2000};
         int s = rnd_below(w, SHARDS), j = jumps[rnd_below(w, f->back ? 4 : 3)];
@@ -665,7 +662,7 @@ static bool wire_step(struct world *w) {
 
 static void step(struct world *w) {
     static const int dt[] = {0, 0, 0, 0, 0, 10, 20};
-    w->now_ms += dt[rnd_below(w, 7)];
+    w->now_ms += dt[rnd_below(w, 7)] * (w->f->pace ? w->f->pace : 1);
     if (w->faults_on && fault(w)) return;
     if (wire_step(w)) return;
     struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
@@ -681,19 +678,10 @@ static void step(struct world *w) {
     step_connect(w, me);
     step_deliver(w, me);
     switch (rnd_below(w, 16)) {
-    case 0:
-    case 1:
-    case 2: step_poll(w, me); break;
-    case 3:
-    case 4:
-    case 5:
-    case 6:
-    case 7: lw_worker_turn(me->lw); break;
-    case 8:
-    case 9: step_finish(w, me); break;
-    case 10:
-    case 11:
-    case 12: step_renew(w, me); break;
+    case 0: case 1: case 2: step_poll(w, me); break;
+    case 3: case 4: case 5: case 6: case 7: lw_worker_turn(me->lw); break;
+    case 8: case 9: if (rnd_below(w, 10) >= w->f->idle) step_finish(w, me); break;
+    case 10: case 11: case 12: if (rnd_below(w, 10) >= w->f->idle) step_renew(w, me); break;
     case 13: step_commits(w, me); break;
     case 14: step_hints(w, me); break;
     case 15: step_letters(w, me); break;
@@ -741,7 +729,7 @@ static void set_up(struct world *w) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
             double gap = rnd_unit(w); /* compaction, transaction markers */
-            at += gap < 0.9 ? 1 : gap < 0.995 ? 2 + rnd_below(w, 5) : 5000 + rnd_below(w, 20000);
+            at += w->f->sparse ? 1 + rnd_below(w, 2 * w->f->sparse) : gap < 0.9 ? 1 : gap < 0.995 ? 2 + rnd_below(w, 5) : 5000 + rnd_below(w, 20000);
         }
     }
     for (int i = 0; i < WORKERS; i++) {
@@ -780,9 +768,8 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         for (; i < 150000 && !all_committed(w); i++) step(w);
         if (!all_committed(w) && o->trace) world_dump(w);
         if (!all_committed(w))
-            world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed,
-                      w->part[1].committed, w->part[2].committed, w->part[0].offset[o->records - 1] + 1,
-                      w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
+            world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed, w->part[1].committed,
+                      w->part[2].committed, w->part[0].offset[o->records - 1] + 1, w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
         for (i = 0; i < 8000; i++) step(w);
         oracle_end(w);
     }

@@ -20,6 +20,14 @@ struct faults {
     double crash, pause, wipe, failover, loss, clock;
     bool back; /* the clock may jump back, too */
     int split_ms;
+    /* How the world runs; 0: the usual. */
+    int pace;     /* time goes so many times faster, so that calls, handlers and renewals come late for a TTL */
+    int idle;     /* of ten chances to end a handler or renew, so many are missed */
+    int sparse;   /* so many offsets lie between two records: segments end, and are deleted, all the time */
+    double churn; /* rebalances, so many times more often */
+    bool deaf;    /* a worker hears late that it lost a partition */
+    bool lag;     /* replicas are far behind */
+    int burst;    /* so many records more in one poll */
 };
 
 struct options {
