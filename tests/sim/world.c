@@ -119,7 +119,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int g = int_arg(argv[at], len[at]), part = argv[a + 5 + g][2] - '0';
         int64_t offset = i64_arg(argv[at + 1], len[at + 1]);
         d->finished[d->n] = finished_in(s, part, offset);
-        d->letter[d->n] = len[at + 4] == 4; /* not 'sent' */
+        d->letter[d->n] = argv[at + 4][0] == 'd'; /* not "sent" */
         d->item[d->n] = i;
         d->part[d->n] = part;
         d->offset[d->n++] = offset;
