@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+enum { REST_MS = 20 };
+
 /* Segments of a call: each (partition, segment) once. */
 int group_of(struct group *g, int *n, struct part *p, int64_t offset) {
     int64_t segment = offset / SEGMENT;
@@ -107,6 +109,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         sh->gate[sh->n_gate++] = (struct gate_item){.lane = l, .msg = m};
     }
     if (again) {
+        if (!sh->gate_head) sh->gate_rest_ms = now + REST_MS;
         *sh->gate_tail = again;
         sh->gate_tail = again_tail;
     }

@@ -197,6 +197,7 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
     }
     if (l->run && l->run->kind == FAST) return;
     struct shard *sh = &w->shards[l->shard];
+    if (now_ms(w) >= l->not_before_ms) sh->gate_rest_ms = 0;
     l->queued = true;
     l->gate_next = NULL;
     *sh->gate_tail = l;

@@ -209,6 +209,7 @@ struct shard {
 
     struct lane *lanes; /* hash by id */
     struct lane *gate_head, **gate_tail;
+    int64_t gate_rest_ms; /* until then all lanes in the gate queue have to wait (not_before_ms) */
     struct run *finished, **finished_tail; /* to settle */
     struct lw_bytes *hints;                /* ring of lanes that may be runnable; owned copies */
     size_t hints_head, n_hints, cap_hints;

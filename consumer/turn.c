@@ -35,6 +35,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     tend_build(w, sh, now);
     watch_build(w, sh);
     settle_build(w, sh);
+    bool wanted = *most > 0; /* asked before gate takes its share: new messages must not keep the waiting ones out for ever */
     if (!quiet && !w->stopping) {
         hints_build(w, sh, *most);
         size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
@@ -44,7 +45,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     }
     late_build(w, sh);
     floor_build(w, sh);
-    hints_want(w, sh, !quiet && !w->stopping && *most > 0 && !sh->n_hints);
+    hints_want(w, sh, !quiet && !w->stopping && wanted && !sh->n_hints);
     pipe_send(w, sh);
 }
 
@@ -150,17 +151,19 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
     return have;
 }
 
-static bool has_work(const struct lw_worker *w, const struct shard *sh) {
+static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+    bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
     return sh->phase == ENTERING || sh->phase == REPAIRING || sh->finished || sh->n_kept || sh->checking || !sh->loaded ||
-           (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || (sh->gate_head && !sh->oom_until_ms)));
+           (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || gates));
 }
 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
-    int64_t wait = 20;
+    int64_t wait = 20, now = now_ms(w);
     if (w->waiting) wait = 5;
+    if (w->confirm && now < w->confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (!sh->open && sh->phase != DOWN && has_work(w, sh) && w->in_flight < w->window) return 0;
+        if (!sh->open && sh->phase != DOWN && has_work(w, sh, now) && w->in_flight < w->window) return 0;
         if (!sh->open && sh->phase != DOWN && (sh->finished || sh->n_kept)) return 0;
     }
     return wait;
