@@ -315,6 +315,7 @@ static void leave_kafka(struct process *p) {
     bool quick = atomic_load(&p->board->quick);
     p->commit_ms = quick ? QUICK_MS : LAST_COMMIT_MS;
     if (!p->ended) lw_worker_commit_all(p->logic);
+    p->leaving = true;
     lw_source_close(p->source, quick ? QUICK_MS : p->fenced ? LEAVE_LATE_MS : LEAVE_MS);
     p->source = NULL;
     lw_sink_close(p->sink, quick ? QUICK_MS : LEAVE_LATE_MS);

@@ -121,7 +121,7 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
     bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* what this worker thinks of offsets is worth nothing */
-    lw_worker_revoke(p->logic, gens, n, lost || refused);
+    lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }
 
 static size_t take_headers(struct process *p, rd_kafka_message_t *m) {

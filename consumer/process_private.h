@@ -45,6 +45,7 @@ struct process {
 
     bool pumping;                         /* within a revoke */
     bool asked_to_stop, stopping, fenced; /* by a signal; the logic knows; what is left in handlers was cancelled */
+    bool leaving;                         /* the last commit is made: a revoke waits for nothing any more */
     int64_t grace_until_ms;
     bool ended; /* can't go on: with this status */
     int status;
