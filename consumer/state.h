@@ -215,7 +215,8 @@ struct shard {
     size_t hints_head, n_hints, cap_hints;
     size_t hints_taken; /* popped from `claimed` and not told yet */
     int64_t tend_ms, watch_ms;
-    size_t n_late;            /* stale runs that were done after all */
+    size_t watch_from;
+    size_t n_late; /* stale runs that were done after all */
     struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };

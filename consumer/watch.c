@@ -40,8 +40,9 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     int64_t now = now_ms(w);
     bool due = now >= sh->watch_ms;
     if (due) sh->watch_ms = now + WATCH_MS;
+    size_t from = sh->watch_from++; /* in turn: with many partitions the first would take all room */
     for (size_t i = 0; i < w->n_assigned && sh->n_look < LOOK_BATCH; i++) {
-        struct part *p = w->assigned[i];
+        struct part *p = w->assigned[(from + i) % w->n_assigned];
         if (!p->fresh[sh->index] && now >= p->recheck_ms)
             look_fresh(sh, p);
         else if (!p->fresh[sh->index])
