@@ -63,6 +63,7 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
+    atomic_store(&b->waiting, 0); /* others take its partitions, and tell */
     w->pid = 0;
 }
 
