@@ -83,7 +83,6 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->waiting_tail = &r->next;
 }
 
-
 /* A grant: of the gate (FAST), or of a head (LANE); `again`: the same acquisition goes on with its next message. */
 void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind kind, uint64_t token, uint64_t fence, int tries, int n,
                int64_t sent_ms, struct run *again) {
