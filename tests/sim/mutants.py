@@ -40,7 +40,7 @@ M = {
     'the same message twice in one worker': [('consumer/lane.c', "if (r && r->msg->part == m->part && r->msg->offset == m->offset) {", "if (0) {")],
     'another life of the server goes unseen': [('consumer/shard.c', "} else if (strcmp(sh->life, sh->new_life) != 0) {", "} else if (0) {"), ('consumer/shard.c', "if (sh->phase == READY && strcmp(sh->life, sh->new_life) != 0)", "if (0)"), ('queue/lua/enter.lua', "redis.call('HGET', epoch_key, 'life') ~= life or ", "")],
     'done only under a live lease': [('queue/lua/settle.lua', "if outcome == 'done' and not fin then", "if outcome == 'done' and not fin and is_mine(held[i + 1], token) then")],
-    'no renewal': [('lock/lease.c', "    return n;\n}\n\nvoid lw_leases_renewed", "    return 0;\n}\n\nvoid lw_leases_renewed")],
+    'no renewal': [('lock/lease.c', "    return n;\n}\n\nsize_t lw_leases_renewed", "    return 0;\n}\n\nsize_t lw_leases_renewed")],
     'floors not told again to another life': [('consumer/shard.c', "w->assigned[i]->floor_sent[sh->index] = -1;", ";"), ('consumer/shard.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;")],
     'repair cut short': [('consumer/shard.c', "sh->phase = sh->repaired ? READY : REPAIRING;", "sh->phase = READY;")],
 }
@@ -51,6 +51,9 @@ MODE = {
     'no rewind when the epoch is lost': 'wipe',
     'another life of the server goes unseen': 'failover',
     'retry goes to the tail': 'churn',
+    'repair of what has a gap before it': 'wipeloss',
+    'done only under a live lease': 'ghost',
+    'newer ones jump over what comes back': 'all',
     'late grants start': 'late',
     'gate without the floor': 'floors',
     'retry of a finished message': 'slow',
@@ -61,6 +64,7 @@ MODE = {
 QUIET = {
     'gate not idempotent': 'costs a lease and nothing else: the lock ends by itself; tests/lua/test_gate.c calls twice',
     'claim not idempotent': 'costs a lease and nothing else; tests/lua/test_claim.c calls twice',
+    'no renewal': 'costs re-runs, which a fenced store drops; tests/unit/test_renewer.c and test_lease.c know it',
     'old assignment survives': 'the tracker of the new assignment does not know the old delivery, or takes it for the new one',
     'the same message twice in one worker': 'the copy is found finished by keep or gate, or runs right behind itself',
     'the same settle again after a lost reply': 'needs the first call to execute after the second, just while the chain has grown',
