@@ -111,15 +111,16 @@ struct dying {
     bool finished[256], letter[256];
 };
 static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
-    int nk = int_arg(argv[2], len[2]), a = 3 + nk, groups = int_arg(argv[a + 5], len[a + 5]);
-    int first = a + 6 + groups;
-    for (int i = 0; first + 13 * i < argc; i++) {
-        int at = first + 13 * i;
-        if (strncmp(argv[at + 4], "dead", len[at + 4]) && strncmp(argv[at + 4], "sent", len[at + 4])) continue;
-        int g = int_arg(argv[at], len[at]), part = argv[a + 5 + g][2] - '0';
+    int nk = int_arg(argv[2], len[2]), a = 2 + nk, groups = int_arg(argv[a + 7], len[a + 7]);
+    int at = a + 8 + groups;
+    for (int i = 0; at < argc; i++) {
+        char outcome = argv[at + 3][0], mode = argv[at + 3][1];
+        int g = int_arg(argv[at], len[at]), part = argv[a + 7 + g][2] - '0';
         int64_t offset = i64_arg(argv[at + 1], len[at + 1]);
+        at += 4 + (outcome == 'r' || outcome == 'x' ? 2 : outcome == 'b') + (mode == 'k' ? 2 : 0);
+        if (outcome != 'x' && outcome != 's') continue;
         d->finished[d->n] = finished_in(s, part, offset);
-        d->letter[d->n] = argv[at + 4][0] == 'd'; /* not "sent" */
+        d->letter[d->n] = outcome == 'x'; /* not sent to its topic */
         d->item[d->n] = i;
         d->part[d->n] = part;
         d->offset[d->n++] = offset;
