@@ -28,6 +28,7 @@ static const char usage_text[] =
     "     --size BYTES    payloads are filled up to this size\n"
     "     --first N       the first n (default 0)\n"
     "     --rate N        messages a second (default 0: as fast as it goes)\n"
+    "     --hex           produce: keys and payloads are given in hex, so that they may hold anything\n"
     "  ends TOPIC...                         lines: topic partition begin end\n"
     "  committed GROUP TOPIC...              lines: topic partition offset metadata; offset -1: none\n"
     "  dump TOPIC                            each record from the beginning to the end of now, a JSON object a line\n"
@@ -43,6 +44,7 @@ struct options {
     int64_t messages, keys, first, rate, size;
     uint64_t seed;
     double zipf;
+    bool hex;
 };
 
 static const char *brokers;
@@ -344,6 +346,19 @@ static void close_stream(struct stream *s) {
     if (refused) die("%" PRId64 " of %" PRId64 " messages were not taken", refused, s->sent);
 }
 
+static int nibble(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    die("not a hex digit: %c", c);
+}
+
+/* In place; a field that is null stays so. */
+static size_t from_hex(char *text, size_t n) {
+    if (n % 2) die("an odd number of hex digits");
+    for (size_t i = 0; i < n; i += 2) text[i / 2] = (char)(nibble(text[i]) << 4 | nibble(text[i + 1]));
+    return n / 2;
+}
+
 static void produce(const char *topic, const struct options *o) {
     struct stream s = open_stream(topic, o);
     char *line = NULL;
@@ -358,6 +373,7 @@ static void produce(const char *topic, const struct options *o) {
         if (!strcmp(key, "\\N")) key = NULL;
         size_t key_n = key ? strlen(key) : 0, payload_n = (size_t)(line + n - payload);
         if (!strcmp(payload, "\\N")) payload = NULL, payload_n = 0;
+        if (o->hex) key_n = from_hex(key, key_n), payload_n = from_hex(payload, payload_n);
         send_one(&s, *line ? (int32_t)number(line) : choose(&s, key, key_n), key, key_n, payload, payload_n);
     }
     free(line);
@@ -407,9 +423,8 @@ static void generate(const char *topic, const struct options *o) {
 
 static struct options parse_options(int *argc, char ***argv) {
     static const struct option known[] = {
-        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'}, {"keys", 1, NULL, 'k'},
-        {"zipf", 1, NULL, 'z'},        {"seed", 1, NULL, 's'},     {"size", 1, NULL, 'b'},
-        {"first", 1, NULL, 'f'},       {"rate", 1, NULL, 'r'},     {0},
+        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'}, {"keys", 1, NULL, 'k'}, {"zipf", 1, NULL, 'z'}, {"seed", 1, NULL, 's'},
+        {"size", 1, NULL, 'b'},        {"first", 1, NULL, 'f'},    {"rate", 1, NULL, 'r'}, {"hex", 0, NULL, 'x'},  {0},
     };
     struct options o = {.partitioner = "key", .seed = 1};
     int c;
@@ -423,6 +438,7 @@ static struct options parse_options(int *argc, char ***argv) {
         case 'b': o.size = number(optarg); break;
         case 'f': o.first = number(optarg); break;
         case 'r': o.rate = number(optarg); break;
+        case 'x': o.hex = true; break;
         default: usage();
         }
     }

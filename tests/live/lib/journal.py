@@ -1,0 +1,49 @@
+"""The journal that handlers write (handlers/work.py, consumer/journal.h), read back as runs."""
+import os
+
+
+class Run:
+    """One run of a handler. `last_us`: the last sign of life that it gave."""
+    __slots__ = ("identity", "partition", "offset", "key", "fence", "attempt", "pid", "start_us", "end_us", "last_us", "outcome")
+
+    def __init__(self, at_us, pid, identity, key, fence, attempt):
+        self.identity, self.key, self.pid = identity, key, int(pid)
+        self.partition, offset = identity.rsplit("/", 1)
+        self.offset, self.fence, self.attempt = int(offset), int(fence), int(attempt)
+        self.start_us = self.last_us = at_us
+        self.end_us = self.outcome = None
+
+    def __repr__(self):
+        return "%s key %s fence %d attempt %d pid %d [%d, %s] %s" % (
+            self.identity, self.key[:40], self.fence, self.attempt, self.pid, self.start_us, self.end_us or "… %d" % self.last_us, self.outcome)
+
+
+def read(path):
+    """All runs, in the order of their starts. A torn last line is somebody writing just now."""
+    runs, by_name = [], {}
+    if not os.path.exists(path):
+        return runs
+    with open(path) as f:
+        for line in f:
+            if not line.endswith("\n"):
+                break
+            what, at, pid, identity, key, fence, attempt, *outcome = line.split()
+            name = (identity, fence)
+            if what == "start":
+                by_name[name] = Run(int(at), pid, identity, key, fence, attempt)
+                runs.append(by_name[name])
+                continue
+            run = by_name[name]
+            run.last_us = int(at)
+            if what == "end":
+                run.end_us, run.outcome = int(at), outcome[0]
+    runs.sort(key=lambda r: r.start_us)
+    return runs
+
+
+def done_count(path):
+    """How many ends so far, cheaply: for waiting."""
+    if not os.path.exists(path):
+        return 0
+    with open(path, "rb") as f:
+        return sum(line.startswith(b"end ") for line in f)

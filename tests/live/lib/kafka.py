@@ -1,0 +1,131 @@
+"""A real Apache Kafka, and the tool that talks to it."""
+import json
+import os
+import subprocess
+import threading
+import time
+
+from .process import Failure, boot_us, wait_until
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCRIPT = os.path.join(HERE, "..", "kafka", "kafka.sh")
+TOOL_LIMIT_S = 120
+
+
+class Kafka:
+    def __init__(self, build, directory):
+        self.dir = directory
+        self.tool_path = os.path.join(build, "tests", "tools", "kafkatool")
+        self.brokers = None
+
+    def script(self, *args):
+        done = subprocess.run([SCRIPT] + list(args), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=600)
+        if done.returncode:
+            raise Failure("kafka.sh %s failed" % args[0])
+        return done.stdout.decode().strip()
+
+    def start(self):
+        self.brokers = self.script("start", self.dir, "0")
+
+    def kill(self):
+        self.script("kill", self.dir)
+
+    def stop(self):
+        self.script("stop", self.dir)
+
+    def pid(self):
+        with open(os.path.join(self.dir, "pid")) as f:
+            return int(f.read())
+
+    def command(self, *args):
+        return [self.tool_path, self.brokers] + [str(a) for a in args]
+
+    def tool(self, *args, given=None):
+        done = subprocess.run(self.command(*args), input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TOOL_LIMIT_S)
+        if done.returncode:
+            raise Failure("kafkatool %s: %s" % (args[0], done.stderr.decode().strip()))
+        return done.stdout.decode()
+
+    def begin_tool(self, *args):
+        return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL)
+
+    def create(self, topic, partitions):
+        """Returns when the broker knows the topic and leads its partitions, which is a little later than it says so."""
+        self.tool("create", topic, partitions)
+
+        def known():
+            try:
+                return len(self.ends([topic])) == partitions
+            except Failure:
+                return False
+        wait_until(known, 20, "topic " + topic)
+
+    def ends(self, topics):
+        """{(topic, partition): (begin, end)}"""
+        lines = (line.split() for line in self.tool("ends", *topics).splitlines())
+        return {(t, int(p)): (int(low), int(high)) for t, p, low, high in lines}
+
+    def committed(self, group, topics):
+        """{(topic, partition): (offset, metadata)}"""
+        lines = (line.split(" ", 3) for line in self.tool("committed", group, *topics).splitlines())
+        return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
+
+    def produce(self, topic, records):
+        """records: (partition or None, key, payload): bytes or None each."""
+        def field(b):
+            return "\\N" if b is None else b.hex()
+        lines = ["%s|%s|%s\n" % ("" if p is None else p, field(k), field(v)) for p, k, v in records]
+        self.tool("produce", topic, "--hex", given="".join(lines).encode())
+
+    def dump(self, topic):
+        return [json.loads(line) for line in self.tool("dump", topic).splitlines()]
+
+
+class CommitSampler(threading.Thread):
+    """Notes what is committed, again and again, with the time after the answer."""
+
+    def __init__(self, kafka, group, topics, every_s=0.4):
+        super().__init__(daemon=True)
+        self.kafka, self.group, self.topics, self.every_s = kafka, group, topics, every_s
+        self.samples = []  # (boot us, (topic, partition), offset)
+        self.over = threading.Event()
+
+    def run(self):
+        while not self.over.wait(self.every_s):
+            self.take()
+
+    def take(self):
+        try:
+            committed = self.kafka.committed(self.group, self.topics)
+        except (Failure, subprocess.TimeoutExpired):
+            return  # the broker is down, or moves its coordinator
+        now = boot_us()
+        self.samples += [(now, tp, at) for tp, (at, _) in committed.items() if at >= 0]
+
+    def end(self):
+        self.over.set()
+        self.join(TOOL_LIMIT_S)
+        self.take()
+        return self.samples
+
+
+def wait_finished(kafka, group, topics, limit_s, watch=None):
+    """Until every record that is there now is committed; returns the ends."""
+    ends = kafka.ends(topics)
+    until = time.monotonic() + limit_s
+    while True:
+        committed = None
+        try:
+            committed = kafka.committed(group, topics)
+        except Failure as e:
+            why = str(e)
+        if committed:
+            left = {tp: (committed[tp][0], end) for tp, (begin, end) in ends.items() if end > begin and committed[tp][0] < end}
+            if not left:
+                return ends
+            why = "committed, end: " + ", ".join("%s/%d %d, %d" % (tp + at) for tp, at in sorted(left.items()))
+        if watch:
+            watch()
+        if time.monotonic() > until:
+            raise Failure("not finished within %g s; %s" % (limit_s, why))
+        time.sleep(0.2)

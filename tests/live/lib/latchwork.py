@@ -1,0 +1,118 @@
+"""The program under test: its configuration, its processes, its end."""
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from .process import Failure, alive, boot_us, children, descendants, send, wait_until
+
+HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handlers")
+
+
+def exec_handler(name="work.py", processes=4, **more):
+    # -S -E: the tests start hundreds of these
+    return dict({"type": "exec", "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
+                 "processes": processes, "timeout_ms": 20000}, **more)
+
+
+def merged(base, over):
+    """Sections are merged, all else is replaced."""
+    out = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(out.get(key), dict) and key != "handler"
+        out[key] = merged(out[key], value) if both else value
+    return out
+
+
+def config(name, brokers, redis_url, topics, **over):
+    # short sessions: a killed member's partitions move on within two seconds
+    base = {
+        "name": name, "workers": 4,
+        "kafka": {"topics": topics, "properties": {
+            "bootstrap.servers": brokers, "group.id": name, "session.timeout.ms": "2000", "heartbeat.interval.ms": "300",
+            "reconnect.backoff.max.ms": "500"}},
+        "redis": {"url": redis_url}, "lock": {"ttl_ms": 2000}, "handler": exec_handler(), "shutdown": {"grace_ms": 10000},
+    }
+    return merged(base, over)
+
+
+class Instance:
+    """One `latchwork run`: a supervisor and its workers."""
+
+    def __init__(self, build, directory, label, settings, environment, *options):
+        self.label = label
+        self.settings = settings
+        self.log_path = os.path.join(directory, label + ".log")
+        self.deaths = {}  # worker pid: boot us when it was certainly dead
+        path = os.path.join(directory, label + ".json")
+        with open(path, "w") as f:
+            json.dump(settings, f, indent=1)
+        self.started_us = boot_us()
+        with open(self.log_path, "ab") as log:
+            self.popen = subprocess.Popen([os.path.join(build, "latchwork"), "run", "-c", path] + list(options), stdin=subprocess.DEVNULL,
+                                          stdout=subprocess.PIPE, stderr=log, env=dict(os.environ, **environment))
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def log(self):
+        with open(self.log_path, errors="replace") as f:
+            return f.read()
+
+    def running(self):
+        return self.popen.poll() is None
+
+    def check_running(self):
+        if not self.running():
+            raise Failure("%s ended with status %d: %s" % (self.label, self.popen.returncode, self.log()[-1500:]))
+
+    def workers(self):
+        """Live workers that said they have started."""
+        started = self.log()
+        return [pid for pid in children(self.pid) if "-%d-" % pid in started]
+
+    def wait_workers(self, n, limit_s=30):
+        def enough():
+            self.check_running()
+            return len(self.workers()) >= n
+        wait_until(enough, limit_s, "%d workers of %s" % (n, self.label))
+
+    def kill_worker(self, pid):
+        send(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), 10, "end of worker %d" % pid, 0.001)
+        self.deaths[pid] = boot_us()
+
+    def signal(self, sig):
+        send(self.pid, sig)
+
+    def wait(self, limit_s):
+        """The exit status and what was printed."""
+        try:
+            out, _ = self.popen.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Failure("%s does not end within %g s: %s" % (self.label, limit_s, self.log()[-1500:]))
+        return self.popen.returncode, out.decode()
+
+    def stop(self, limit_s=30):
+        """SIGTERM; it has to end with status 0, and nothing of it may be left."""
+        family = descendants(self.pid)
+        self.signal(signal.SIGTERM)
+        status, out = self.wait(limit_s)
+        if status:
+            raise Failure("%s ended with status %d after SIGTERM: %s" % (self.label, status, self.log()[-1500:]))
+        wait_until(lambda: not any(alive(p) for p in family), 10, "end of the processes of %s" % self.label)
+        return out
+
+    def destroy(self):
+        """At the end of a scenario, whatever happened: nothing stays behind."""
+        family = [self.pid] + descendants(self.pid) if self.running() else []
+        for pid in family:
+            send(pid, signal.SIGCONT)
+        for pid in family:
+            send(pid, signal.SIGKILL)
+        if family:
+            self.popen.wait(10)
+        if self.popen.stdout:
+            self.popen.stdout.close()

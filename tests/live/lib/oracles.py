@@ -1,0 +1,170 @@
+"""The oracles: each takes what was observed and returns the violations, as text. Pure; tests/live/test_oracles.py sees each one fail."""
+from collections import defaultdict
+
+SHOWN = 5
+
+
+def by_lane(runs):
+    lanes = defaultdict(list)
+    for r in runs:
+        lanes[r.key].append(r)
+    return lanes
+
+
+def by_order(runs):
+    """Runs of one key of one partition, by start: where order is promised."""
+    lines = defaultdict(list)
+    for r in runs:
+        lines[r.partition, r.key].append(r)
+    return lines
+
+
+def last_sign(run, stops):
+    """The end of a run's interval: its last sign of life. A run whose worker was stopped may outlive its lease: it counts up to the stop."""
+    for pid, from_us in stops:
+        if run.pid == pid and run.start_us < from_us < run.last_us:
+            return from_us
+    return run.last_us
+
+
+def overlaps(runs, stops=()):
+    """O1: no two runs of a key at once. stops: (worker pid, boot us of its SIGSTOP)."""
+    bad = []
+    for lane in by_lane(runs).values():
+        before = None
+        for r in lane:
+            if before and last_sign(before, stops) > r.start_us:
+                bad.append("overlap: %r with %r" % (before, r))
+            if not before or last_sign(r, stops) > last_sign(before, stops):
+                before = r
+    return bad
+
+
+def fences(runs):
+    """O1: in a lane each run's fence is larger than all before it."""
+    bad = []
+    for lane in by_lane(runs).values():
+        highest = None
+        for r in lane:
+            if highest and r.fence <= highest.fence:
+                bad.append("fence does not grow: %r after %r" % (r, highest))
+            highest = r if not highest or r.fence > highest.fence else highest
+    return bad
+
+
+def misordered(runs):
+    """O1: per (partition, key), the first successes come in the order of offsets."""
+    bad = []
+    for line in by_order(runs).values():
+        first = {}
+        for r in sorted((r for r in line if r.outcome == "done"), key=lambda r: r.end_us):
+            first.setdefault(r.offset, r)
+        highest = None
+        for r in first.values():
+            if highest and r.offset < highest.offset:
+                bad.append("misordered: %r after %r" % (r, highest))
+            highest = r if not highest or r.offset > highest.offset else highest
+    return bad
+
+
+def stale_last(runs, stops=()):
+    """O1: whatever ran again, the last effect of a (partition, key) is that of its newest message. What a stopped worker wrote late is for fences."""
+    bad = []
+    for line in by_order(runs).values():
+        done = [r for r in line if r.outcome == "done" and last_sign(r, stops) == r.end_us]
+        if not done:
+            continue
+        newest, last = max(done, key=lambda r: r.offset), max(done, key=lambda r: r.end_us)
+        if last.offset != newest.offset:
+            bad.append("an older effect is last: %r after %r" % (last, newest))
+    return bad
+
+
+def backwards(runs):
+    """Without a loss of Redis' data nothing runs again once a newer message of its (partition, key) has run."""
+    bad = []
+    for line in by_order(runs).values():
+        highest = None
+        for r in line:
+            if highest and r.offset < highest.offset:
+                bad.append("went back: %r after %r" % (r, highest))
+            if r.outcome == "done" and (not highest or r.offset > highest.offset):
+                highest = r
+    return bad
+
+
+def lost(ends, runs, others=()):
+    """O2: each produced record is done, or among `others` (dead, skipped). ends: {(topic, partition): (begin, end)}."""
+    finished = {r.identity for r in runs if r.outcome == "done"} | set(others)
+    missing = []
+    for (topic, partition), (begin, end) in sorted(ends.items()):
+        for offset in range(begin, end):
+            identity = "%s/%d/%d" % (topic, partition, offset)
+            if identity not in finished:
+                missing.append("lost: " + identity)
+    return missing
+
+
+def unknown(ends, runs):
+    """O2: nothing ran that was not produced."""
+    bad = []
+    for r in runs:
+        topic, partition = r.partition.rsplit("/", 1)
+        begin, end = ends.get((topic, int(partition)), (0, 0))
+        if not begin <= r.offset < end:
+            bad.append("never produced: %r" % r)
+    return bad
+
+
+def reruns(runs):
+    """Runs of a message whose earlier run did not end in retry or back: [(earlier, later)]."""
+    latest, again = {}, []
+    for r in runs:
+        before = latest.get(r.identity)
+        if before and before.outcome not in ("retry", "back"):
+            again.append((before, r))
+        latest[r.identity] = r
+    return again
+
+
+def passed(samples, runs, others=()):
+    """O5: whatever was committed at a time, all below it was finished by then. samples: (boot us, (topic, partition), offset); others:
+    identities that end otherwise (dead, skipped)."""
+    done_us = {}
+    for r in runs:
+        if r.outcome == "done":
+            done_us[r.identity] = min(r.end_us, done_us.get(r.identity, r.end_us))
+    bad, others = [], set(others)
+    checked = defaultdict(int)  # below it all was finished, at an earlier time
+    for at_us, (topic, partition), offset in sorted(samples):
+        for o in range(checked[topic, partition], offset):
+            identity = "%s/%d/%d" % (topic, partition, o)
+            if identity not in others and done_us.get(identity, at_us + 1) > at_us:
+                bad.append("committed %d at %d, but %s was not finished" % (offset, at_us, identity))
+        checked[topic, partition] = max(checked[topic, partition], offset)
+    return bad
+
+
+def moved_back(samples):
+    """O5: a committed offset never moves back."""
+    bad, highest = [], {}
+    for at_us, tp, offset in sorted(samples):
+        if offset < highest.get(tp, 0):
+            bad.append("%s/%d: committed %d after %d" % (tp + (offset, highest[tp])))
+        highest[tp] = max(offset, highest.get(tp, 0))
+    return bad
+
+
+def not_idle(names, prefix):
+    """O4: when nothing is left to do, of a shard's names these are left; expected ones are given by the caller."""
+    kept = (b"epoch", b"floor", b"fence", b"workers")
+    bad = []
+    for name in names:
+        rest = name[len(prefix):] if name.startswith(prefix) else None
+        if rest is None or not (rest in kept or rest.startswith(b"state:")):
+            bad.append("left in Redis: %r" % name[:100])
+    return bad
+
+
+def shown(violations):
+    return "; ".join(violations[:SHOWN]) + ("; and %d more" % (len(violations) - SHOWN) if len(violations) > SHOWN else "")

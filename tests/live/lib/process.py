@@ -1,0 +1,78 @@
+"""Processes, clocks and waiting."""
+import os
+import signal
+import time
+
+
+class Failure(Exception):
+    """A promise was broken, or the test itself could not go on."""
+
+
+def boot_us():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def wait_until(ready, limit_s, what, every_s=0.1):
+    """Every wait has a limit: ready() true, or a Failure that names what was waited for."""
+    until = time.monotonic() + limit_s
+    while True:
+        value = ready()
+        if value:
+            return value
+        if time.monotonic() > until:
+            raise Failure("no %s within %g s" % (what, limit_s))
+        time.sleep(every_s)
+
+
+def stat(pid):
+    """(state, parent) or None."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return fields[0], int(fields[1])
+    except (OSError, IndexError):
+        return None
+
+
+def alive(pid):
+    s = stat(pid)
+    return bool(s) and s[0] not in "ZX"
+
+
+def children(pid):
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            s = stat(int(name))
+            if s and s[1] == pid and s[0] not in "ZX":
+                found.append(int(name))
+    return found
+
+
+def descendants(pid):
+    found = []
+    for child in children(pid):
+        found += [child] + descendants(child)
+    return found
+
+
+def send(pid, sig):
+    """True where there was somebody to send it to."""
+    try:
+        os.kill(pid, sig)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def end_popen(popen, grace_s):
+    """SIGTERM, then SIGKILL; the status."""
+    if popen.poll() is None:
+        send(popen.pid, signal.SIGTERM)
+        try:
+            popen.wait(grace_s)
+        except Exception:
+            send(popen.pid, signal.SIGCONT)
+            popen.kill()
+            popen.wait(10)
+    return popen.returncode

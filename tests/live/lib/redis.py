@@ -1,0 +1,103 @@
+"""A private redis-server on a unix socket, and as much of a client as the tests need."""
+import os
+import signal
+import socket
+import subprocess
+
+from .process import Failure, end_popen, send, wait_until
+
+
+class RedisError(Exception):
+    pass
+
+
+class Client:
+    def __init__(self, path, timeout_s=10):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(timeout_s)
+        self.sock.connect(path)
+        self.file = self.sock.makefile("rb")
+
+    def close(self):
+        self.file.close()
+        self.sock.close()
+
+    def __call__(self, *args):
+        words = [a if isinstance(a, bytes) else str(a).encode() for a in args]
+        self.sock.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        return self.reply()
+
+    def reply(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise OSError("redis closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            raise RedisError(rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        n = int(rest)
+        if n < 0:
+            return None
+        if kind == b"$":
+            return self.file.read(n + 2)[:-2]
+        return [self.reply() for _ in range(n)]
+
+
+class Redis:
+    """start(), kill(), start() again: the same socket, and the same files where `options` keep any."""
+
+    def __init__(self, directory, *options):
+        self.dir = directory
+        self.path = os.path.join(directory, "redis.sock")
+        self.options = options
+        self.server = None
+        os.makedirs(directory, exist_ok=True)
+
+    @property
+    def url(self):
+        return "unix://" + self.path
+
+    def start(self):
+        log = open(os.path.join(self.dir, "redis.log"), "ab")
+        command = ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.dir, "--daemonize", "no"]
+        self.server = subprocess.Popen(command + list(self.options), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        log.close()
+        wait_until(self.answers, 20, "answer of redis-server")
+
+    def answers(self):
+        if self.server.poll() is not None:
+            raise Failure("redis-server ended with status %d" % self.server.returncode)
+        try:
+            return self.call("PING") == b"PONG"
+        except (OSError, RedisError):
+            return False
+
+    def call(self, *args):
+        client = Client(self.path)
+        try:
+            return client(*args)
+        finally:
+            client.close()
+
+    def signal(self, sig):
+        send(self.server.pid, sig)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.server.wait(10)
+
+    def stop(self):
+        if self.server:
+            send(self.server.pid, signal.SIGCONT)
+            end_popen(self.server, 10)
+
+    def info(self, section):
+        text = self.call("INFO", section).decode()
+        return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+
+    def keys(self):
+        """All names; the data of a test is small."""
+        return sorted(self.call("KEYS", "*"))

@@ -1,0 +1,238 @@
+"""Scenarios: functions that get a Scenario `t`, break things, and check what is promised.
+
+A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as long.
+LW_KEEP=1 keeps the folders of scenarios that passed, too."""
+import inspect
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+from . import journal, latchwork, oracles
+from .kafka import CommitSampler, Kafka, wait_finished
+from .process import Failure, boot_us, end_popen, send
+from .redis import Redis
+
+SOAK = 10 if os.environ.get("LW_SOAK") else 1
+PARTITIONS = 4
+scenarios = []
+
+
+def scenario(function):
+    scenarios.append(function)
+    return function
+
+
+class Rig:
+    """What the scenarios of one file share: the build and one Kafka, started when first wanted."""
+
+    def __init__(self, build):
+        self.build = os.path.abspath(build)
+        self.dir = tempfile.mkdtemp(prefix="latchwork-live.")
+        self.broker = None
+        self.n = 0
+
+    @property
+    def kafka(self):
+        if not self.broker:
+            self.broker = Kafka(self.build, os.path.join(self.dir, "kafka"))
+            self.broker.start()
+        return self.broker
+
+    def close(self, keep):
+        if self.broker:
+            self.broker.kill()
+        if not keep:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Scenario:
+    def __init__(self, rig, name):
+        rig.n += 1
+        self.rig, self.name = rig, name
+        self.id = "%s-%d" % (name.replace("_", "-"), rig.n)
+        self.dir = os.path.join(rig.dir, name)
+        os.makedirs(self.dir)
+        self.journal_path = os.path.join(self.dir, "journal")
+        self.redis = None
+        self.topics = []
+        self.instances, self.tools, self.samplers = [], [], []
+        self.figures, self.violations = {}, []
+        self.dead = set()   # identities that are not expected to be done: dead letters, skipped
+        self.stops = []     # (worker pid, boot us of its SIGSTOP)
+        self.begun = time.monotonic()
+
+    # --- parts
+
+    @property
+    def kafka(self):
+        return self.rig.kafka
+
+    def start_redis(self, *options):
+        self.redis = Redis(os.path.join(self.dir, "redis"), *options)
+        self.redis.start()
+
+    def make_topics(self, n=2, partitions=PARTITIONS):
+        self.topics = ["%s-%s" % (self.id, "abcdef"[i]) for i in range(n)]
+        for topic in self.topics:
+            self.kafka.create(topic, partitions)
+
+    def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
+        """The same keys over all partitions of all topics; `messages` in all. With wait=False it goes on in the background."""
+        share = messages // len(self.topics)
+        tools = []
+        for i, topic in enumerate(self.topics):
+            tools.append(self.kafka.begin_tool("generate", topic, "--messages", share, "--keys", keys, "--zipf", zipf, "--seed", i + 1,
+                                               "--first", i * share, "--partitioner", partitioner, "--rate", rate // len(self.topics)))
+        self.tools += tools
+        if wait:
+            self.wait_produced()
+
+    def wait_produced(self, limit_s=300):
+        for tool in self.tools:
+            if tool.wait(limit_s):
+                raise Failure("kafkatool generate failed")
+
+    def producing(self):
+        return any(tool.poll() is None for tool in self.tools)
+
+    def start(self, *options, label=None, work_ms="0-4", environment=None, **over):
+        settings = latchwork.config(self.id, self.kafka.brokers, self.redis.url, self.topics, **over)
+        label = label or "run-%d" % (len(self.instances) + 1)
+        env = {"LW_TEST_JOURNAL": self.journal_path, "LW_TEST_WORK_MS": work_ms}
+        if settings["handler"]["type"] != "exec":
+            env["LATCHWORK_JOURNAL"] = self.journal_path
+        instance = latchwork.Instance(self.rig.build, self.dir, label, settings, dict(env, **(environment or {})), *options)
+        self.instances.append(instance)
+        return instance
+
+    def sample_commits(self, every_s=0.4):
+        sampler = CommitSampler(self.kafka, self.id, self.topics, every_s)
+        self.samplers.append(sampler)
+        sampler.start()
+        return sampler
+
+    # --- waiting and looking
+
+    def runs(self):
+        return journal.read(self.journal_path)
+
+    def ends_so_far(self):
+        return journal.done_count(self.journal_path)
+
+    def wait_finished(self, limit_s=120):
+        """Until all records are committed; an instance that ended before is a failure."""
+        def watch():
+            if not any(i.running() for i in self.instances):
+                self.instances[-1].check_running()
+        return wait_finished(self.kafka, self.id, self.topics, limit_s * SOAK, watch)
+
+    def prefix(self, shard=0):
+        return b"lw:{%s.%d}:" % (self.id.encode(), shard)
+
+    def dead_letters(self, shard=0):
+        """Of the stream in Redis: [{field: value}]."""
+        entries = self.redis.call("XRANGE", self.prefix(shard) + b"dead", "-", "+")
+        return [dict(zip(f[::2], f[1::2])) for _, f in entries]
+
+    # --- judging
+
+    def check(self, good, text):
+        if not good:
+            self.violations.append(text)
+
+    def same(self, got, wanted, what):
+        self.check(got == wanted, "%s: %r, not %r" % (what, got, wanted))
+
+    def expect(self, violations):
+        if violations:
+            self.violations.append("%d × %s" % (len(violations), oracles.shown(violations)))
+
+    def figure(self, **figures):
+        self.figures.update(figures)
+
+    def judge(self, wiped=False, samples=None):
+        """The oracles that hold in every scenario. wiped: Redis lost data, so what was done may be done again, in order."""
+        runs, ends = self.runs(), self.kafka.ends(self.topics)
+        self.expect(oracles.overlaps(runs, self.stops))
+        self.expect(oracles.fences(runs))
+        self.expect(oracles.misordered(runs))
+        self.expect(oracles.stale_last(runs, self.stops))
+        self.expect(oracles.lost(ends, runs, self.dead))
+        self.expect(oracles.unknown(ends, runs))
+        if not wiped:
+            self.expect(oracles.backwards(runs))
+        if samples is not None:
+            self.expect(oracles.passed(samples, runs, self.dead))
+            self.expect(oracles.moved_back(samples))
+            self.figure(samples=len(samples))
+        again = oracles.reruns(runs)
+        self.figure(messages=sum(high - low for low, high in ends.values()), runs=len(runs), reruns=len(again))
+        return runs, again
+
+    def judge_idle(self):
+        """O4, after all is finished and while the workers still run: the janitor has gone round once more."""
+        left = ["?"]
+        until = time.monotonic() + 15
+        while left and time.monotonic() < until:
+            left = oracles.not_idle(self.redis.keys(), self.prefix())
+            time.sleep(0.2)
+        self.expect(left)
+
+    # --- the end
+
+    def close(self):
+        for sampler in self.samplers:
+            sampler.over.set()
+        for instance in self.instances:
+            instance.destroy()
+        for tool in self.tools:
+            end_popen(tool, 1)
+        if self.redis:
+            self.redis.stop()
+
+
+def run_one(rig, function):
+    t = Scenario(rig, function.__name__)
+    begun = time.monotonic()
+    try:
+        function(t)
+    except Failure as e:
+        t.violations.append(str(e))
+    except Exception:
+        t.violations.append(traceback.format_exc())
+    try:
+        t.close()
+    except Exception:
+        t.violations.append(traceback.format_exc())
+    figures = ", ".join("%s %s" % (name.replace("_", " "), value) for name, value in t.figures.items())
+    print("%-8s%s (%s; %.0f s)" % ("FAILED" if t.violations else "ok", t.name, figures, time.monotonic() - begun))
+    for violation in t.violations:
+        print("    " + violation.replace("\n", "\n    "))
+    if t.violations:
+        print("    files: " + t.dir)
+    sys.stdout.flush()
+    if not t.violations and not os.environ.get("LW_KEEP"):
+        shutil.rmtree(t.dir, ignore_errors=True)
+    return not t.violations
+
+
+def main():
+    build = sys.argv[1] if len(sys.argv) > 1 else "build"
+    chosen = [s for s in scenarios if not sys.argv[2:] or s.__name__ in sys.argv[2:]]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are ended
+    rig = Rig(build)
+    passed = failed = 0
+    try:
+        for function in chosen:
+            if run_one(rig, function):
+                passed += 1
+            else:
+                failed += 1
+    finally:
+        rig.close(keep=failed > 0 or "LW_KEEP" in os.environ)
+    print("%d passed, %d failed" % (passed, failed))
+    sys.exit(1 if failed or not passed else 0)
