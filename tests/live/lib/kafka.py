@@ -47,7 +47,8 @@ class Kafka:
         return done.stdout.decode()
 
     def begin_tool(self, *args):
-        return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL)
+        with open(os.path.join(self.dir, "tool.log"), "ab") as log:
+            return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stderr=log)
 
     def create(self, topic, partitions):
         """Returns when the broker knows the topic and leads its partitions, which is a little later than it says so."""

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Faults of Kafka, rebalances, deploys, slow handlers, commit metadata. Arguments: build folder [scenario…]."""
+import random
+import signal
+import time
+
+from lib.latchwork import exec_handler
+from lib.process import Failure, wait_until
+from lib.scenario import SOAK, main, scenario
+
+
+@scenario
+def broker_killed(t):
+    """Row 17: kill -9 of the broker under load, twice: commits are tried again, nothing wedges, nothing is lost."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start()
+    run.wait_workers(4)
+    before = sorted(run.workers())
+    sampler = t.sample_commits()
+    t.generate(7000 * SOAK, keys=200, rate=700, wait=False)
+    for _ in range(2):
+        time.sleep(2)
+        t.kafka.kill()
+        time.sleep(1)
+        t.kafka.start()
+    t.wait_finished()
+    t.judge_idle()
+    t.same(sorted(run.workers()), before, "workers: none ended because of this")
+    run.stop()
+    t.judge(samples=sampler.end())
+
+
+@scenario
+def rebalances(t):
+    """Rows 18, 19: a second member of one worker joins and leaves all the time; drained, committed, let go: hardly any re-run, no loss."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start(workers=3)
+    run.wait_workers(3)
+    sampler = t.sample_commits()
+    t.generate(12000 * SOAK, keys=200, rate=900, wait=False)
+    n = 0
+    while t.producing():
+        other = t.start(label="other-%d" % n, workers=1)
+        other.wait_workers(1)
+        time.sleep(random.uniform(0.5, 1.5))
+        other.stop()
+        n += 1
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    runs, again = t.judge(samples=sampler.end())
+    members = {r.pid for r in runs}
+    t.figure(joins=n, workers_that_ran=len(members), reruns_percent="%.3f" % (100 * len(again) / len(runs)))
+    t.check(len(members) > 3 + n // 2, "the other members hardly ran: %d of them" % (len(members) - 3))
+    t.check(len(again) * 1000 <= len(runs), "re-runs above 0.1 %%: %d" % len(again))
+
+
+@scenario
+def deploy(t):
+    """Row 36: SIGTERM to all under load, thrice: drained within the time given, status 0, no attempt burnt, nothing lost or run again."""
+    t.start_redis()
+    t.make_topics()
+    t.generate(6000 * SOAK, keys=100)
+    seen = 0
+    for _ in range(3):
+        run = t.start(work_ms="5-40")
+        wait_until(lambda: t.ends_so_far() > seen + 300, 60, "load")
+        run.stop(20)
+        seen = t.ends_so_far()
+    t.check(seen < 6000 * SOAK, "all was done before the last SIGTERM")
+    status, _ = t.start("--drain", work_ms="0-2").wait(120)
+    t.same(status, 0, "status of --drain")
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.same([r for r in runs if r.attempt != 1], [], "burnt attempts")
+    t.same([r for r in runs if r.outcome != "done"], [], "runs that were not finished")
+
+
+@scenario
+def reload(t):
+    """SIGHUP under load: one worker after the other is replaced; nothing lost or run again."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start()
+    run.wait_workers(4)
+    before = set(run.workers())
+    t.generate(6000 * SOAK, keys=100, rate=800, wait=False)
+    wait_until(lambda: t.ends_so_far() > 300, 60, "load")
+    run.signal(signal.SIGHUP)
+    wait_until(lambda: "reload: done" in run.log(), 60, "end of the reload")
+    run.wait_workers(4)
+    t.check(not before & set(run.workers()), "a worker was not replaced")
+    t.wait_finished()
+    run.stop()
+    _, again = t.judge()
+    t.same(again, [], "re-runs")
+
+
+@scenario
+def slow_handler(t):
+    """Row 20: handlers slower than max.poll.interval.ms: polling goes on, nobody is thrown out of the group, nothing runs again."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start(kafka={"properties": {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}}, handler=exec_handler(timeout_ms=30000))
+    run.wait_workers(4)
+    slow = b'{"do":"sleep","ms":9000}'
+    for topic in t.topics:
+        t.kafka.produce(topic, [(p, b"slow-%d" % p, slow) for p in range(4)])
+        t.kafka.produce(topic, [(i % 4, b"k-%d" % (i % 50), b"{}") for i in range(500)])
+    t.wait_finished()
+    log = run.log()
+    run.stop()
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.check("polled too late" not in log, "a worker was thrown out of the group")
+    t.figure(longest_run="%.1f s" % (max(r.end_us - r.start_us for r in runs) / 1e6))
+
+
+@scenario
+def foreign_metadata(t):
+    """Row 25: commit metadata of others, or corrupt: a warning, and it goes on; nothing is taken for done."""
+    t.start_redis()
+    t.make_topics()
+    t.generate(800, keys=50)
+    status, _ = t.start("--drain").wait(60)
+    t.same(status, 0, "status of --drain")
+    wait_until(lambda: not any_members(t), 20, "end of the group's members")
+    garbage = ["what is this", "lw1:AAAA:00000000", "lw2:AQE:12345678", "lw1:" + "A" * 4000 + ":89abcdef", "x" * 4096, "{}", "lw1::", "\u00e9\u2713"]
+    committed = t.kafka.committed(t.id, t.topics)
+    for text, ((topic, partition), (offset, _)) in zip(garbage, sorted(committed.items())):
+        t.kafka.tool("set-offsets", t.id, topic, partition, offset, text)
+    t.generate(800, keys=50)
+    last = t.start("--drain")
+    status, _ = last.wait(60)
+    t.same(status, 0, "status of --drain")
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.figure(warnings=last.log().count("commit metadata ignored"))
+    t.same(last.log().count("commit metadata ignored") >= len(garbage), True, "a warning for each")
+
+
+def any_members(t):
+    """Offsets can be set only for a group without members: a commit from outside is refused while there are."""
+    topic, partition = t.topics[0], 0
+    offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
+    try:
+        t.kafka.tool("set-offsets", t.id, topic, partition, offset)
+        return False
+    except Failure:
+        return True
+
+
+if __name__ == "__main__":
+    main()

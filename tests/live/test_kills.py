@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Workers that die or stop: kill -9, SIGSTOP past the lease. Arguments: build folder [scenario…]."""
+import json
+import os
+import random
+import signal
+import sqlite3
+import time
+
+from lib.process import alive, boot_us, descendants, send, wait_until
+from lib.scenario import SOAK, main, scenario
+
+CONFLICT_UPDATE = {"type": "insert", "table": "orders", "columns": {"id": "/id", "seq": "/seq", "amount": "/amount"}, "primary_key": ["id"],
+                   "on_conflict": "update", "create": True}
+CONFLICT_IGNORE = {"type": "insert", "table": "orders", "columns": {"seq": "/seq", "id": "/id"}, "primary_key": ["seq"], "on_conflict": "ignore",
+                   "create": True}
+
+
+def kill_often(t, run, every_s):
+    """kill -9 of a random worker every so often, as long as there is load."""
+    kills = 0
+    while t.producing():
+        time.sleep(every_s)
+        workers = run.workers()
+        if workers:
+            run.kill_worker(random.choice(workers))
+            kills += 1
+    return kills
+
+
+def check_blame(t, run, again):
+    """Each message that ran again had been run before by a worker that was killed, and at most what it had in hand did."""
+    for earlier, later in again:
+        t.check(earlier.pid in run.deaths, "ran again though nobody was killed: %r, then %r" % (earlier, later))
+    # handlers end with their worker, long before the lease does
+    for r in t.runs():
+        t.check(r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000, "outlived its worker and its lease: %r" % r)
+    # in hand: running, or finished and not settled yet, which a turn of the loop does
+    per_kill = {}
+    for earlier, _ in again:
+        per_kill[earlier.pid] = per_kill.get(earlier.pid, 0) + 1
+    t.figure(kills=len(run.deaths), most_reruns_of_a_kill=max(per_kill.values(), default=0))
+
+
+def rows(path, columns):
+    db = sqlite3.connect(path)
+    try:
+        return db.execute("SELECT %s FROM orders" % columns).fetchall()
+    finally:
+        db.close()
+
+
+def newest_by_key(t):
+    """The reference: each topic's records fed in order, the last of an id stays. Ids keep to their partition here."""
+    model = {}
+    for topic in t.topics:
+        for record in t.kafka.dump(topic):
+            payload = json.loads(record["payload"])
+            at = (record["partition"], record["offset"])
+            if payload["id"] not in model or model[payload["id"]][0] < at:
+                model[payload["id"]] = (at, payload["seq"], payload["amount"])
+    return sorted((k, seq, amount) for k, (_, seq, amount) in model.items())
+
+
+
+@scenario
+def kill_workers(t):
+    """Rows 1, 2, 3: kill -9 of a random worker every 1.5 s: nothing lost, misordered or at once; re-runs: what was in flight."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start()
+    run.wait_workers(4)
+    sampler = t.sample_commits()
+    t.generate(12000 * SOAK, keys=300, rate=900, wait=False)
+    kill_often(t, run, 1.5)
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    runs, again = t.judge(samples=sampler.end())
+    check_blame(t, run, again)
+    t.check(run.deaths, "nobody was killed")
+
+
+@scenario
+def kill_workers_all_at_once(t):
+    """All workers at once: no member is left who could know anything."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start(work_ms="2-10")
+    run.wait_workers(4)
+    t.generate(5000 * SOAK, keys=60, rate=700, wait=False)
+    while t.producing():
+        time.sleep(3)
+        for pid in run.workers():
+            run.kill_worker(pid)
+    t.wait_finished()
+    run.stop()
+    runs, again = t.judge()
+    check_blame(t, run, again)
+
+
+@scenario
+def kill_supervisor(t):
+    """The supervisor dies: its workers and handlers end by themselves, and the next run goes on where they were."""
+    t.start_redis()
+    t.make_topics()
+    t.generate(5000, keys=100)
+    run = t.start(work_ms="5-15")
+    run.wait_workers(4)
+    wait_until(lambda: t.ends_so_far() > 500, 60, "load")
+    family = descendants(run.pid)
+    t.check(len(family) >= 4 + 16, "only %d processes" % len(family))
+    run.signal(signal.SIGKILL)
+    wait_until(lambda: not any(alive(p) for p in family), 10, "end of the workers and handlers")
+    dead_us = boot_us()
+    pids = {r.pid for r in t.runs()}
+    status, _ = t.start("--drain", work_ms="0-4").wait(120)
+    t.same(status, 0, "status of --drain")
+    runs, again = t.judge()
+    for earlier, later in again:
+        t.check(earlier.pid in pids and earlier.start_us < dead_us, "ran again though nobody was killed: %r, then %r" % (earlier, later))
+
+
+@scenario
+def kill_workers_insert_update(t):
+    """O3: the deduplicated insert, later messages of an id replacing earlier ones: the table is what the reference model has."""
+    t.start_redis()
+    t.make_topics(1)
+    store = os.path.join(t.dir, "orders.db")
+    run = t.start(handler=dict(CONFLICT_UPDATE, store="sqlite:" + store))
+    run.wait_workers(4)
+    t.generate(15000 * SOAK, keys=400, rate=1500, partitioner="key", wait=False)
+    kill_often(t, run, 1.5)
+    t.wait_finished()
+    run.stop()
+    _, again = t.judge()
+    check_blame(t, run, again)
+    t.same(sorted(rows(store, "id, seq, amount")) == newest_by_key(t), True, "the table equals the reference")
+
+
+@scenario
+def kill_workers_insert_ignore(t):
+    """O3: each message is its own row, over two topics: none is missing."""
+    t.start_redis()
+    t.make_topics()
+    store = os.path.join(t.dir, "orders.db")
+    run = t.start(handler=dict(CONFLICT_IGNORE, store="sqlite:" + store))
+    run.wait_workers(4)
+    t.generate(10000 * SOAK, keys=400, rate=1500, wait=False)
+    kill_often(t, run, 1.5)
+    t.wait_finished()
+    run.stop()
+    _, again = t.judge()
+    check_blame(t, run, again)
+    t.same(sorted(s for s, in rows(store, "seq")) == list(range(10000 * SOAK)), True, "the table holds each message once")
+
+
+def stop_often(t, run, ttl_ms, family):
+    """SIGSTOP of a random worker (with its handlers, where `family`) for 3 × TTL, then SIGCONT."""
+    n = 0
+    while t.producing() or n < 3:
+        time.sleep(0.5)
+        workers = run.workers()
+        if not workers:
+            continue
+        pid = random.choice(workers)
+        pids = [pid] + (descendants(pid) if family else [])
+        t.stops.append((pid, boot_us()))
+        for p in pids:
+            send(p, signal.SIGSTOP)
+        time.sleep(3 * ttl_ms / 1000)
+        for p in reversed(pids):
+            send(p, signal.SIGCONT)
+        n += 1
+    t.figure(stops=n)
+
+
+@scenario
+def stop_workers(t):
+    """Row 4: workers with their handlers stopped for 3 × TTL: their keys move on meanwhile, what they report late is refused."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
+    run.wait_workers(4)
+    sampler = t.sample_commits()
+    t.generate(9000 * SOAK, keys=60, rate=700, wait=False)
+    stop_often(t, run, 600, family=True)
+    t.wait_finished()
+    run.stop()
+    t.judge(samples=sampler.end())
+
+
+@scenario
+def stop_workers_insert(t):
+    """Row 4, O3: a worker stopped in the middle of an insert: its stale effect is refused by the fence; the table equals the reference."""
+    t.start_redis()
+    t.make_topics(1)
+    store = os.path.join(t.dir, "orders.db")
+    run = t.start(lock={"ttl_ms": 400}, handler=dict(CONFLICT_UPDATE, store="sqlite:" + store, threads=4))
+    run.wait_workers(4)
+    t.generate(15000 * SOAK, keys=40, rate=1200, partitioner="key", wait=False)
+    stop_often(t, run, 400, family=True)
+    t.wait_finished()
+    run.stop()
+    t.judge()
+    t.same(sorted(rows(store, "id, seq, amount")) == newest_by_key(t), True, "the table equals the reference")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Each oracle of the live tests passes on a good journal, and fails on one that was falsified in the way it is there for."""
+import os
+import sys
+import tempfile
+
+from lib import journal, oracles
+
+# two lanes (keys 6b31, 6b32) of one partition of topic t, and one of another partition; t/0/2 was tried twice, t/0/3 killed and run again
+GOOD = """
+start 100 11 t/0/0 6b31 1 1
+end 200 11 t/0/0 6b31 1 1 done
+start 210 12 t/0/1 6b31 2 1
+beat 250 12 t/0/1 6b31 2 1
+end 300 12 t/0/1 6b31 2 1 done
+start 150 12 t/0/2 6b32 1 1
+end 260 12 t/0/2 6b32 1 1 retry
+start 400 11 t/0/2 6b32 3 2
+end 500 11 t/0/2 6b32 3 2 done
+start 600 11 t/0/3 6b32 4 1
+beat 650 11 t/0/3 6b32 4 1
+start 700 12 t/0/3 6b32 5 1
+end 800 12 t/0/3 6b32 5 1 done
+start 310 11 t/1/0 6b31 6 1
+end 390 11 t/1/0 6b31 6 1 done
+"""
+ENDS = {("t", 0): (0, 4), ("t", 1): (0, 1)}
+SAMPLES = [(205, ("t", 0), 1), (505, ("t", 0), 3), (805, ("t", 0), 4), (900, ("t", 1), 1)]
+IDLE = [b"lw:{n.0}:epoch", b"lw:{n.0}:floor", b"lw:{n.0}:fence", b"lw:{n.0}:workers", b"lw:{n.0}:state:t:0:0"]
+
+
+def parse(text):
+    with tempfile.NamedTemporaryFile("w", delete=False) as f:
+        f.write(text.lstrip())
+    try:
+        return journal.read(f.name)
+    finally:
+        os.unlink(f.name)
+
+
+def changed(*pairs):
+    text = GOOD
+    for old, new in pairs:
+        assert text.count(old) == 1, (old, text.count(old))
+        text = text.replace(old, new)
+    return parse(text)
+
+
+def without(line):
+    return changed((line + "\n", ""))
+
+
+good = parse(GOOD)
+# name, violations of what is good, violations of each falsification
+CASES = [
+    ("overlaps", oracles.overlaps(good), [
+        oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
+        # across partitions: the lane is the key's
+        oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
+        # a killed handler that still beats after another began
+        oracles.overlaps(changed(("beat 650", "beat 710"))),
+        # a run that encloses two others
+        oracles.overlaps(changed(("end 200 11", "end 320 11")))]),
+    ("overlaps, a stopped worker", oracles.overlaps(changed(("beat 650", "beat 750")), [(11, 640)]), [
+        oracles.overlaps(changed(("beat 650", "beat 750")), [(12, 640)]),
+        oracles.overlaps(changed(("beat 650", "beat 750")), [(11, 705)])]),
+    ("fences", oracles.fences(good), [
+        oracles.fences(changed(("start 210 12 t/0/1 6b31 2", "start 210 12 t/0/1 6b31 1"), ("end 300 12 t/0/1 6b31 2", "end 300 12 t/0/1 6b31 1"),
+                               ("beat 250 12 t/0/1 6b31 2", "beat 250 12 t/0/1 6b31 1")))]),
+    ("misordered", oracles.misordered(good), [
+        oracles.misordered(changed(("start 100", "start 390"), ("end 200", "end 395")))]),
+    ("stale_last", oracles.stale_last(good), [
+        oracles.stale_last(parse(GOOD + "start 900 12 t/0/2 6b32 9 1\nend 950 12 t/0/2 6b32 9 1 done\n"))]),
+    ("stale_last, a stopped worker", oracles.stale_last(parse(GOOD + "start 590 12 t/0/2 6b32 9 1\nend 950 12 t/0/2 6b32 9 1 done\n"), [(12, 595)]),
+     [oracles.stale_last(parse(GOOD + "start 590 12 t/0/2 6b32 9 1\nend 950 12 t/0/2 6b32 9 1 done\n"), [(11, 595)])]),
+    ("backwards", oracles.backwards(good), [
+        oracles.backwards(parse(GOOD + "start 900 12 t/0/2 6b32 9 1\n"))]),
+    ("lost", oracles.lost(ENDS, good), [
+        oracles.lost(ENDS, without("end 390 11 t/1/0 6b31 6 1 done")),
+        oracles.lost({**ENDS, ("t", 2): (5, 6)}, good),
+        oracles.lost(ENDS, changed(("6b31 6 1 done", "6b31 6 1 retry")))]),
+    ("lost, but dead", oracles.lost(ENDS, without("end 390 11 t/1/0 6b31 6 1 done"), ["t/1/0"]), [
+        oracles.lost(ENDS, without("end 390 11 t/1/0 6b31 6 1 done"), ["t/1/1"])]),
+    ("unknown", oracles.unknown(ENDS, good), [
+        oracles.unknown({("t", 0): (0, 4)}, good), oracles.unknown({("t", 0): (0, 3), ("t", 1): (0, 1)}, good)]),
+    ("reruns", oracles.reruns(good)[1:], [
+        oracles.reruns(parse(GOOD + "start 900 12 t/0/3 6b32 9 1\n"))[1:],
+        oracles.reruns(changed(("6b32 1 1 retry", "6b32 1 1 done")))[1:]]),
+    ("passed", oracles.passed(SAMPLES, good), [
+        oracles.passed([(195, ("t", 0), 1)] + SAMPLES, good),
+        oracles.passed([(505, ("t", 0), 4)] + SAMPLES, good),
+        oracles.passed(SAMPLES, without("end 390 11 t/1/0 6b31 6 1 done"))]),
+    ("moved_back", oracles.moved_back(SAMPLES), [oracles.moved_back(SAMPLES + [(950, ("t", 0), 3)])]),
+    ("not_idle", oracles.not_idle(IDLE, b"lw:{n.0}:"), [
+        oracles.not_idle(IDLE + [b"lw:{n.0}:" + name], b"lw:{n.0}:")
+        for name in (b"lock:k", b"wait:k", b"lanes", b"ready", b"claimed:w", b"tries:t:0:0", b"dead")] + [
+        oracles.not_idle(IDLE + [b"something"], b"lw:{n.0}:")]),
+]
+
+passed = failed = 0
+for name, clean, falsified in CASES:
+    wrong = ["finds fault with what is good: " + repr(clean)] if clean else []
+    wrong += ["does not see falsification %d" % (i + 1) for i, found in enumerate(falsified) if not found]
+    print("%-8s%s (%d falsifications)" % ("FAILED" if wrong else "ok", name, len(falsified)))
+    for w in wrong:
+        print("    " + w)
+    passed, failed = (passed, failed + 1) if wrong else (passed + 1, failed)
+print("%d passed, %d failed" % (passed, failed))
+sys.exit(1 if failed else 0)

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Messages and handlers that misbehave: crashes, hangs, garbage, retries, dead letters, odd keys and payloads. Arguments: build folder [scenario…]."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+from lib.latchwork import exec_handler
+from lib.process import Failure, alive, descendants, wait_until
+from lib.scenario import main, scenario
+
+MEGABYTE = 1 << 20
+
+
+def do(what, **more):
+    return json.dumps(dict({"do": what}, **more)).encode()
+
+
+def identity(topic, partition, offset):
+    return "%s/%d/%d" % (topic, partition, offset)
+
+
+def envelope_identity(letter):
+    """topic/partition/offset stands in plain text in an envelope."""
+    return letter[b"envelope"]
+
+
+def attempts_of(runs, key):
+    return [r.attempt for r in runs if r.key == key.hex()]
+
+
+def fill(t, n=400, keys=40):
+    for i, topic in enumerate(t.topics):
+        t.kafka.produce(topic, [(j % 4, b"k-%d" % (j % keys), b"{}") for j in range(n)])
+
+
+def poison_and_others(t, poison, n=400):
+    """Each poison message in a lane of its own, with one that is good behind it, among many good ones; returns their identities by key."""
+    topic, where = t.topics[0], {}
+    records, at = [], {}
+    for i, (key, payload) in enumerate(poison):
+        p = i % 4
+        for body in (payload, b"{}"):
+            if body == payload:
+                where[key] = identity(topic, p, at.get(p, 0))
+            at[p] = at.get(p, 0) + 1
+            records.append((p, key, body))
+    t.kafka.produce(topic, records)
+    fill(t, n)
+    return where
+
+
+@scenario
+def handlers_that_misbehave(t):
+    """Rows 26, 28, 29: exec handlers that fail, exit, crash, hang, answer garbage: tried max_attempts times, then dead with a reason; others go on."""
+    t.start_redis()
+    t.make_topics()
+    poison = [(b"retry", do("retry")), (b"dead", do("dead")), (b"exit", do("exit")), (b"crash", do("crash")), (b"hang", do("hang")),
+              (b"garbage", do("garbage")), (b"foreign", do("foreign")), (b"half", do("half")), (b"flood", do("flood")),
+              (b"child-hang", do("child-hang"))]
+    mended = [(b"exit-once", do("exit", times=1)), (b"retry-twice", do("retry", times=2)), (b"loud", do("loud")), (b"hang-once", do("hang", times=1))]
+    where = poison_and_others(t, poison + mended)
+    t.dead = {where[key] for key, _ in poison}
+    run = t.start(handler=exec_handler(timeout_ms=700), retry={"max_attempts": 3, "backoff_ms": 20})
+    before = []
+    run.wait_workers(4)
+    before = sorted(run.workers())
+    t.wait_finished(60)
+    t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
+    run.stop()
+    runs, _ = t.judge()
+    for key, _ in poison:
+        wanted = [1] if key == b"dead" else [1, 2, 3]
+        t.same([r.attempt for r in runs if r.identity == where[key]], wanted, "attempts of " + key.decode())
+    for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
+        t.same([r.attempt for r in runs if r.identity == where[key]], list(range(1, last + 1)), "attempts of " + key.decode())
+    letters = t.dead_letters()
+    t.same(len(letters), len(poison), "dead letters in Redis")
+    reasons = sorted(l[b"reason"].decode() for l in letters)
+    t.same(all(reasons), True, "each dead letter has a reason")
+    for part in ("the payload says retry", "the payload says dead", "exited with status 3", "signal 11", "timed out after 700 ms"):
+        t.check(any(part in r for r in reasons), "no dead letter says %r: %r" % (part, reasons))
+    t.same(sorted(int(l[b"attempts"]) for l in letters), [1] + [3] * (len(poison) - 1), "attempts of the dead letters")
+    t.figure(dead=len(letters))
+
+
+@scenario
+def grandchildren(t):
+    """Row 29: what a handler left behind in its process group is gone once the handler is; none of it writes after its message's lease."""
+    t.start_redis()
+    t.make_topics()
+    poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
+    run = t.start(handler=exec_handler(timeout_ms=500), retry={"backoff_ms": 20})
+    run.wait_workers(4)
+    t.wait_finished(60)
+    family = descendants(run.pid)
+    beats = sum(1 for line in open(t.journal_path) if line.startswith("beat"))
+    t.check(beats > 6, "no grandchild ever beat")
+    time.sleep(0.5)
+    t.same(sum(1 for line in open(t.journal_path) if line.startswith("beat")), beats, "beats of grandchildren after the end of their handlers")
+    run.stop()
+    t.check(not any(alive(p) for p in family), "something is left")
+    t.judge()
+
+
+def plugin(t):
+    out = os.path.join(t.dir, "plugin")
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    built = subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.abspath(os.path.join(root, "include"))],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
+    if built.returncode:
+        raise Failure("the plugin does not build: " + built.stdout.decode())
+    return {"type": "plugin", "path": os.path.join(out, "crash.so"), "threads": 4}
+
+
+@scenario
+def plugin_crashes(t):
+    """Row 27: a plugin that crashes, aborts or exits: the worker is replaced, the message blamed, tried alone, then dead; all others are done."""
+    t.start_redis()
+    t.make_topics()
+    poison = [(b"segv", b"segv"), (b"abort", b"abort"), (b"exit", b"exit"), (b"exit0", b"exit0")]
+    mended = [(b"segv-once", b"once:segv"), (b"retry-once", b"once:retry")]
+    where = poison_and_others(t, poison + mended)
+    t.dead = {where[key] for key, _ in poison}
+    run = t.start(handler=plugin(t), retry={"max_attempts": 2, "backoff_ms": 20}, lock={"ttl_ms": 1500})
+    t.wait_finished(120)
+    log = run.log()
+    run.stop()
+    runs, again = t.judge()
+    letters = t.dead_letters()
+    t.same(len(letters), len(poison), "dead letters")
+    t.check(log.count("started again in") >= len(poison), "hardly a worker was replaced")
+    for letter in letters:
+        t.check(letter[b"reason"], "a dead letter without a reason: %r" % letter)
+    t.figure(dead=len(letters), workers_replaced=log.count("started again in"), reasons=sorted({l[b"reason"].decode()[:60] for l in letters}))
+
+
+@scenario
+def plugin_hangs(t):
+    """Row 28: a plugin that hangs is cancelled; one that never comes back costs its worker; the message is dead after its attempts, others are done."""
+    t.start_redis()
+    t.make_topics()
+    where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
+    t.dead = {where[b"stuck"]}
+    handler = dict(plugin(t), timeout_ms=500)
+    run = t.start(handler=handler, retry={"max_attempts": 2, "backoff_ms": 20}, lock={"ttl_ms": 1500})
+    t.wait_finished(120)
+    log = run.log()
+    run.stop()
+    t.judge()
+    letters = t.dead_letters()
+    t.same(len(letters), 1, "dead letters")
+    t.figure(workers_replaced=log.count("started again in"), reasons=sorted({l[b"reason"].decode()[:60] for l in letters}))
+
+
+@scenario
+def dead_letter_topic(t):
+    """Row 26: dead letters to a topic: acknowledged before the message counts as dead, with headers that tell where, why and after how many tries."""
+    t.start_redis()
+    t.make_topics()
+    grave = t.id + "-dead"
+    t.kafka.create(grave, 2)
+    where = poison_and_others(t, [(b"retry-%d" % i, do("retry", n=i)) for i in range(20)])
+    t.dead = set(where.values())
+    status, out = t.start("--drain", dead={"to": "topic:" + grave}, retry={"max_attempts": 2, "backoff_ms": 10}).wait(60)
+    t.same(status, 0, "status of --drain")
+    t.check(" dead 20 " in out, "summary: %r" % out)
+    runs, _ = t.judge()
+    records = t.kafka.dump(grave)
+    t.same(len(records), 20, "records in the dead-letter topic")
+    t.same({dict(r["headers"]).get("latchwork-origin") for r in records}, t.dead, "their origins")
+    for r in records:
+        headers = dict(r["headers"])
+        t.same(headers.get("latchwork-attempts"), "2", "latchwork-attempts")
+        t.check("the payload says retry" in headers.get("latchwork-reason", ""), "latchwork-reason: %r" % headers)
+        t.same(where[r["key"].encode()], headers.get("latchwork-origin"), "key and origin")
+    t.same(t.dead_letters(), [], "dead letters in Redis")
+
+
+@scenario
+def no_key(t):
+    """Row 32: where the key rule needs JSON: what is malformed or has no key is dead, with position and reason; others are done."""
+    t.start_redis()
+    t.make_topics()
+    topic = t.topics[0]
+    bad = [b"{", b'{"id":}', b"", None, b"[]", b'{"other":1}', b'{"id":null}', b'{"id":{"a":1}}', b"\xff\xfe", b'{"id":"a"} trailing']
+    good = [b'{"id":"a"}', b'{"id":17}', b'{"id":"\\u0000\\u00e9"}', b' {"id" : "a" } ']
+    t.kafka.produce(topic, [(0, b"k", b) for b in bad] + [(0, None, g) for g in good])
+    t.kafka.produce(t.topics[1], [(i % 4, None, b'{"id":%d}' % (i % 20)) for i in range(200)])
+    t.dead = {identity(topic, 0, i) for i in range(len(bad))}
+    status, out = t.start("--drain", key={"from": "json:/id"}).wait(60)
+    t.same(status, 0, "status of --drain")
+    t.check(" dead %d " % len(bad) in out, "summary: %r" % out)
+    runs, _ = t.judge()
+    t.same([r for r in runs if r.identity in t.dead], [], "runs of messages without a key")
+    reasons = [l[b"reason"].decode() for l in t.dead_letters()]
+    t.same(len(reasons), len(bad), "dead letters")
+    t.check(any("position" in r or "column" in r or "byte" in r or "offset" in r for r in reasons), "no reason tells a position: %r" % reasons)
+    t.same({r.key for r in runs if r.partition == topic + "/0"}, {b"a".hex(), b"17".hex(), "\0\u00e9".encode().hex()}, "keys")
+    t.figure(reasons=sorted(set(reasons))[:4])
+
+
+@scenario
+def skipped(t):
+    """key.missing: skip: counted as skipped, and the commit goes past it."""
+    t.start_redis()
+    t.make_topics()
+    t.kafka.produce(t.topics[0], [(0, None, b"{}") for _ in range(5)] + [(0, b"k", b"{}")])
+    t.dead = {identity(t.topics[0], 0, i) for i in range(5)}
+    status, out = t.start("--drain", key={"missing": "skip"}).wait(60)
+    t.same(status, 0, "status of --drain")
+    t.check(out.startswith("done 1 dead 0 dropped 0 skipped 5 "), "summary: %r" % out)
+    t.judge()
+    t.same(t.dead_letters(), [], "dead letters")
+
+
+@scenario
+def odd_keys_and_payloads(t):
+    """Row 31: keys of 1 MB, with NUL, UTF-8, braces, empty, null; payloads of 1 MB, binary, null: done, or dead where there is no key."""
+    t.start_redis()
+    t.make_topics()
+    keys = [b"big" * (MEGABYTE // 3), b"a\0b", b"\0", "schl\u00fcssel \u2713 \U0001f511".encode(), b"{tag}", b"}{", b"{", b"lw:{x.0}:epoch", b"\xff\xfe\xfd",
+            b"a b\r\nc", b"'\"\\", b"k" * 511, b"k" * 512, b"k" * 513, b"k" * 514, b""]
+    bodies = [b"{}", b"x" * MEGABYTE, bytes(range(256)) * 16, b"\0", b"", None]
+    records = [(i % 4, key, body) for i, key in enumerate(keys) for body in bodies for _ in range(2)]
+    records += [(2, None, b"no key")]
+    for topic in t.topics:
+        t.kafka.produce(topic, records)
+    ends = t.kafka.ends(t.topics)
+    null = {identity(topic, 2, ends[topic, 2][1] - 1) for topic in t.topics}
+    empty = {identity(topic, (len(keys) - 1) % 4, i) for topic in t.topics for i in range(0)}
+    t.dead = null | empty
+    status, out = t.start("--drain", kafka={"properties": {"message.max.bytes": "10000000", "fetch.message.max.bytes": "10000000"}}, work_ms="0-10").wait(120)
+    t.same(status, 0, "status of --drain")
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    wanted = {k.hex() or "-" for k in keys}
+    t.same({r.key for r in runs} == wanted, True, "the keys that ran (%d of %d)" % (len({r.key for r in runs} & wanted), len(wanted)))
+    t.same(len(t.dead_letters()), len(null), "dead letters")
+    t.figure(summary=out.strip().split("  ")[0])
+
+
+if __name__ == "__main__":
+    main()

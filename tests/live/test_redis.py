@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Faults of Redis: wiped, killed, frozen, full, scripts gone, replies lost. Arguments: build folder [scenario…]."""
+import signal
+import time
+
+from lib.latchwork import exec_handler
+from lib.process import boot_us, wait_until
+from lib.scenario import SOAK, main, scenario
+
+
+def under_load(t, messages, rate, keys=200, zipf=0.8, **start):
+    """Workers at work, with messages still coming for messages / rate seconds."""
+    t.make_topics()
+    run = t.start(**start)
+    run.wait_workers(4)
+    t.generate(messages, keys=keys, rate=rate, zipf=zipf, wait=False)
+    wait_until(lambda: t.ends_so_far() > messages // 20, 60, "load", 0.02)
+    return run
+
+
+def finish(t, run, **judge):
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    return t.judge(**judge)
+
+
+def check_same_workers(t, run, before):
+    t.same(sorted(run.workers()), before, "workers: none ended because of this")
+
+
+def back_at_work(t, since_us):
+    """Seconds from a fault until a run began after it: O6."""
+    return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
+
+
+@scenario
+def flushall_twice(t):
+    """Row 5: all data gone, twice: the epoch is lost, one TTL of quiet, back to the watermark; nothing lost, nothing at once."""
+    t.start_redis()
+    run = under_load(t, 9000 * SOAK, 700)
+    before = sorted(run.workers())
+    sampler = t.sample_commits()
+    pauses = []
+    for _ in range(2 * SOAK):
+        t.redis.call("FLUSHALL")
+        pauses.append(back_at_work(t, boot_us() + 200000))
+        time.sleep(3)
+    t.check(t.producing(), "the wipes were not under load")
+    check_same_workers(t, run, before)
+    finish(t, run, wiped=True, samples=sampler.end())
+    t.check("is lost" in run.log(), "no epoch was lost")
+    t.figure(longest_pause="%.1f s" % max(pauses))
+
+
+@scenario
+def flushall_slow_handlers(t):
+    """Row 5 with handlers that run for longer than the quarantine: cancelled or finished, never beside another of the key."""
+    t.start_redis()
+    run = under_load(t, 160 * SOAK, 30, keys=16, zipf=0, work_ms="300-2500", lock={"ttl_ms": 1000}, handler=exec_handler(processes=8))
+    for _ in range(3 * SOAK):
+        t.redis.call("FLUSHALL")
+        time.sleep(2)
+    t.wait_finished(240)
+    run.stop()
+    t.judge(wiped=True)
+
+
+@scenario
+def script_flush(t):
+    """Row 8: the scripts are gone, again and again: loaded again, no message of a pipeline lost or run twice."""
+    t.start_redis()
+    run = under_load(t, 6000 * SOAK, 900)
+    n = 0
+    while t.producing():
+        t.redis.call("SCRIPT", "FLUSH", "SYNC")
+        n += 1
+        time.sleep(0.1)
+    _, again = finish(t, run)
+    t.same(again, [], "re-runs")
+    missed = t.redis.info("errorstats").get("errorstat_NOSCRIPT")
+    t.check(missed, "no call met a missing script")
+    t.figure(flushes=n, met=(missed or "count=0").split("=")[1])
+
+
+@scenario
+def replies_lost(t):
+    """Row 13: connections cut again and again: calls whose replies were lost are sent again and change nothing more."""
+    t.start_redis()
+    run = under_load(t, 6000 * SOAK, 700)
+    before = sorted(run.workers())
+    n = 0
+    while t.producing():
+        n += t.redis.call("CLIENT", "KILL", "TYPE", "normal")
+        time.sleep(0.3)
+    check_same_workers(t, run, before)
+    _, again = finish(t, run)
+    t.same(again, [], "re-runs")
+    t.figure(connections_cut=n)
+
+
+@scenario
+def redis_killed_empty(t):
+    """Row 5: kill -9 of Redis, which comes back with nothing."""
+    t.start_redis()
+    run = under_load(t, 8000 * SOAK, 700)
+    before = sorted(run.workers())
+    sampler = t.sample_commits()
+    for _ in range(2):
+        t.redis.kill()
+        time.sleep(1)
+        t.redis.start()
+        back = back_at_work(t, boot_us())
+    check_same_workers(t, run, before)
+    finish(t, run, wiped=True, samples=sampler.end())
+    t.figure(last_pause="%.1f s" % back)
+
+
+@scenario
+def redis_killed_everysec(t):
+    """Row 6: kill -9 of Redis with appendfsync everysec: it comes back with most, and that is not trusted."""
+    t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
+    run = under_load(t, 8000 * SOAK, 700)
+    before = sorted(run.workers())
+    for _ in range(2):
+        t.redis.kill()
+        time.sleep(0.5)
+        t.redis.start()
+        back_at_work(t, boot_us())
+    check_same_workers(t, run, before)
+    finish(t, run, wiped=True)
+    t.check("is lost" in run.log(), "no epoch was lost")
+
+
+@scenario
+def redis_frozen(t):
+    """Row 12: Redis stopped for longer than the TTL, with handlers that outlast their leases: gone before the lease ends, then on."""
+    t.start_redis()
+    run = under_load(t, 160 * SOAK, 30, keys=16, zipf=0, work_ms="200-2500", lock={"ttl_ms": 1200}, handler=exec_handler(processes=8))
+    before = sorted(run.workers())
+    for _ in range(2 * SOAK):
+        t.redis.signal(signal.SIGSTOP)
+        frozen_us = boot_us()
+        time.sleep(3.2)
+        # whoever held a lease when it froze can't have renewed it since
+        late = [r for r in t.runs() if r.last_us > frozen_us + 1300000]
+        t.check(not late, "ran on without a lease: %r" % late[:3])
+        t.redis.signal(signal.SIGCONT)
+        time.sleep(2)
+    check_same_workers(t, run, before)
+    t.wait_finished(240)
+    run.stop()
+    t.judge()
+
+
+@scenario
+def maxmemory(t):
+    """Row 9: Redis is full: nothing new is admitted, what waits drains; with room again it goes on, without a restart."""
+    t.start_redis("--maxmemory-policy", "noeviction")
+    run = under_load(t, 6000 * SOAK, 1500, keys=20, work_ms="5-20")
+    before = sorted(run.workers())
+
+    def waiting():
+        return [k for k in t.redis.keys() if k.startswith(t.prefix() + b"wait:")]
+    wait_until(waiting, 60, "parked messages")
+    t.redis.call("CONFIG", "SET", "maxmemory", int(t.redis.info("memory")["used_memory"]) // 2)
+    parked = len(waiting())
+    wait_until(lambda: not waiting(), 60, "end of the waiting lists at maxmemory")
+    wait_until(lambda: "maxmemory" in run.log(), 60, "word of it in the log")
+    time.sleep(1)
+    stalled = t.ends_so_far()
+    time.sleep(1)
+    t.same(t.ends_so_far(), stalled, "ends while Redis is full")
+    t.redis.call("CONFIG", "SET", "maxmemory", 0)
+    check_same_workers(t, run, before)
+    _, again = finish(t, run)
+    t.same(again, [], "re-runs")
+    t.check(stalled < 6000 * SOAK, "all was done before Redis was full")
+    t.figure(lanes_drained=parked, done_when_full=stalled)
+
+
+if __name__ == "__main__":
+    main()
