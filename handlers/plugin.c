@@ -258,8 +258,19 @@ static void view(struct view *v, const struct lw_job *job) {
     };
 }
 
+/* A plugin that was cancelled says `back` and can't tell why it was. Only a lost lease costs no attempt: a message that always takes too
+ * long would be run for ever. */
+static bool timed_out(const struct lw_job *job) {
+    int64_t now = lw_boot_ms();
+    return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) && !atomic_load(&job->lease->cancelled);
+}
+
 static void answered(struct lw_job *job, int outcome) {
     job->reason[LW_REASON_MAX - 1] = '\0';
+    if (outcome == LATCHWORK_BACK && timed_out(job)) {
+        outcome = LATCHWORK_RETRY;
+        snprintf(job->reason, sizeof job->reason, "timed out");
+    }
     switch (outcome) {
     case LATCHWORK_DONE: job->outcome = LW_DONE; break;
     case LATCHWORK_RETRY: job->outcome = LW_RETRY; break;

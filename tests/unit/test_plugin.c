@@ -225,6 +225,11 @@ static void test_outcomes(void **state) {
     assert_contains(j.job.reason, "unknown outcome 77");
     struct lw_job *job = fx_job(&j, 1, "k", "hang"); /* until it is told that the time is up */
     job->give_up_ms = lw_boot_ms() + 50;
+    assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
+    assert_string_equal(j.job.reason, "timed out");
+    job = fx_job(&j, 1, "k", "hang");
+    job->lease->cancelled = true; /* the lease is lost: nobody counts a try */
+    job->give_up_ms = lw_boot_ms();
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
     static const struct {
         const char *payload;
