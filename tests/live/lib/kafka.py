@@ -19,7 +19,8 @@ class Kafka:
         self.brokers = None
 
     def script(self, *args):
-        done = subprocess.run([SCRIPT] + list(args), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=600)
+        environment = dict(os.environ, KAFKA_OPTS_EXTRA="message.max.bytes=10000000")
+        done = subprocess.run([SCRIPT] + list(args), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=600, env=environment)
         if done.returncode:
             raise Failure("kafka.sh %s failed" % args[0])
         return done.stdout.decode().strip()

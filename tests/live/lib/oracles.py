@@ -117,11 +117,11 @@ def unknown(ends, runs):
 
 
 def reruns(runs):
-    """Runs of a message whose earlier run did not end in retry or back: [(earlier, later)]."""
+    """Runs of a message that nobody asked for: the earlier one did not end in retry or back, nor was it a failed attempt: [(earlier, later)]."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)
-        if before and before.outcome not in ("retry", "back"):
+        if before and before.outcome not in ("retry", "back") and not (before.outcome is None and r.attempt > before.attempt):
             again.append((before, r))
         latest[r.identity] = r
     return again
