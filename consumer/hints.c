@@ -18,7 +18,7 @@ enum {
     COMPLAIN_MS = 10000,
 };
 
-enum asked { NOTHING, RECONCILE, POP, LOOK };
+enum asked { NOTHING, RECONCILE, POP, EXPIRY, LOOK };
 
 struct lw_hints {
     struct lw_hints_setup set;
@@ -73,18 +73,21 @@ static void on_reply(void *ctx, const redisReply *r) {
     struct lw_hints *h = ctx;
     if (r->type == REDIS_REPLY_ERROR) on_error(h, r->str);
     enum asked asked = h->asked;
-    h->asked = NOTHING;
+    h->asked = asked == POP ? EXPIRY : NOTHING;
     if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* of LOOK: LOST; the worker learns that by itself */
     if (r->type == REDIS_REPLY_ARRAY) /* newest first in `claimed`, oldest first from the script: order is a courtesy */
         for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
+/* What is popped stays in `claimed` until it is claimed; where its worker dies first nobody would ever remove it. The server runs the
+ * expiry right after the pop, whatever becomes of us. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);
     lw_cmd(c, h->blmove ? "BLMOVE" : "BRPOPLPUSH"), lw_arg_text(c, h->ready), lw_arg_text(c, h->claimed);
     if (h->blmove) lw_arg_text(c, "RIGHT"), lw_arg_text(c, "LEFT");
     lw_arg_i64(c, BLOCK_S);
+    lw_cmd(c, "PEXPIRE"), lw_arg_text(c, h->claimed), lw_arg_i64(c, 4 * h->set.ttl_ms);
     send_asked(h, POP);
 }
 
