@@ -86,6 +86,9 @@ CASES = [
     ("reruns", oracles.reruns(good)[1:], [
         oracles.reruns(parse(GOOD + "start 900 12 t/0/3 6b32 9 1\n"))[1:],
         oracles.reruns(changed(("6b32 1 1 retry", "6b32 1 1 done")))[1:]]),
+    ("effects", oracles.effects([("a", 0), ("b", 2), ("a", 1)], 3), [
+        oracles.effects([("a", 1), ("b", 2), ("a", 0)], 3), oracles.effects([("a", 0), ("a", 1), ("b", 2), ("a", 0)], 3),
+        oracles.effects([("a", 0), ("b", 2)], 3)]),
     ("passed", oracles.passed(SAMPLES, good), [
         oracles.passed([(195, ("t", 0), 1)] + SAMPLES, good),
         oracles.passed([(505, ("t", 0), 4)] + SAMPLES, good),

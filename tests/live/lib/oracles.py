@@ -127,6 +127,19 @@ def reruns(runs):
     return again
 
 
+def effects(history, messages):
+    """O3: of messages 0 … messages - 1 each took effect once, those of a key in order. history: (key, message) in the order of the effects."""
+    bad, seen, latest = [], set(), {}
+    for key, message in history:
+        if message in seen:
+            bad.append("took effect twice: message %d of %s" % (message, key))
+        elif message < latest.get(key, -1):
+            bad.append("a stale effect: %s: message %d after %d" % (key, message, latest[key]))
+        seen.add(message)
+        latest[key] = max(message, latest.get(key, -1))
+    return bad + ["no effect: message %d" % m for m in range(messages) if m not in seen]
+
+
 def passed(samples, runs, others=()):
     """O5: whatever was committed at a time, all below it was finished by then. samples: (boot us, (topic, partition), offset); others:
     identities that end otherwise (dead, skipped)."""
