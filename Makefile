@@ -84,6 +84,14 @@ tsan:
 examples: $(B)/latchwork
 	@for d in handlers/examples/*/; do [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) CC=$(CC) || exit 1; done
 
+# --- figures ------------------------------------------------------------------------------------------------------------------
+.PHONY: bench-first
+$(B)/bench/naive: $(B)/bench/naive.o
+	$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
+# 1,000,000 messages through real Kafka and one Redis, against a loop that locks one message at a time; BENCH: more options
+bench-first: all $(B)/bench/naive $(B)/tests/tools/kafkatool
+	@bench/first.py --build $(B) $(BENCH)
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 755 $(B)/latchwork $(DESTDIR)$(PREFIX)/bin/
