@@ -167,6 +167,12 @@ void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_
     run_grant(w, l, m, LANE, token, fence, atoi(rest), n, sh->sent_ms, again);
 }
 
+/* The janitor would see the end of a short backoff late. */
+static void look_then(struct lw_worker *w, struct shard *sh, int64_t backoff_ms) {
+    int64_t due = now_ms(w) + backoff_ms + 2;
+    if (!sh->due_ms || due < sh->due_ms) sh->due_ms = due;
+}
+
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, const redisReply *answer, const redisReply *envelope) {
     struct run *r = it->run;
     struct lane *l = r->lane;
@@ -205,6 +211,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         break;
     case 'N': head_granted(w, sh, l, r->lease.token, answer, envelope, r->n + 1, r); break;
     default:
+        if (a[0] == 'L' && it->backoff_ms) look_then(w, sh, it->backoff_ms);
         if (a[0] == 'B') l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
         l->run = NULL;
         run_free(w, r);

@@ -251,6 +251,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     set_epoch(w, sh, r->element[1]->str);
     sh->jumped[0] = 0;
+    w->joined = true;
     int64_t now = now_ms(w), redis_now = strtoll(r->element[2]->str, NULL, 10), not_before = strtoll(r->element[3]->str, NULL, 10);
     if (not_before > redis_now) {
         sh->quiet_until_ms = now + (not_before - redis_now) + 1;
@@ -378,8 +379,21 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 enum { TEND_BATCH = 256 };
 
+static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
+    struct lw_commands *c = &sh->commands;
+    sh->due_ms = 0;
+    if (shard_quiet(w, sh, now)) return;
+    pipe_call(sh, CALL_TEND);
+    pipe_script(sh, &lw_script_tend, 3);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_ready);
+    lw_arg_text(c, sh->epoch), lw_arg_i64(c, TEND_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
+}
+
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
-    if (now < sh->tend_ms) return;
+    if (now < sh->tend_ms) {
+        if (sh->due_ms && now >= sh->due_ms) tend_call(w, sh, now);
+        return;
+    }
     int64_t period = w->c->lock.ttl_ms / 4;
     sh->tend_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
     struct lw_commands *c = &sh->commands;
@@ -392,13 +406,8 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_call(sh, CALL_ALIVE); /* workers long gone */
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
-    if (shard_quiet(w, sh, now)) return;
-    pipe_call(sh, CALL_TEND);
-    pipe_script(sh, &lw_script_tend, 3);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_ready);
-    lw_arg_text(c, sh->epoch), lw_arg_i64(c, TEND_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
+    tend_call(w, sh, now);
 }
-
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) sh->tend_ms = now_ms(w); /* more of them */
 }

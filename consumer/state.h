@@ -215,6 +215,7 @@ struct shard {
     size_t hints_head, n_hints, cap_hints;
     size_t hints_taken; /* popped from `claimed` and not told yet */
     int64_t tend_ms, watch_ms;
+    int64_t due_ms; /* a backoff that this worker set ends then: look after the lanes; 0 none */
     size_t watch_from;
     size_t n_late; /* stale runs that were done after all */
     struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
@@ -247,6 +248,7 @@ struct lw_worker {
     size_t n_resend; /* dead letters that their topic refused */
 
     uint64_t next_token, max_fence;
+    bool joined; /* shard 0 took us: what differs is refused before anything is written elsewhere */
     bool confirm, stopping;
     int64_t commit_ms, confirm_ms;
     size_t commit_from;

@@ -22,6 +22,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     if (sh->open || sh->phase == DOWN || sh->phase == HELLO) return;
     if (pipe_urgent(w, sh)) return;
     if (sh->phase == ENTERING) {
+        if (sh->index && !w->joined) return;
         enter_build(w, sh);
         return;
     }
@@ -153,7 +154,7 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
-    return sh->phase == ENTERING || sh->phase == REPAIRING || sh->finished || sh->n_kept || sh->checking || !sh->loaded ||
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->finished || sh->n_kept || sh->checking || !sh->loaded ||
            (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || gates));
 }
 
