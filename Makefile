@@ -92,6 +92,10 @@ $(B)/bench/naive: $(B)/bench/naive.o
 bench-first: all $(B)/bench/naive $(B)/tests/tools/kafkatool
 	@bench/first.py --build $(B) $(BENCH)
 
+# the page that `latchwork check --reference` writes; tests/cli/test_docs.sh compares it
+reference: $(B)/latchwork
+	@$(B)/latchwork check --reference > doc/reference/configuration.md.tmp && mv doc/reference/configuration.md.tmp doc/reference/configuration.md
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 755 $(B)/latchwork $(DESTDIR)$(PREFIX)/bin/

@@ -1,0 +1,112 @@
+#!/bin/sh
+# The documents say what is: the reference of the configuration is the generated one, links lead somewhere, tests that are named exist,
+# configurations load, handlers compile, nothing tells of the machine they were written on. Usage: tests/cli/test_docs.sh [BUILD_DIR]
+LC_ALL=C.UTF-8
+export LC_ALL
+program=$(pwd)/${1:-build}/latchwork
+[ -x "$program" ] || { echo "no program at $program"; exit 1; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+pages="README.md $(find doc -name '*.md' | sort)"
+
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+}
+
+# --- the generated page
+"$program" check --reference >"$dir/configuration.md"
+if cmp -s "$dir/configuration.md" doc/reference/configuration.md; then good; else bad "doc/reference/configuration.md is not what the table of keys says; run: make reference"; fi
+
+# --- links: [text](path), relative to the page
+grep -noE '\]\([^)]+\)' $pages >"$dir/links"
+while IFS=: read -r page line link; do
+    target=${link#](}
+    target=${target%)}
+    case $target in http:* | https:*) continue ;; esac
+    target=${target%%#*}
+    if [ -e "$(dirname "$page")/$target" ]; then good; else bad "$page:$line: $target is not there"; fi
+done <"$dir/links"
+[ -s "$dir/links" ] || bad "no links found"
+
+# --- tests that are named: `tests/FILE` or `tests/FILE:NAME`
+exists() { # FILE NAME
+    case $1 in
+    tests/unit/*.c | tests/lua/*.c) grep -Eq "^static void $2\\(void \\*\\*state\\)" "$1" && grep -Eq "[(,]$2[,)]" "$1" ;;
+    tests/sim/sim_lanes.c) grep -q "{.name = \"$2\"" "$1" ;;
+    tests/sim/mutants.py) grep -Fq "    '$2': [" "$1" ;;
+    tests/live/*.py) grep -A1 '^@scenario' "$1" | grep -q "^def $2(" ;;
+    *) grep -Eq "(^|[ *])$2\\(" "$1" ;;
+    esac
+}
+grep -oE '`tests/[^`]+\.(c|py|sh)(:[^`]+)?`' doc/explanation/guarantees.md | tr -d '`' | sort -u >"$dir/named"
+while IFS=: read -r file name; do
+    if [ ! -f "$file" ]; then
+        bad "guarantees.md names $file, which is not there"
+    elif [ -n "$name" ] && ! exists "$file" "$name"; then
+        bad "guarantees.md names $name of $file, which is not there"
+    else
+        good
+    fi
+done <"$dir/named"
+[ "$(wc -l <"$dir/named")" -gt 50 ] || bad "guarantees.md names hardly any test"
+
+# --- code: each ```json block with a "kafka" section is a configuration; ```c is a plugin; ```python compiles
+blocks() { # LANGUAGE PAGE: writes $dir/block.N
+    rm -f "$dir"/block.*
+    awk -v lang="$1" -v to="$dir/block." '
+        !in_block && $1 == "```" lang { in_block = 1; n++; next }
+        in_block && $1 == "```" { in_block = 0; close(to n); next }
+        in_block { print > (to n) }' "$2"
+}
+mkdir -p "$dir/handlers/examples/tail" "$dir/first"
+: >"$dir/my.so"
+: >"$dir/handlers/examples/tail/tail.so"
+configurations=0
+for page in $pages; do
+    blocks json "$page"
+    for block in "$dir"/block.*; do
+        [ -e "$block" ] || continue
+        if ! grep -q '"kafka"' "$block"; then continue; fi
+        configurations=$((configurations + 1))
+        if (cd "$dir" && BROKER=127.0.0.1:9092 REDIS=unix:///nowhere "$program" check -c "$block") >/dev/null 2>"$dir/err"; then
+            good
+        else
+            bad "$page: a configuration has errors: $(grep -v '^warning' "$dir/err")"
+        fi
+    done
+    blocks c "$page"
+    for block in "$dir"/block.*; do
+        [ -e "$block" ] || continue
+        if ${CC:-cc} -Wall -Werror -fsyntax-only -Iinclude -x c "$block" 2>"$dir/err"; then good; else bad "$page: C: $(head -n 3 "$dir/err")"; fi
+    done
+    blocks python "$page"
+    for block in "$dir"/block.*; do
+        [ -e "$block" ] || continue
+        # a part of a program is indented
+        if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
+            good
+        else
+            bad "$page: Python: $(tail -n 1 "$dir/err")"
+        fi
+    done
+done
+[ $configurations -gt 5 ] || bad "only $configurations configurations found"
+
+# --- each key of the configuration and each script is spoken of
+for script in queue/lua/*.lua lock/lua/*.lua; do
+    name=$(basename "$script" .lua)
+    [ "$name" = lane ] || { grep -q "^| $name |" doc/explanation/protocol.md && good; } || bad "protocol.md does not tell of $script"
+done
+"$program" --help | awk '/^  [a-z]/ {print $1}' >"$dir/commands"
+while read -r command; do
+    if grep -q "^## $command\$\|\`$command\`" doc/reference/commands.md; then good; else bad "commands.md does not tell of $command"; fi
+done <"$dir/commands"
+
+# --- nothing of the machine they were written on
+if grep -nE '/work/|/tmp/w-|/root/|/home/' $pages doc/lifecycle.txt; then bad "a path of one machine"; else good; fi
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
