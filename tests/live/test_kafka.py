@@ -39,7 +39,7 @@ def rebalances(t):
     run = t.start(workers=3)
     run.wait_workers(3)
     sampler = t.sample_commits()
-    t.generate(12000 * SOAK, keys=200, rate=900, wait=False)
+    t.generate(8000 * SOAK, keys=200, rate=700, wait=False)
     n = 0
     while t.producing():
         other = t.start(label="other-%d" % n, workers=1)

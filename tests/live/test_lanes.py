@@ -1,10 +1,7 @@
 #!/usr/bin/env python3
 """The promises without faults of servers: no faults, deploys, rebalances, a slow handler, foreign metadata. Arguments: build folder [scenario…]."""
 import re
-import signal
-import time
 
-from lib.process import wait_until
 from lib.scenario import SOAK, main, scenario
 
 SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) re-runs (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$")
@@ -28,9 +25,11 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    t.same(parked, drained, "parked and drained")
-    t.check(parked > 0, "nothing was ever parked: the test does not test much")
-    t.figure(parked=parked, per_second=rate)
+    # a message that was delivered again while it waited is counted as parked again: workers that start one by one rebalance
+    t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
+    t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
+    t.check(drained > 0, "nothing was ever parked: the test does not test much")
+    t.figure(parked=parked, drained=drained, per_second=rate)
 
 
 @scenario
