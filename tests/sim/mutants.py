@@ -51,7 +51,7 @@ MODE = {
     'no rewind when the epoch is lost': 'wipe',
     'another life of the server goes unseen': 'failover',
     'retry goes to the tail': 'churn',
-    'repair of what has a gap before it': 'wipeloss',
+    'repair of what has a gap before it': 'wipe',
     'done only under a live lease': 'ghost',
     'newer ones jump over what comes back': 'all',
     'late grants start': 'late',
