@@ -196,7 +196,8 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     if (r->job.alone) w->running_alone = false;
 }
 
-/* Time may have passed since the grant (a rebalance blocks the loop): rule 4 again, and what lost its epoch meanwhile is not started at all. */
+/* Time may have passed since the grant (a rebalance blocks the loop): rule 4 again, and what lost its epoch meanwhile is not started at
+ * all. */
 void run_flush(struct lw_worker *w) {
     int64_t now = w->n_start ? now_ms(w) : 0;
     size_t n = 0;

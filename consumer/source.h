@@ -62,7 +62,8 @@ struct lw_commit {
 /* Sends commits with metadata; each is answered by `committed`. At most one unanswered call is allowed: lw_source_commit_busy(). */
 int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool lw_source_commit_busy(const struct lw_source *s);
-/* Commits and waits at most timeout_ms. ok[i] (may be NULL) tells which were accepted; answers `committed` too. */
+/* Commits and waits at most timeout_ms. ok[i] (may be NULL) tells which were accepted; answers `committed` too. 0 also where the
+ * coordinator refused for good, since a partition is no longer ours; -1 where nothing is known or trying again may help. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err);
 /* What the group has committed now, asked of the coordinator, whoever owns the partition; *offset -1: nothing. Blocks at most 5 s. */
 int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);

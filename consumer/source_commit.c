@@ -58,7 +58,8 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     if (!k->sync) k->source->commit_busy = false;
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
-        if (!k->code) k->code = each;
+        if (!k->code || (each && is_stale(k->code)))
+            k->code = each ? each : k->code; /* what may pass next time outweighs a refusal for good */
         answer_one(k, &list->elems[i], each ? each : code);
     }
     if (!k->sync || k->abandoned) forget(k);

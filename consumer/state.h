@@ -209,7 +209,7 @@ struct shard {
 
     struct lane *lanes; /* hash by id */
     struct lane *gate_head, **gate_tail;
-    int64_t gate_rest_ms; /* until then all lanes in the gate queue have to wait (not_before_ms) */
+    int64_t gate_rest_ms;                  /* until then all lanes in the gate queue have to wait (not_before_ms) */
     struct run *finished, **finished_tail; /* to settle */
     struct lw_bytes *hints;                /* ring of lanes that may be runnable; owned copies */
     size_t hints_head, n_hints, cap_hints;
@@ -217,7 +217,7 @@ struct shard {
     int64_t tend_ms, watch_ms;
     int64_t due_ms; /* a backoff that this worker set ends then: look after the lanes; 0 none */
     size_t watch_from;
-    size_t n_late; /* stale runs that were done after all */
+    size_t n_late;            /* stale runs that were done after all */
     struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };

@@ -64,7 +64,7 @@ MODE = {
 QUIET = {
     'gate not idempotent': 'costs a lease and nothing else: the lock ends by itself; tests/lua/test_gate.c calls twice',
     'claim not idempotent': 'costs a lease and nothing else; tests/lua/test_claim.c calls twice',
-    'no renewal': 'costs re-runs, which a fenced store drops; tests/unit/test_renewer.c and test_lease.c know it',
+    'no renewal': 'costs re-runs, which a fenced store drops; tests/unit/test_renewer.c knows it',
     'old assignment survives': 'the tracker of the new assignment does not know the old delivery, or takes it for the new one',
     'the same message twice in one worker': 'the copy is found finished by keep or gate, or runs right behind itself',
     'the same settle again after a lost reply': 'needs the first call to execute after the second, just while the chain has grown',
