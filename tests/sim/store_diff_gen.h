@@ -15,7 +15,7 @@ enum diff_mode {
     DIFF_SHAPE      /* types only */
 };
 
-enum { DIFF_ARGS = 64, DIFF_TEXT = 16384 };
+enum { DIFF_ARGS = 64, DIFF_TEXT = 65536 };
 
 struct diff_step {
     int argc;
