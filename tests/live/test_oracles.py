@@ -73,6 +73,10 @@ CASES = [
         oracles.stale_last(parse(GOOD + "start 900 12 t/0/2 6b32 9 1\nend 950 12 t/0/2 6b32 9 1 done\n"))]),
     ("stale_last, a stopped worker", oracles.stale_last(parse(GOOD + "start 590 12 t/0/2 6b32 9 1\nend 950 12 t/0/2 6b32 9 1 done\n"), [(12, 595)]),
      [oracles.stale_last(parse(GOOD + "start 590 12 t/0/2 6b32 9 1\nend 950 12 t/0/2 6b32 9 1 done\n"), [(11, 595)])]),
+    ("fences, a handler of a stopped worker that begins when it wakes",
+     oracles.fences(oracles.under_lease(parse(GOOD + "start 900 12 t/0/2 6b32 1 1\n"), [(12, 595)])),
+     [oracles.fences(oracles.under_lease(parse(GOOD + "start 900 12 t/0/2 6b32 1 1\n"), [(11, 595)])),
+      oracles.fences(oracles.under_lease(parse(GOOD + "start 900 12 t/0/2 6b32 1 1\n"), [(12, 905)]))]),
     ("backwards", oracles.backwards(good), [
         oracles.backwards(parse(GOOD + "start 900 12 t/0/2 6b32 9 1\n"))]),
     ("lost", oracles.lost(ENDS, good), [

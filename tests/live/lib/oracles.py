@@ -27,6 +27,23 @@ def last_sign(run, stops):
     return run.last_us
 
 
+LATE_US = 30 * 1000000
+
+
+def under_lease(runs, stops):
+    """Without what a stopped worker's handler only began when it woke, with the request already in its pipe: a run that starts after the stop of its
+    worker, when a larger fence of its key has run already, has no live lease; the fence is what such a run is for."""
+    kept = []
+    for lane in by_lane(runs).values():
+        highest = 0
+        for r in lane:
+            late = any(r.pid == pid and at < r.start_us < at + LATE_US for pid, at in stops)
+            if not (late and r.fence < highest):
+                kept.append(r)
+            highest = max(highest, r.fence)
+    return sorted(kept, key=lambda r: r.start_us)
+
+
 def overlaps(runs, stops=()):
     """O1: no two runs of a key at once. stops: (worker pid, boot us of its SIGSTOP)."""
     bad = []

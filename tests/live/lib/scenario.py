@@ -158,14 +158,15 @@ class Scenario:
     def judge(self, wiped=False, samples=None):
         """The oracles that hold in every scenario. wiped: Redis lost data, so what was done may be done again, in order."""
         runs, ends = self.runs(), self.kafka.ends(self.topics)
-        self.expect(oracles.overlaps(runs, self.stops))
-        self.expect(oracles.fences(runs))
+        leased = oracles.under_lease(runs, self.stops)
+        self.expect(oracles.overlaps(leased, self.stops))
+        self.expect(oracles.fences(leased))
         self.expect(oracles.misordered(runs))
-        self.expect(oracles.stale_last(runs, self.stops))
+        self.expect(oracles.stale_last(leased, self.stops))
         self.expect(oracles.lost(ends, runs, self.dead))
         self.expect(oracles.unknown(ends, runs))
         if not wiped:
-            self.expect(oracles.backwards(runs))
+            self.expect(oracles.backwards(leased))
         if samples is not None:
             self.expect(oracles.passed(samples, runs, self.dead))
             self.expect(oracles.moved_back(samples))
