@@ -31,6 +31,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
 SAMPLE_S = 0.05
 WARM = 1000
+EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers done to each request
 # What Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are sent along with each INFO, and are mostly called in scripts.
 SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
 
@@ -163,13 +164,15 @@ class Rig:
             return [os.path.join(self.o.build, "bench/naive"), "--brokers", self.brokers, "--topic", "work", "--group", name, "--socket",
                     self.redis.path, "--messages", str(self.o.messages), "--threads", str(how["threads"]), "--ttl-ms", str(self.o.ttl_ms),
                     "--drain-every", str(how.get("drain_every", 1))]
-        return [os.path.join(self.o.build, "latchwork"), "run", "-c", self.config(name, "work", how), "--drain"]
+        return self.drain(how, name, "work")
+
+    def drain(self, how, name, topic):
+        return [os.path.join(how.get("build", self.o.build), "latchwork"), "run", "-c", self.config(name, topic, how), "--drain"]
 
     def warm(self, how, name):
         self.redis.ask("FLUSHALL")
         if how["who"] != "naive":
-            subprocess.run([os.path.join(self.o.build, "latchwork"), "run", "-c", self.config(name, "warm", how), "--drain"], check=True,
-                           timeout=120, stdout=subprocess.DEVNULL)
+            subprocess.run(self.drain(how, name, "warm"), check=True, timeout=120, stdout=subprocess.DEVNULL)
         self.redis.ask("CONFIG", "RESETSTAT")
 
     def round(self, how):
@@ -234,15 +237,19 @@ def label(how):
     if how["who"] == "naive":
         every = how.get("drain_every", 1)
         return f"naive, {how['threads']} threads" + (f", list looked at every {every}" if every > 1 else "")
-    return f"Latchwork, {how['workers']} × {how['threads']}" + (", exec" if how.get("exec") else "")
+    return f"Latchwork, {how['workers']} × {how['threads']}" + (", exec" if how.get("exec") else "") + (
+        f" ({os.path.basename(how['build'])})" if "build" in how else "")
 
 
 def parse(text):
-    """ours:WORKERSxTHREADS, exec:WORKERSxPROCESSES, naive:THREADS or naive:THREADS/DRAIN_EVERY"""
-    m = re.fullmatch(r"(ours|exec):(\d+)x(\d+)", text)
+    """ours:WORKERSxTHREADS[@BUILD], exec:WORKERSxPROCESSES[@BUILD], naive:THREADS or naive:THREADS/DRAIN_EVERY. BUILD: another build folder, to
+    compare two versions in one run"""
+    m = re.fullmatch(r"(ours|exec):(\d+)x(\d+)(?:@(.+))?", text)
     if m:
         how = {"who": "ours", "workers": int(m.group(2)), "threads": int(m.group(3))}
-        return how | ({"exec": ["/bin/sh", "-c", "while read -r line; do echo ok; done"]} if m.group(1) == "exec" else {})
+        if m.group(4):
+            how["build"] = os.path.abspath(m.group(4))
+        return how | ({"exec": EXEC} if m.group(1) == "exec" else {})
     m = re.fullmatch(r"naive:(\d+)(?:/(\d+))?", text)
     if not m:
         raise argparse.ArgumentTypeError(parse.__doc__)
