@@ -172,7 +172,14 @@ class Rig:
     def warm(self, how, name):
         self.redis.ask("FLUSHALL")
         if how["who"] != "naive":
-            subprocess.run(self.drain(how, name, "warm"), check=True, timeout=120, stdout=subprocess.DEVNULL)
+            p = subprocess.Popen(self.drain(how, name, "warm"), stdout=subprocess.DEVNULL, start_new_session=True)
+            try:
+                if p.wait(120):
+                    raise SystemExit(f"warming up: exit status {p.returncode}")
+            finally:
+                if p.returncode is None:
+                    os.killpg(p.pid, signal.SIGKILL)
+                    p.wait()
         self.redis.ask("CONFIG", "RESETSTAT")
 
     def round(self, how):
@@ -187,6 +194,9 @@ class Rig:
         try:
             usage = self.wait(p)
         finally:
+            if p.returncode is None:  # this run is being given up
+                os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
             sampler.over.set()
             sampler.join()
         whole_s, calls, redis_s = time.monotonic() - begin, self.redis.calls(), self.redis.cpu_s() - cpu
@@ -205,8 +215,6 @@ class Rig:
                 p.returncode = os.waitstatus_to_exitcode(status)
                 return usage
             time.sleep(0.02)
-        os.killpg(p.pid, signal.SIGKILL)
-        p.wait()
         raise SystemExit(f"a round took over {self.o.limit_s} s")
 
     def check(self, how, text):
