@@ -134,8 +134,6 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
     sh->n_gate = 0;
 }
 
-static void count(_Atomic uint64_t *c) { atomic_fetch_add_explicit(c, 1, memory_order_relaxed); }
-
 static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *a) {
     struct lane *l = it->lane;
     struct msg *m = it->msg;

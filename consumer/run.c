@@ -8,8 +8,6 @@
 
 enum { RESEND_MS = 1000 };
 
-static void count(_Atomic uint64_t *c) { atomic_fetch_add_explicit(c, 1, memory_order_relaxed); }
-
 struct run *run_new(struct lw_worker *w) {
     struct run *r = w->free_runs;
     if (r)

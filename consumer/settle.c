@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-static void count(_Atomic uint64_t *c) { atomic_fetch_add_explicit(c, 1, memory_order_relaxed); }
-
 /* Exponential, with jitter between half and all of it, so that what failed together is not tried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     int64_t ms = w->c->retry.backoff_ms;
@@ -232,5 +230,5 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lane_wake(w, l);
     }
     if (r->element[2 * n]->type == REDIS_REPLY_INTEGER)
-        atomic_fetch_add_explicit(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer, memory_order_relaxed);
+        count_n(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer);
 }

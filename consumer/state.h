@@ -259,6 +259,8 @@ struct lw_worker {
     struct lw_buf scratch, scratch2;
 };
 
+static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
+static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
 /* lane.c: lanes and messages */
