@@ -3,6 +3,17 @@
 
 #include <stdlib.h>
 
+/* Finished runs keep their leases until they are settled, BATCH a turn: those beyond what this turn takes. */
+static size_t backlog(const struct lw_worker *w, size_t most) {
+    size_t n = 0;
+    for (int i = 0; i < w->n_shards; i++) {
+        size_t here = 0;
+        for (const struct run *r = w->shards[i].finished; r && here < BATCH + most; r = r->next) here++;
+        n += here > BATCH ? here - BATCH : 0;
+    }
+    return n;
+}
+
 /* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers
  * get full batches and slow ones don't make this worker hold locks it can't use yet. */
 static size_t room(struct lw_worker *w) {
@@ -15,7 +26,8 @@ static size_t room(struct lw_worker *w) {
     w->finished_since = 0;
     if (w->window < least) w->window = least;
     if (w->window > 2 * BATCH) w->window = 2 * BATCH;
-    return w->in_flight < w->window ? w->window - w->in_flight : 0;
+    size_t held = w->in_flight + backlog(w, w->window);
+    return held < w->window ? w->window - held : 0;
 }
 
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
