@@ -40,13 +40,20 @@ end
 local LETTER = {d = 0, r = 2, b = 1, x = 2, s = 0}
 local starts, lo, hi = {}, {}, {}
 local at = 8 + n_groups
-for i = 1, n do
-    starts[i] = at
-    local g, b, what = tonumber(ARGV[at]), floor(ARGV[at + 1] % SEGMENT / 4), ARGV[at + 3]
+local function look_at(g, offset)
+    local b = floor(offset % SEGMENT / 4)
     if not lo[g] or b < lo[g] then lo[g] = b end
     if not hi[g] or b > hi[g] then hi[g] = b end
+end
+for i = 1, n do
+    starts[i] = at
+    local what = ARGV[at + 3]
+    look_at(tonumber(ARGV[at]), ARGV[at + 1])
     at = at + 4 + LETTER[sub(what, 1, 1)]
-    if sub(what, 2, 2) == 'k' then at = at + (with_dedup and 3 or 2) end
+    if sub(what, 2, 2) == 'k' then
+        look_at(tonumber(ARGV[at]), ARGV[at + 1])
+        at = at + (with_dedup and 3 or 2)
+    end
     if with_dedup then at = at + 1 end
 end
 local segment = {}
@@ -57,6 +64,11 @@ local function set(g, tp, offset, state)
     local k = #ops
     ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. offset % SEGMENT, state
     if waiting then written[tp .. ':' .. text(offset)] = state end -- a head may be this message
+end
+-- As it was when the call began: only dropping heads, which needs waiters, changes another message of the lane meanwhile.
+local function was_finished(g, offset)
+    local byte = string.byte(segment[g], floor(offset % SEGMENT / 4) - lo[g] + 1)
+    return offset < floors[tps[g]] or (byte and byte > 0 and bits(byte, offset % SEGMENT) >= 2) or false
 end
 local function attempts(tp, offset) return text((tries_of(tp, offset))) end
 
@@ -135,7 +147,12 @@ for i = 1, n do
                 local next_group, next_offset = tonumber(ARGV[mode_extra]), tonumber(ARGV[mode_extra + 1])
                 if head then call('ZADD', lanes, text(now + ttl), lane) end
                 local next_tp = tps[next_group]
-                local next_fin = finished(next_tp, next_offset)
+                local next_fin
+                if waiting then
+                    next_fin = finished(next_tp, next_offset)
+                else
+                    next_fin = was_finished(next_group, next_offset)
+                end
                 if not next_fin and with_dedup and is_duplicate(ARGV[mode_extra + 2], next_tp, next_offset) then
                     set(next_group, next_tp, next_offset, 2)
                     duplicates = duplicates + 1

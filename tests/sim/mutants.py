@@ -27,7 +27,7 @@ M = {
     'calls forgotten after a lost reply': [('consumer/pipe.c', "&& keeps(sh->calls[i].kind)) sh->kept", "&& sh->calls[i].kind == CALL_SETTLE) sh->kept")],
     'finished without the floor': [('queue/lua/lane.lua', "return offset < floor_of(tp) or state_of(tp, offset) >= 2", "return state_of(tp, offset) >= 2")],
     'gate without the floor': [('queue/lua/gate.lua', "if state >= 2 or offset < group_floor then", "if state >= 2 then")],
-    'next of the chain unchecked': [('queue/lua/settle.lua', "local next_fin = finished(next_tp, next_offset)", "local next_fin = false")],
+    'next of the chain unchecked': [('queue/lua/settle.lua', "next_fin = finished(next_tp, next_offset)", "next_fin = false"), ('queue/lua/settle.lua', "next_fin = was_finished(next_group, next_offset)", "next_fin = false")],
     'no memory of handlers that outlive their epoch': [('consumer/lane.c', "if (l->in_call || l->stale || ", "if (l->in_call || "), ('consumer/claim.c', "l->run || l->stale || l->in_call", "l->run || l->in_call")],
     'late grants start': [('consumer/run.c', "if (deadline <= now || w->stopping)", "if (w->stopping)"), ('consumer/run.c', "atomic_load(&r->lease.held.cancelled) || atomic_load(&r->lease.held.deadline_ms) <= now", "false")],
     'repair of what has a gap before it': [('consumer/partition.c', "if (tag_test(x->open, tag)) return false;", "")],
