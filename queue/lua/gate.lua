@@ -23,12 +23,7 @@ for g = 1, n_groups do
 end
 local floor_now = call('HMGET', KEYS[3], unpack(tps))
 local held = call('MGET', unpack(KEYS, first_key + 1))
-local waiting = nil
-if call('EXISTS', lanes) == 1 then
-    local names = {}
-    for i = 1, n do names[i] = lane_of(KEYS[first_key + i]) end
-    waiting = call('ZMSCORE', lanes, unpack(names))
-end
+local waiting = who_waits(lanes, first_key, n)
 
 local out, i = {}, 0
 for g = 1, n_groups do

@@ -29,12 +29,7 @@ end
 local floor_now = call('HMGET', KEYS[3], unpack(tps))
 for g = 1, n_groups do floors[tps[g]] = tonumber(floor_now[g] or 0) end
 local held = call('MGET', unpack(KEYS, first_key + 1))
-local waiting = nil
-if call('EXISTS', lanes) == 1 then
-    local names = {}
-    for i = 1, n do names[i] = lane_of(KEYS[first_key + i]) end
-    waiting = call('ZMSCORE', lanes, unpack(names))
-end
+local waiting = who_waits(lanes, first_key, n)
 
 -- what each message needs, and which bytes of the segments they touch
 local LETTER = {d = 0, r = 2, b = 1, x = 2, s = 0}
