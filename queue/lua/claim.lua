@@ -1,48 +1,49 @@
 #!lua flags=allow-oom
--- claim: take a batch of lanes that hints say may be runnable. The head stays in its list until it is settled.
--- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 claimed:<worker>, then per hint (lock, wait)
--- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 handoff_ms, 6 retry.order, 7 how many hints leave `claimed`, then per hint: lane, token
--- Result: 'LOST', 'JUMP', 'QUARANTINE', or a list: per hint two: 'N<fence> <attempts>' and the head's envelope, 'E' empty, or 'B' busy; at
---   last the number of duplicates dropped
+-- claim: take a batch of lanes that hints say may be runnable. Heads stay in their lists until they are settled.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>, then the lock of each lane; its list is wait:<lane>
+-- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 handoff_ms, 6 retry.order, 7 how many hints leave `claimed`, 8 token, the
+--      same for all lanes of the call, 9 how many fences a lane may need, 10 how many heads are wanted, at most, of each
+-- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a lane, duplicates dropped, tries, heads, how many heads each lane gave, a byte
+--      each}: N heads are handed over, E empty, B busy; the i-th head of a lane has fence + i, from 0; tries as in gate
 -- @lane
-local id, expected, slack, ttl, handoff, skip, taken = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == 'skip',
-    tonumber(ARGV[7])
+local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),
+    ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 local why = refuse(id, expected, slack)
 if why then return why end
-local lanes = KEYS[2]
-local n = (#ARGV - 7) / 2
+local lanes, first_key = KEYS[2], 6
 if taken > 0 then
-    call('LTRIM', KEYS[5], 0, -1 - taken)
-    call('PEXPIRE', KEYS[5], text(4 * ttl))
+    call('LTRIM', KEYS[6], 0, -1 - taken)
+    call('PEXPIRE', KEYS[6], text(4 * tonumber(ttl)))
 end
-local out = {}
-for i = 0, n - 1 do
-    local lane, token, lock = ARGV[8 + 2 * i], ARGV[9 + 2 * i], KEYS[6 + 2 * i]
-    local held = pcall_('GET', lock)
-    local answer, head_out = 'B', ''
-    local broken = type(held) == 'table'
+local out, heads_each = {}, {}
+for i = 1, #KEYS - first_key do
+    local lock = KEYS[first_key + i]
+    local lane, held = lane_of(lock), pcall_('GET', lock)
+    local answer, given, broken = 'B', 0, type(held) == 'table'
     local mine = not broken and is_mine(held, token)
     if not broken and (not held or mine) and not is_paused(lock) then
-        local head, tp, offset = runnable_head(lane, skip)
-        if head == nil or head == 'BAD' or head == 'MORE' then
+        local heads, due = runnable_heads(lane, skip, want, 0)
+        if heads == nil or heads == 'BAD' or heads == 'MORE' then
             if mine then call('DEL', lock) end
-            if head == 'MORE' then hint(lane, now + handoff) end
-            if head == nil then answer = 'E' end
-        elseif head == 'UNDUE' then
-            call('SET', lock, 'backoff', 'PX', text(math.max(tp - now, 1)))
-            call('ZADD', lanes, text(tp), lane)
+            if heads == 'MORE' then hint(lane, now + handoff) end
+            if heads == nil then answer = 'E' end
+        elseif heads == 'UNDUE' then
+            call('SET', lock, 'backoff', 'PX', text(math.max(due - now, 1)))
+            call('ZADD', lanes, text(due), lane)
         else
-            local fence = next_fence()
-            call('SET', lock, token .. ':' .. fence, 'PX', text(ttl))
-            call('ZADD', lanes, text(now + ttl), lane)
-            answer = 'N' .. fence .. ' ' .. text((tries_of(tp, offset)))
-            head_out = head
+            take_fences(reserve)
+            local head = token .. ':' .. text(fence_base)
+            if mine then
+                call('SET', lock, head, 'PX', ttl)
+            else
+                call('SET', lock, head, 'NX', 'PX', ttl)
+            end
+            call('ZADD', lanes, text(now + tonumber(ttl)), lane)
+            given, answer = grant_heads(heads), 'N'
         end
     end
-    out[2 * i + 1] = answer
-    out[2 * i + 2] = head_out
+    out[i] = answer
+    heads_each[i] = given
 end
 save_states()
-save_fence()
-out[2 * n + 1] = duplicates
-return out
+return {fence_base and text(fence_base) or '0', table.concat(out), duplicates, tries_out, heads_out, string.char(unpack(heads_each))}

@@ -2,8 +2,9 @@
 -- KEYS[1] is always lw:{NAME.SHARD}:epoch; every other name begins with the same tag, so all live in one slot. Names of messages found
 -- inside a waiting list (their state and tries) can't be declared before the list is read; they are made from that tag.
 local P = string.sub(KEYS[1], 1, -6)
-local floor, fmt, sub, find, call, pcall_ = math.floor, string.format, string.sub, string.find, redis.call, redis.pcall
+local floor, fmt, sub, find, byte, call, pcall_ = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
 local SEGMENT = 16384
+local KEYS, ARGV = KEYS, ARGV
 local PRUNE_MAX = 4096
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -20,15 +21,13 @@ end
 
 local function text(n) return fmt('%.0f', n) end
 
--- Fences grow across expiry, release and a wiped Redis: max(last + 1, time in microseconds). Read once, written once a call.
-local fence_base, fence_given = nil, 0
-local function next_fence()
-    if not fence_base then fence_base = math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us) end
-    fence_given = fence_given + 1
-    return text(fence_base + fence_given - 1)
-end
-local function save_fence()
-    if fence_given > 0 then call('SET', P .. 'fence', text(fence_base + fence_given - 1)) end
+-- Fences grow across expiry, release and a wiped Redis: max(last + 1, time in microseconds). A call that grants takes `reserve` numbers at
+-- once: the i-th message that it grants under a lane's lock has fence_base + i, from 0.
+local fence_base = nil
+local function take_fences(reserve)
+    if fence_base then return end
+    fence_base = math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)
+    call('SET', P .. 'fence', text(fence_base + reserve - 1))
 end
 
 -- A lock's value is TOKEN:FENCE.
@@ -36,8 +35,11 @@ local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
--- States, two bits an offset. Writes are collected and seen by later reads of this call.
-local floors, written, pending_bits = {}, {}, {}
+-- States, two bits an offset, four a byte, the first in the highest bits. Of a segment a call reads the bytes that matter to it, and more when
+-- it must; what was written is seen by later reads of the call; save_states writes it back.
+local floors, segments, dirty = {}, {}, {}
+local DIVISOR = {[0] = 64, 16, 4, 1}
+local SEGMENT_BYTES = SEGMENT / 4
 local function floor_of(tp)
     local f = floors[tp]
     if not f then
@@ -46,39 +48,112 @@ local function floor_of(tp)
     end
     return f
 end
-local function segment_name(tp, offset) return tp .. ':' .. text(floor(offset / SEGMENT)) end
-local function bits(byte, index) return floor(byte / 4 ^ (3 - index % 4)) % 4 end
-local function state_of(tp, offset)
-    local w = written[tp .. ':' .. text(offset)]
-    if w then return w end
-    local index = offset % SEGMENT
-    local at = floor(index / 4)
-    local b = call('GETRANGE', P .. 'state:' .. segment_name(tp, offset), at, at)
-    if b == '' then return 0 end
-    return bits(string.byte(b), index)
+local function segment_name(tp, number) return tp .. ':' .. text(number) end
+local function read_bytes(s, first, last)
+    local b = {byte(call('GETRANGE', s.key, first, last), 1, -1)}
+    for i = #b + 1, last - first + 1 do b[i] = 0 end
+    s.first, s.bytes = first, b
+    return s
 end
-local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= 2 end
-local function set_state(tp, offset, state) -- never below the floor, never down
-    if offset < floor_of(tp) then return end
-    local was = state_of(tp, offset)
-    if was >= 2 or was == state then return end
-    written[tp .. ':' .. text(offset)] = state
-    local s = segment_name(tp, offset)
-    local ops = pending_bits[s]
-    if not ops then
-        ops = {}
-        pending_bits[s] = ops
+local function segment_of(tp, offset)
+    local index = offset % SEGMENT
+    local number = (offset - index) / SEGMENT
+    local mine = segments[tp]
+    if not mine then
+        mine = {}
+        segments[tp] = mine
     end
-    local n = #ops
-    ops[n + 1] = 'SET'
-    ops[n + 2] = 'u2'
-    ops[n + 3] = '#' .. offset % SEGMENT
-    ops[n + 4] = state
+    local s = mine[number]
+    if not s then
+        local first = floor(index / 512) * 128
+        s = read_bytes({key = P .. 'state:' .. segment_name(tp, number)}, first, first + 127)
+        mine[number] = s
+    end
+    return s
+end
+local function write_bytes(s)
+    local base = s.first - 1
+    call('SETRANGE', s.key, s.lo, string.char(unpack(s.bytes, s.lo - base, s.hi - base)))
+    s.lo = nil
+end
+local function more_bytes(s, at)
+    if s.lo then write_bytes(s) end
+    read_bytes(s, 0, SEGMENT_BYTES - 1)
+    return s.bytes[at + 1]
+end
+local function get_state(s, index)
+    local k = index % 4
+    local at = (index - k) / 4
+    local b = s.bytes[at - s.first + 1] or more_bytes(s, at)
+    if b == 0 then return 0 end
+    local d = DIVISOR[k]
+    return (b - b % d) / d % 4
+end
+local function put_state(s, index, state) -- never down; the floor is the caller's to look at
+    local k = index % 4
+    local at, d = (index - k) / 4, DIVISOR[k]
+    local b = s.bytes[at - s.first + 1] or more_bytes(s, at)
+    local was = (b - b % d) / d % 4
+    if was >= 2 or was == state then return end
+    s.bytes[at - s.first + 1] = b + (state - was) * d
+    if not s.lo then
+        s.lo, s.hi = at, at
+        dirty[#dirty + 1] = s
+    elseif at < s.lo then
+        s.lo = at
+    elseif at > s.hi then
+        s.hi = at
+    end
+end
+local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % SEGMENT) end
+local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= 2 end
+local function set_state(tp, offset, state) -- never below the floor
+    if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % SEGMENT, state) end
 end
 local function save_states()
-    for s, ops in pairs(pending_bits) do
-        for i = 1, #ops, 2000 do call('BITFIELD', P .. 'state:' .. s, unpack(ops, i, math.min(i + 1999, #ops))) end
+    for _, s in ipairs(dirty) do
+        if s.lo then write_bytes(s) end
     end
+    dirty = {}
+end
+
+-- The batch's partitions, as gate and settle name them: KEYS from first_key on G × (state segment, tries segment), ARGV from `at` on
+-- G × (topic:partition, number of the segment, first and last byte that matter). A message's place is three bytes: which of these, from 1,
+-- and its index in the segment.
+local groups = {}
+local function take_groups(n, first_key, at)
+    if n == 0 then return end
+    local names, tries = {}, {}
+    for g = 1, n do tries[g] = KEYS[first_key + 2 * g - 1] end
+    local any_tries = call('EXISTS', unpack(tries)) > 0
+    for g = 1, n do
+        local tp, number = ARGV[at], tonumber(ARGV[at + 1])
+        local s = read_bytes({key = KEYS[first_key + 2 * g - 2]}, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
+        at = at + 4
+        s.tp, s.base, s.has_tries = tp, number * SEGMENT, any_tries and call('EXISTS', tries[g]) == 1
+        groups[g], names[g] = s, tp
+        local mine = segments[tp]
+        if not mine then
+            mine = {}
+            segments[tp] = mine
+        end
+        mine[number] = s
+    end
+    local now_floors = call('HMGET', KEYS[3], unpack(names))
+    for g = 1, n do
+        floors[names[g]] = tonumber(now_floors[g] or 0)
+        groups[g].floor = floors[names[g]]
+    end
+end
+-- One look at all the bytes of a string of places.
+local function bytes_of(s)
+    if #s <= 4000 then return {byte(s, 1, -1)} end
+    local out = {}
+    for i = 1, #s, 4000 do
+        local some = {byte(s, i, i + 3999)}
+        for k = 1, #some do out[i + k - 1] = some[k] end
+    end
+    return out
 end
 
 -- Raises a floor, never lowers it, and deletes the segments that it passed. from: below it nothing was ever written, where no floor is known.
@@ -97,15 +172,15 @@ end
 
 -- tries: attempts so far and, for dead letters and due times, "ATTEMPTS FIRST_MS DUE_MS" a message, a hash a segment.
 local function tries_of(tp, offset)
-    local v = call('HGET', P .. 'tries:' .. segment_name(tp, offset), text(offset))
+    local v = call('HGET', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset))
     if not v then return 0, 0, 0 end
     local n, first, due = string.match(v, '^(%d+) (%d+) (%d+)$')
     return tonumber(n or 0), tonumber(first or 0), tonumber(due or 0)
 end
 local function set_tries(tp, offset, n, first, due)
-    call('HSET', P .. 'tries:' .. segment_name(tp, offset), text(offset), fmt('%.0f %.0f %.0f', n, first, due))
+    call('HSET', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset), fmt('%.0f %.0f %.0f', n, first, due))
 end
-local function forget_tries(tp, offset) call('HDEL', P .. 'tries:' .. segment_name(tp, offset), text(offset)) end
+local function forget_tries(tp, offset) call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset)) end
 
 -- Envelopes: see queue/envelope.h.
 local function identity_of(envelope)
@@ -146,28 +221,60 @@ local function is_paused(lock)
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
--- Drops finished heads. Returns the head with its identity; nil, and the lane is no more, where none is left; 'MORE' where the bound was
--- reached first; 'BAD' where the list's name holds another type.
-local function first_unfinished(lane)
-    local wait = P .. 'wait:' .. lane
-    for _ = 1, PRUNE_MAX do
-        local head = pcall_('LINDEX', wait, -1)
-        if type(head) == 'table' then return 'BAD' end
-        if not head then
+-- Drops finished heads, then looks at those that follow: a list of up to `want` {envelope, topic:partition, offset}, oldest first; only those
+-- behind the message `after_tp`, `after_offset` where one is named. `before`: how many elements stand before the wanted ones, as far as is
+-- known. nil, and the lane is no more, where none is left; 'MORE' where the bound was reached first; 'BAD' where the list's name holds
+-- another type.
+local function take_heads(lane, want, before, after_tp, after_offset)
+    local wait, size, dropped = P .. 'wait:' .. lane, before + want, 0
+    repeat
+        local list = pcall_('LRANGE', wait, -size, -1)
+        if list.err then return 'BAD' end
+        local out, n, drop, any, behind = {}, 0, 0, false, after_tp == nil
+        for i = #list, 1, -1 do
+            local envelope = list[i]
+            local tp, offset = identity_of(envelope)
+            local over = tp and finished(tp, offset)
+            if tp and not over and is_duplicate(dedup_of(envelope), tp, offset) then
+                set_state(tp, offset, 2)
+                duplicates = duplicates + 1
+                over = true
+            end
+            if not tp and not any then -- not ours, or torn: kept where people look, out of the way
+                pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
+                over = true
+            end
+            if over then
+                if not any then drop = drop + 1 end
+            elseif not tp then
+                break
+            else
+                any = true
+                if behind then
+                    n = n + 1
+                    out[n] = {envelope, tp, offset}
+                    if n == want then break end
+                elseif tp == after_tp and offset == after_offset then
+                    behind = true
+                end
+            end
+        end
+        if drop > 0 then call('RPOP', wait, drop) end
+        if any then return out end
+        if #list < size then
             call('ZREM', P .. 'lanes', lane)
             return nil
         end
-        local tp, offset = identity_of(head)
-        if not tp then -- not ours, or torn: kept where people look, out of the way
-            pcall_('XADD', P .. 'dead', '*', 'envelope', head, 'reason', 'not an envelope of this version', 'attempts', '0')
-        elseif not finished(tp, offset) then
-            if not is_duplicate(dedup_of(head), tp, offset) then return head, tp, offset end
-            set_state(tp, offset, 2)
-            duplicates = duplicates + 1
-        end
-        call('RPOP', wait)
-    end
+        dropped, size = dropped + drop, 16
+    until dropped >= PRUNE_MAX
     return 'MORE'
+end
+
+-- The first of them with its identity, or what take_heads says.
+local function first_unfinished(lane)
+    local heads = take_heads(lane, 1, 0)
+    if type(heads) ~= 'table' then return heads end
+    return heads[1][1], heads[1][2], heads[1][3]
 end
 
 -- The head to run now. With retry.order skip, heads that are not due yet rotate to the left end; all undue: returns 'UNDUE' and when.
@@ -185,6 +292,33 @@ local function runnable_head(lane, skip)
         if not tp then return head end
     end
     return 'UNDUE', earliest
+end
+
+-- As take_heads; with retry.order skip, only the one head that is due.
+local function runnable_heads(lane, skip, want, before, after_tp, after_offset)
+    if not skip then return take_heads(lane, want, before, after_tp, after_offset) end
+    local head, tp, offset = runnable_head(lane, true)
+    if not tp or head == 'UNDUE' then return head, tp end
+    return {{head, tp, offset}}
+end
+
+-- What gate, settle and claim grant, in order: attempts other than 0 by number of the grant, and the envelopes of heads.
+local n_grants, tries_out, heads_out = 0, {}, {}
+local function grant(tp, offset, s) -- s: its segment where that says whether there are tries at all
+    n_grants = n_grants + 1
+    if s and not s.has_tries then return end
+    local tried = tries_of(tp, offset)
+    if tried > 0 then
+        tries_out[#tries_out + 1] = n_grants
+        tries_out[#tries_out + 1] = tried
+    end
+end
+local function grant_heads(heads)
+    for _, h in ipairs(heads) do
+        grant(h[2], h[3])
+        heads_out[#heads_out + 1] = h[1]
+    end
+    return #heads
 end
 
 local function hint(lane, look_again_ms)

@@ -1,197 +1,235 @@
 #!lua flags=allow-oom
--- settle: what became of a batch of messages, of different lanes; hand each lane on.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then G × (state segment, tries segment), then the lock of each message's lane; the lane's
---      list is wait:<lane> beside lock:<lane>
--- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, '' where messages carry no dedup id, 6 what
---      tokens begin with, 7 G, then G × topic:partition, then per message: group, offset, number of the token, and two letters that say what happened
---      and how to go on, followed by what they need:
+-- settle: what became of messages, and who goes on in their lanes.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then G × (state segment, tries segment), then the lock of each lane; its list is
+--      wait:<lane>
+-- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, '' where messages carry no dedup id, 6 how
+--      many fences a lane may need, 7 the lanes' items, seven bytes each (below), 8 the messages' places, three bytes each (lane.lua), 9 G,
+--      then G × (topic:partition, number of its segment, first and last byte that matter), 10 + 4G how many locks' values follow, then those, then what the items need
+-- An item: which value, from 0, its lock has while it is ours; how many messages finished, in order; what became of the last of them (those
+--      before it are done); how to go on; how many messages are named behind them; how many heads are wanted; how many stand before those
 --   'd' done; 'r' retry, counts a try: backoff_ms, envelope; 'b' back: envelope; 'x' dead: reason, envelope; 's' dead and sent to its topic
---   'k' keep the lease for the next message of the local chain: its group, its offset and, with dedup ids, its id; 'n' hand over a waiting head; '-' drop the lease
---   at last, with dedup ids, the message's own
--- Result: 'LOST', 'QUARANTINE', or a list: per message two: answer, envelope of the head or ''; at last the number of duplicates dropped.
---   'S' stale: the lease is no longer this token's (done was recorded all the same), 'L' released, 'K<fence> <attempts>' kept,
---   'P' skip: the next of the chain is finished, lease extended; 'N<fence> <attempts>' next: the head is handed over; 'B' released, but
---   the message could not be put back, since the name of its list holds another type
+--   nothing of the lease runs any more: 'k' keep it for the named messages of the local chain; 'K' the same, unless others wait; 'n' hand
+--      heads over; '-' drop it
+--   something does: 'm' name more of the local chain; 'h' hand over more heads, those behind the one that is named
+--   What an item needs stands in this order: what the last message needs; with dedup ids, those of the finished, then of the named
+-- Result: 'LOST', 'QUARANTINE', or {fence, a letter an item, a letter a named message, duplicates dropped, tries, heads, how many heads each
+--      item was given, a byte each}; the i-th message granted to an item has fence + i, from 0; tries as in gate, over all grants in order
+--   S stale: the lease is no longer ours (done was recorded all the same)   L released   K kept or extended   N heads are handed over
+--   B released, but the message could not be put back, since the name of its list holds another type
+--   named: A granted   P finished already   G not decided; all G where the lease is not kept
 -- @lane
-local id, ttl, handoff, skip, with_dedup, window, worker, n_groups = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == 'skip',
-    ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), ARGV[6], tonumber(ARGV[7])
+local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
+    ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
 local why = refuse(id, '', 0)
 if why then return why end
-local lanes, first_key = KEYS[2], 6 + 2 * n_groups
+local lanes, ready, dead, first_key = KEYS[2], KEYS[5], KEYS[6], 6 + 2 * n_groups
+take_groups(n_groups, 7, 10)
 local n = #KEYS - first_key
-
-local tps, has_tries, sets = {}, {}, {}
-for g = 1, n_groups do
-    tps[g] = ARGV[7 + g]
-    has_tries[g] = call('EXISTS', KEYS[6 + 2 * g]) == 1
-    sets[g] = {}
-end
-local floor_now = call('HMGET', KEYS[3], unpack(tps))
-for g = 1, n_groups do floors[tps[g]] = tonumber(floor_now[g] or 0) end
+local first_value = 11 + 4 * n_groups
+local arg = first_value + tonumber(ARGV[first_value - 1])
 local held = call('MGET', unpack(KEYS, first_key + 1))
 local waiting = who_waits(lanes, first_key, n)
+local item, place = bytes_of(items), bytes_of(places)
+local at = 1 -- in the places
+local until_ms = now + tonumber(ttl)
 
--- what each message needs, and which bytes of the segments they touch
-local LETTER = {d = 0, r = 2, b = 1, x = 2, s = 0}
-local starts, lo, hi = {}, {}, {}
-local at = 8 + n_groups
-local function look_at(g, offset)
-    local b = floor(offset % SEGMENT / 4)
-    if not lo[g] or b < lo[g] then lo[g] = b end
-    if not hi[g] or b > hi[g] then hi[g] = b end
+local function take_place()
+    local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
+    at = at + 3
+    return s, index
 end
-for i = 1, n do
-    starts[i] = at
-    local what = ARGV[at + 3]
-    look_at(tonumber(ARGV[at]), ARGV[at + 1])
-    at = at + 4 + LETTER[sub(what, 1, 1)]
-    if sub(what, 2, 2) == 'k' then
-        look_at(tonumber(ARGV[at]), ARGV[at + 1])
-        at = at + (with_dedup and 3 or 2)
+local function take_arg()
+    arg = arg + 1
+    return ARGV[arg - 1]
+end
+local function holds(value, mine) -- a gate that was sent twice may have written another fence
+    if value == mine then return true end
+    return value and is_mine(value, string.match(mine, '^(.*):%d+$') or mine)
+end
+
+local out, named_out, heads_each, free = {}, {}, {}, {}
+local function release(lock, lane, hinted)
+    free[#free + 1] = lock
+    if hinted then hint(lane, now + handoff) end
+    return 'L'
+end
+
+-- The message goes to the head of its list, for a retry or for whoever comes next.
+local function put_back(outcome, lock, s, index, backoff, envelope)
+    local lane, offset = lane_of(lock), s.base + index
+    local wait = P .. 'wait:' .. lane
+    local head, head_tp, head_offset = first_unfinished(lane)
+    local tp, bad = s.tp, head == 'BAD'
+    if not bad then
+        if not (head_tp == tp and head_offset == offset) then call('RPUSH', wait, envelope) end
+        put_state(s, index, 1)
     end
-    if with_dedup then at = at + 1 end
-end
-local segment = {}
-for g = 1, n_groups do segment[g] = lo[g] and call('GETRANGE', KEYS[5 + 2 * g], lo[g], hi[g]) or '' end
-
-local function set(g, tp, offset, state)
-    local ops = sets[g]
-    local k = #ops
-    ops[k + 1], ops[k + 2], ops[k + 3], ops[k + 4] = 'SET', 'u2', '#' .. offset % SEGMENT, state
-    if waiting then written[tp .. ':' .. text(offset)] = state end -- a head may be this message
-end
--- As it was when the call began: only dropping heads, which needs waiters, changes another message of the lane meanwhile.
-local function was_finished(g, offset)
-    local byte = string.byte(segment[g], floor(offset % SEGMENT / 4) - lo[g] + 1)
-    return offset < floors[tps[g]] or (byte and byte > 0 and bits(byte, offset % SEGMENT) >= 2) or false
-end
-local function attempts(tp, offset) return text((tries_of(tp, offset))) end
-
-local out, free = {}, {}
-for i = 1, n do
-    at = starts[i]
-    local g, offset, token, what = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), worker .. ARGV[at + 2], ARGV[at + 3]
-    local outcome, mode = sub(what, 1, 1), sub(what, 2, 2)
-    local extra = at + 4
-    local mode_extra = extra + LETTER[outcome]
-    local dedup = with_dedup and ARGV[mode_extra + (mode == 'k' and 3 or 0)] or ''
-    local lock, tp = KEYS[first_key + i], tps[g]
-    local index = offset % SEGMENT
-    local byte = string.byte(segment[g], floor(index / 4) - lo[g] + 1)
-    local state = byte and byte > 0 and bits(byte, index) or 0
-    local fin = offset < floors[tp] or state >= 2
-    local answer, head_out = nil, ''
-    if outcome == 'd' and has_tries[g] then forget_tries(tp, offset) end
-    if outcome == 'd' and not fin then -- the effect has happened, whoever holds the lease now
-        set(g, tp, offset, 2)
-        if dedup ~= '' and window > 0 then call('SET', P .. 'dedup:' .. dedup, tp .. ':' .. text(offset), 'EX', window, 'NX') end
+    local rotate = skip and backoff > 0
+    if outcome == 'r' then
+        local tried, first = tries_of(tp, offset)
+        set_tries(tp, offset, tried + 1, first > 0 and first or now, rotate and now + backoff or 0)
+        s.has_tries = true
     end
-    if not is_mine(held[i], token) then
-        answer = 'S'
-    else
-        if fin then outcome = 'd' end -- a state never goes down
-        if outcome == 'x' or outcome == 's' then
-            local tried, first = tries_of(tp, offset)
-            set(g, tp, offset, 3)
-            if outcome == 'x' then
-                call('XADD', KEYS[6], '*', 'envelope', ARGV[extra + 1], 'reason', ARGV[extra], 'attempts', text(tried + 1), 'first_ms',
-                    text(first > 0 and first or now), 'last_ms', text(now))
-            end
-            if has_tries[g] then forget_tries(tp, offset) end
+    if bad then
+        free[#free + 1] = lock
+        return 'B'
+    end
+    if rotate then call('RPOPLPUSH', wait, wait) end
+    if backoff == 0 or rotate then return release(lock, lane, true) end
+    call('SET', lock, 'backoff', 'PX', text(backoff))
+    call('ZADD', lanes, text(now + backoff), lane)
+    return 'L'
+end
+
+local function die(s, index, reason, envelope)
+    local offset = s.base + index
+    local tried, first = tries_of(s.tp, offset)
+    put_state(s, index, 3)
+    if envelope then
+        call('XADD', dead, '*', 'envelope', envelope, 'reason', reason, 'attempts', text(tried + 1), 'first_ms', text(first > 0 and first or now),
+            'last_ms', text(now))
+    end
+    if s.has_tries then forget_tries(s.tp, offset) end
+end
+
+-- The lease is kept: which of the named may run?
+local function grant_named(count, ids)
+    for k = 1, count do
+        local s, index = take_place()
+        local offset = s.base + index
+        local over = offset < s.floor or get_state(s, index) >= 2
+        if not over and ids and is_duplicate(ids[k], s.tp, offset) then
+            put_state(s, index, 2)
+            duplicates = duplicates + 1
+            over = true
         end
-        if outcome == 'r' or outcome == 'b' then
-            local lane = lane_of(lock)
-            local wait = P .. 'wait:' .. lane
-            local backoff = outcome == 'b' and 0 or tonumber(ARGV[extra])
-            local envelope = outcome == 'b' and ARGV[extra] or ARGV[extra + 1]
-            local head = pcall_('LINDEX', wait, -1)
-            local head_tp, head_offset
-            if type(head) == 'string' then head_tp, head_offset = identity_of(head) end
-            local there = head_tp == tp and head_offset == offset
-            if type(head) == 'table' then
-                outcome = 'bad'
-            elseif not there then
-                call('RPUSH', wait, envelope)
+        named_out[#named_out + 1] = over and 'P' or 'A'
+        if not over then grant(s.tp, offset, s) end
+    end
+end
+local function grant_none(count)
+    for _ = 1, count do named_out[#named_out + 1] = 'G' end
+    at = at + 3 * count
+end
+
+local function settle_one(i, o)
+    local mine, count, outcome, mode, named, want, before = ARGV[first_value + item[o]], item[o + 1], item[o + 2], item[o + 3], item[o + 4],
+        item[o + 5], item[o + 6]
+    local lock, is_held, s, index = KEYS[first_key + i], holds(held[i], mine), nil, nil
+    local first_place = at
+    for k = 1, count do
+        s, index = take_place()
+        if k < count or outcome == 100 then -- done: the effect has happened, whoever holds the lease now
+            if s.has_tries then forget_tries(s.tp, s.base + index) end
+            if s.base + index >= s.floor then put_state(s, index, 2) end
+        end
+    end
+    local backoff, reason, envelope
+    if outcome == 114 then
+        backoff, envelope = tonumber(take_arg()), take_arg()
+    elseif outcome == 98 then
+        backoff, envelope = 0, take_arg()
+    elseif outcome == 120 then
+        reason, envelope = take_arg(), take_arg()
+    end
+    local ids = nil
+    if with_dedup then
+        for k = 0, count - 1 do
+            local dedup = take_arg()
+            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == 100) then
+                local p = first_place + 3 * k
+                local g = groups[place[p]]
+                call('SET', P .. 'dedup:' .. dedup, g.tp .. ':' .. text(g.base + place[p + 1] * 256 + place[p + 2]), 'EX', window, 'NX')
             end
-            if outcome ~= 'bad' then set(g, tp, offset, 1) end
-            local rotate = skip and backoff > 0
-            if outcome == 'r' then
-                local tried, first = tries_of(tp, offset)
-                set_tries(tp, offset, tried + 1, first > 0 and first or now, rotate and now + backoff or 0)
-            end
-            if rotate and outcome ~= 'bad' then call('RPOPLPUSH', wait, wait) end
-            if outcome == 'bad' then
-                free[#free + 1] = lock
-                answer = 'B'
-            elseif backoff > 0 and not rotate then
-                call('SET', lock, 'backoff', 'PX', text(backoff))
-                call('ZADD', lanes, text(now + backoff), lane)
-            else
-                free[#free + 1] = lock
-                hint(lane, now + handoff)
-            end
-            answer = answer or 'L'
+        end
+        ids = {}
+        for k = 1, named do ids[k] = take_arg() end
+    end
+    local answer, given = nil, 0
+    if not is_held then
+        answer = 'S'
+        grant_none(named)
+    else
+        if outcome ~= 100 and count > 0 and (s.base + index < s.floor or get_state(s, index) >= 2) then outcome = 100 end -- never down
+        if outcome == 120 or outcome == 115 then die(s, index, reason, envelope) end
+        if outcome == 114 or outcome == 98 then
+            answer = put_back(outcome == 114 and 'r' or 'b', lock, s, index, backoff, envelope)
+            grant_none(named)
+        elseif not (waiting and waiting[i]) and (mode == 110 or mode == 45) then
+            free[#free + 1] = lock
+            answer = 'L'
+            grant_none(named)
         else
-            local lane, head, head_tp, head_offset
+            local stop = mode ~= 45 and is_paused(lock)
+            local lane, heads, due = nil, nil, nil
             if waiting and waiting[i] then
                 lane = lane_of(lock)
-                head, head_tp, head_offset = runnable_head(lane, skip and mode ~= 'k')
+                if mode == 104 then
+                    local last, last_index = nil, nil
+                    if named > 0 then last, last_index = take_place() end
+                    named_out[#named_out + 1] = named > 0 and 'G' or nil
+                    heads = take_heads(lane, want, before, last and last.tp, last and last.base + last_index)
+                elseif mode == 110 then
+                    heads, due = runnable_heads(lane, skip, want, before)
+                else
+                    heads = take_heads(lane, 1, 0)
+                end
+            elseif mode == 104 then
+                grant_none(named)
             end
-            local stop = mode ~= '-' and is_paused(lock)
-            if mode == 'k' and not stop then
-                local next_group, next_offset = tonumber(ARGV[mode_extra]), tonumber(ARGV[mode_extra + 1])
-                if head then call('ZADD', lanes, text(now + ttl), lane) end
-                local next_tp = tps[next_group]
-                local next_fin
-                if waiting then
-                    next_fin = finished(next_tp, next_offset)
+            if mode == 104 or mode == 109 or ((mode == 107 or (mode == 75 and not heads)) and not stop) then
+                call('PEXPIRE', lock, ttl)
+                if heads and heads ~= 'BAD' then call('ZADD', lanes, text(until_ms), lane) end
+                answer = 'K'
+                if mode == 104 then
+                    if type(heads) == 'table' and not stop then given = grant_heads(heads) end
+                elseif stop then
+                    grant_none(named)
                 else
-                    next_fin = was_finished(next_group, next_offset)
+                    grant_named(named, ids)
                 end
-                if not next_fin and with_dedup and is_duplicate(ARGV[mode_extra + 2], next_tp, next_offset) then
-                    set(next_group, next_tp, next_offset, 2)
-                    duplicates = duplicates + 1
-                    next_fin = true
-                end
-                local fence = next_fence()
-                call('SET', lock, token .. ':' .. fence, 'PX', text(ttl))
-                if next_fin then
-                    answer = 'P'
-                else
-                    answer = 'K' .. fence .. ' ' .. (has_tries[next_group] and attempts(next_tp, next_offset) or '0')
-                end
-            elseif not head or head == 'BAD' then
-                free[#free + 1] = lock
-                answer = 'L'
-            elseif head == 'UNDUE' then
-                call('SET', lock, 'backoff', 'PX', text(math.max(head_tp - now, 1)))
-                call('ZADD', lanes, text(head_tp), lane)
-                answer = 'L'
-            elseif mode == 'n' and not stop and head ~= 'MORE' then
-                local fence = next_fence()
-                call('SET', lock, token .. ':' .. fence, 'PX', text(ttl))
-                call('ZADD', lanes, text(now + ttl), lane)
-                answer = 'N' .. fence .. ' ' .. attempts(head_tp, head_offset)
-                head_out = head
             else
-                free[#free + 1] = lock
-                if stop then
-                    call('ZADD', lanes, text(now + ttl), lane)
+                if mode ~= 110 then grant_none(named) end
+                if not heads or heads == 'BAD' then
+                    free[#free + 1] = lock
+                    answer = 'L'
+                elseif heads == 'UNDUE' then
+                    call('SET', lock, 'backoff', 'PX', text(math.max(due - now, 1)))
+                    call('ZADD', lanes, text(due), lane)
+                    answer = 'L'
+                elseif mode == 110 and not stop and heads ~= 'MORE' then
+                    call('PEXPIRE', lock, ttl)
+                    call('ZADD', lanes, text(until_ms), lane)
+                    given = grant_heads(heads)
+                    answer = 'N'
                 else
-                    hint(lane, now + handoff)
+                    if stop then call('ZADD', lanes, text(until_ms), lane) end
+                    answer = release(lock, lane, not stop)
                 end
-                answer = 'L'
             end
         end
     end
-    out[2 * i - 1] = answer
-    out[2 * i] = head_out
+    out[i] = answer
+    heads_each[i] = given
+end
+
+for i = 1, n do
+    local o = 7 * i - 6
+    local mode = item[o + 3]
+    if item[o + 1] == 1 and item[o + 2] == 100 and (mode == 110 or mode == 45) and not (waiting and waiting[i]) and not with_dedup and
+        held[i] == ARGV[first_value + item[o]] then -- as most are: one message, done, and nobody waits
+        local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
+        at = at + 3
+        if s.base + index >= s.floor then put_state(s, index, 2) end
+        if s.has_tries then forget_tries(s.tp, s.base + index) end
+        free[#free + 1] = KEYS[first_key + i]
+        out[i], heads_each[i] = 'L', 0
+    else
+        settle_one(i, o)
+    end
 end
 if #free > 0 then call('DEL', unpack(free)) end
-for g = 1, n_groups do
-    if #sets[g] > 0 then call('BITFIELD', KEYS[5 + 2 * g], unpack(sets[g])) end
-end
 save_states()
-save_fence()
-out[2 * n + 1] = duplicates
-return out
+if n_grants > 0 then take_fences(reserve) end
+return {fence_base and text(fence_base) or '0', table.concat(out), table.concat(named_out), duplicates, tries_out, heads_out,
+    string.char(unpack(heads_each))}
