@@ -62,13 +62,13 @@ for i = 1, n_lanes do
             out[m] = 'D'
         elseif stop then
             out[m] = 'G'
-        elseif state == 1 then
+        elseif state == 1 and whose ~= 'mine' then
             out[m] = 'W'
-            stop = whose == 'mine' -- it waits in a list that should be empty: nothing newer may run before it
+            whose = 'taken' -- it waits in the list: so do those behind it
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, 2)
             out[m] = 'U'
-        elseif whose == 'mine' then
+        elseif whose == 'mine' then -- one that waits, too: a new owner parked it after this call was sent first
             out[m] = 'A'
             grant(s.tp, offset, s)
         else

@@ -230,11 +230,12 @@ local function take_heads(lane, want, before, after_tp, after_offset)
     repeat
         local list = pcall_('LRANGE', wait, -size, -1)
         if list.err then return 'BAD' end
-        local out, n, drop, any, behind = {}, 0, 0, false, after_tp == nil
+        local out, n, drop, any, behind, seen = {}, 0, 0, false, after_tp == nil, {}
         for i = #list, 1, -1 do
             local envelope = list[i]
             local tp, offset = identity_of(envelope)
             local over = tp and finished(tp, offset)
+            local again = any and seen[tp] and seen[tp][offset] -- put back by one owner, parked by the next
             if tp and not over and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, 2)
                 duplicates = duplicates + 1
@@ -248,8 +249,10 @@ local function take_heads(lane, want, before, after_tp, after_offset)
                 if not any then drop = drop + 1 end
             elseif not tp then
                 break
-            else
+            elseif not again then
                 any = true
+                if not seen[tp] then seen[tp] = {} end
+                seen[tp][offset] = true
                 if behind then
                     n = n + 1
                     out[n] = {envelope, tp, offset}

@@ -14,7 +14,8 @@
 --   What an item needs stands in this order: what the last message needs; with dedup ids, those of the finished, then of the named
 -- Result: 'LOST', 'QUARANTINE', or {fence, a letter an item, a letter a named message, duplicates dropped, tries, heads, how many heads each
 --      item was given, a byte each}; the i-th message granted to an item has fence + i, from 0; tries as in gate, over all grants in order
---   S stale: the lease is no longer ours (done was recorded all the same)   L released   K kept or extended   N heads are handed over
+--   S stale: the lease is no longer ours; of what is done only the first was recorded: whoever has the lane now runs it again and those behind
+--     it, in order   L released   K kept or extended   N heads are handed over
 --   B released, but the message could not be put back, since the name of its list holds another type
 --   named: A granted   P finished already   G not decided; all G where the lease is not kept
 -- @lane
@@ -119,7 +120,7 @@ local function settle_one(i, o)
     local first_place = at
     for k = 1, count do
         s, index = take_place()
-        if k < count or outcome == 100 then -- done: the effect has happened, whoever holds the lease now
+        if (k < count or outcome == 100) and (is_held or k == 1) then -- the effect has happened, whoever holds the lease now
             if s.has_tries then forget_tries(s.tp, s.base + index) end
             if s.base + index >= s.floor then put_state(s, index, 2) end
         end
@@ -136,7 +137,7 @@ local function settle_one(i, o)
     if with_dedup then
         for k = 0, count - 1 do
             local dedup = take_arg()
-            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == 100) then
+            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == 100) and (is_held or k == 0) then
                 local p = first_place + 3 * k
                 local g = groups[place[p]]
                 call('SET', P .. 'dedup:' .. dedup, g.tp .. ':' .. text(g.base + place[p + 1] * 256 + place[p + 2]), 'EX', window, 'NX')
