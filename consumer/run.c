@@ -92,7 +92,7 @@ void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind
         r->job.reason[0] = 0;
         r->submitted = false;
         r->resend_ms = 0;
-        lw_leases_extend(w->leases, &r->lease, fence, deadline);
+        lw_leases_extend(w->leases, &r->lease, deadline);
     } else {
         r = run_new(w);
         r->lane = l;
@@ -101,10 +101,10 @@ void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind
         r->lease.shard = l->shard;
         r->lease.lane = l->id;
         r->lease.token = token;
-        r->lease.held.fence = fence;
         lw_leases_add(w->leases, &r->lease, deadline);
     }
     r->msg = m;
+    r->job.fence = fence;
     r->kind = kind;
     r->n = n;
     r->tries = tries;

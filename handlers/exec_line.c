@@ -47,7 +47,7 @@ void lw_exec_request(struct lw_buf *out, const struct lw_job *job) {
     lw_buf_addf(out, "{\"id\":");
     lw_json_string(out, lw_bytes_of(job->identity));
     add_bytes(out, "key", job->key);
-    lw_buf_addf(out, ",\"fence\":%" PRIu64 ",\"attempt\":%d,\"topic\":", job->lease->fence, job->attempt);
+    lw_buf_addf(out, ",\"fence\":%" PRIu64 ",\"attempt\":%d,\"topic\":", job->fence, job->attempt);
     lw_json_string(out, lw_bytes_of(job->topic));
     lw_buf_addf(out, ",\"partition\":%" PRId32 ",\"offset\":%" PRId64, job->partition, job->offset);
     if (job->timestamp_ms >= 0)

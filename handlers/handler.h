@@ -24,7 +24,6 @@ enum lw_outcome {
 
 /* The lease of a job. The holder reads it from any thread. */
 struct lw_job_lease {
-    uint64_t fence;
     _Atomic int64_t deadline_ms; /* on lw_boot_ms()'s clock; moves on while the lease is renewed */
     atomic_bool cancelled;       /* the lease is lost or about to be: stop */
 };
@@ -39,8 +38,9 @@ struct lw_job {
     struct lw_bytes key, payload; /* p == NULL: null */
     const struct lw_header *headers;
     size_t n_headers;
-    int attempt; /* 1 at first */
-    bool alone;  /* a suspect: nothing else runs in this worker meanwhile */
+    int attempt;    /* 1 at first */
+    bool alone;     /* a suspect: nothing else runs in this worker meanwhile */
+    uint64_t fence; /* grows with every message of a key: several may run under one lease, one after another, each with its own */
     struct lw_job_lease *lease;
     int64_t give_up_ms;  /* boot clock: handler.timeout_ms from the start of this job; INT64_MAX: none. Set by the pool at start */
     struct lw_job *next; /* the pool's own, between submit and reap */

@@ -124,12 +124,12 @@ static int write_row(struct tx *t, struct item *it) {
 static int record(struct tx *t, const struct lw_job *job) {
     sqlite3_stmt *st = t->s->st[LW_ST_DONE];
     bind_identity(t, st, job);
-    sqlite3_bind_int64(st, 6, (int64_t)job->lease->fence);
+    sqlite3_bind_int64(st, 6, (int64_t)job->fence);
     int r = step(st, NULL);
     if (r != SQLITE_DONE) return r;
     st = t->s->st[LW_ST_SET_FENCE];
     bind_key(t, st, job);
-    sqlite3_bind_int64(st, 3, (int64_t)job->lease->fence);
+    sqlite3_bind_int64(st, 3, (int64_t)job->fence);
     return step(st, NULL);
 }
 
@@ -144,7 +144,7 @@ static int apply(struct tx *t, struct item *it, int64_t now) {
     bind_key(t, t->s->st[LW_ST_FENCE], it->job);
     r = step(t->s->st[LW_ST_FENCE], &fence);
     if (r != SQLITE_ROW && r != SQLITE_DONE) return r;
-    if (r == SQLITE_ROW && fence > (int64_t)it->job->lease->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
+    if (r == SQLITE_ROW && fence > (int64_t)it->job->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
     if (it->bad.text[0]) return settle(it, LW_DEAD, it->bad.text), t->dead++, SQLITE_DONE;
     r = write_row(t, it);
     if (r != SQLITE_DONE || it->stand == SETTLED) return r;

@@ -238,7 +238,7 @@ static void view_headers(struct view *v, const struct lw_job *job) {
 
 static void view(struct view *v, const struct lw_job *job) {
     v->job = job;
-    v->lease = (struct latchwork_lease){sizeof v->lease, job->lease->fence, lease_deadline_ms, lease_cancelled};
+    v->lease = (struct latchwork_lease){sizeof v->lease, job->fence, lease_deadline_ms, lease_cancelled};
     view_headers(v, job);
     v->message = (struct latchwork_message){
         .size = sizeof v->message,

@@ -53,9 +53,8 @@ void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms)
     pthread_mutex_unlock(&t->mutex);
 }
 
-void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, uint64_t fence, int64_t deadline_ms) {
+void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
     pthread_mutex_lock(&t->mutex);
-    l->held.fence = fence;
     atomic_store(&l->held.deadline_ms, deadline_ms);
     atomic_store(&l->held.cancelled, false);
     if (l->id) {

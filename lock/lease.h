@@ -41,7 +41,7 @@ struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
 void lw_leases_close(struct lw_leases *t);
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
 /* The same acquisition goes on (kept, or handed the next head): a new deadline, not cancelled any more. */
-void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, uint64_t fence, int64_t deadline_ms);
+void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* nothing happens where it is not in the table */
 void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* the epoch is lost */
 

@@ -23,7 +23,7 @@ void oracle_start(struct world *w, struct exec *x) {
             world_bad(w, "overlap on key %d: %s by %d and %s by %d", x->key, y->job->identity, y->worker, x->job->identity, x->worker);
     }
     if (deadline(x) <= w->now_ms) world_bad(w, "%s starts on worker %d past its lease", x->job->identity, x->worker);
-    uint64_t fence = x->job->lease->fence;
+    uint64_t fence = x->job->fence;
     if (fence <= w->fence_seen[x->key] && deadline(x) > w->now_ms)
         world_bad(w, "fence of key %d not monotonic: %" PRIu64 " after %" PRIu64, x->key, fence, w->fence_seen[x->key]);
     if (fence > w->fence_seen[x->key]) w->fence_seen[x->key] = fence;
@@ -54,11 +54,11 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
     if (deadline(x) <= w->now_ms) w->taint[x->key] = true;
     if (p->stored[index]) {
         w->dups++;
-    } else if (x->job->lease->fence < w->store_fence[x->key]) {
+    } else if (x->job->fence < w->store_fence[x->key]) {
         return LW_BACK; /* the store refused the fence */
     } else {
         p->stored[index] = true;
-        w->store_fence[x->key] = x->job->lease->fence;
+        w->store_fence[x->key] = x->job->fence;
     }
     effect(w, part, index);
     first(w, part, index);

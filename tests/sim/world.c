@@ -272,7 +272,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     for (size_t i = 0; i < n; i++) {
         struct exec x = {jobs[i], me->index, key_of_name(jobs[i]->key)};
         if (x.key < 0) world_bad(w, "a handler got a foreign key");
-        trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, jobs[i]->identity, x.key, jobs[i]->lease->fence, jobs[i]->attempt);
+        trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, jobs[i]->identity, x.key, jobs[i]->fence, jobs[i]->attempt);
         oracle_start(w, &x);
         w->exec[w->n_exec++] = x;
     }

@@ -85,7 +85,7 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     j->job.lease = &j->lease;
     j->job.give_up_ms = INT64_MAX;
     j->job.outcome = (enum lw_outcome)99;
-    j->lease.fence = (uint64_t)(1000 + offset);
+    j->job.fence = (uint64_t)(1000 + offset);
     j->lease.deadline_ms = lw_boot_ms() + 60000;
     return &j->job;
 }

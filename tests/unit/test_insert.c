@@ -178,7 +178,7 @@ static void test_known_identity_comes_first(void **state) {
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "9");
     snprintf(job->identity, sizeof job->identity, "t/0/1#1"); /* a replay is another message */
     job->payload = lw_bytes_of("{\"id\":1,\"amount\":11}");
-    job->lease->fence = 5000;
+    job->fence = 5000;
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "11");
     close_fx(&x);
@@ -322,7 +322,7 @@ static void insert_all(struct fx *x, uint64_t fence) {
             snprintf(key, sizeof key, "k%d", from + i);
             snprintf(payloads[i], sizeof payloads[i], "{\"id\":%d,\"amount\":1}", (from + i) / 2);
             jobs[i] = fx_job(&j[i], from + i, key, payloads[i]);
-            jobs[i]->lease->fence = fence;
+            jobs[i]->fence = fence;
         }
         lw_handler_insert.run(x->h, x->s, jobs, BATCH);
         for (int i = 0; i < BATCH; i++)

@@ -53,7 +53,6 @@ static void take(struct seen *s, int i) {
     struct lw_lease *l = &s->lease[i];
     l->lane = lw_bytes_of(s->lane[i]);
     l->token = (uint64_t)i + 1;
-    l->held.fence = 100;
     int64_t now = lw_boot_ms();
     DO(s, "SET lw:{t.0}:lock:%s w.%d:100 PX %d", s->lane[i], i + 1, (int)TTL_MS);
     lw_leases_add(s->leases, l, now + TTL_MS);
