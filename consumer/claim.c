@@ -51,17 +51,14 @@ void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 void claim_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_commands *c = &sh->commands;
-    pipe_script(sh, &lw_script_claim, 5 + 2 * sh->n_claim);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_fence), lw_arg_text(c, sh->key_ready);
-    lw_arg_text(c, sh->key_claimed);
-    for (int i = 0; i < sh->n_claim; i++) arg_lane(sh, lw_bytes(sh->claim[i].lane, sh->claim[i].n_lane));
+    pipe_script(sh, &lw_script_claim, 6 + sh->n_claim);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
+    lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
+    for (int i = 0; i < sh->n_claim; i++) arg_lock(sh, lw_bytes(sh->claim[i].lane, sh->claim[i].n_lane));
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4);
     lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
     lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block"), lw_arg_i64(c, (int64_t)sh->hints_taken);
-    for (int i = 0; i < sh->n_claim; i++) {
-        lw_arg(c, lw_bytes(sh->claim[i].lane, sh->claim[i].n_lane));
-        arg_token(w, sh, sh->claim[i].token);
-    }
+    arg_token(w, sh, sh->claim_token), lw_arg_i64(c, AHEAD_MAX), lw_arg_i64(c, (int64_t)wanted_heads(w));
 }
 
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
@@ -71,14 +68,15 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
         sh->n_hints--;
         sh->hints_taken++;
         struct lane *l = lane_get(w, id);
-        if (l->run || l->stale || l->in_call) { /* its own settle sees the waiters */
+        if (l->hold || l->stale || l->in_call) { /* its own settle sees the waiters */
             free((void *)(uintptr_t)id.p);
             continue;
         }
         l->in_call = true;
-        sh->claim[sh->n_claim++] = (struct claim_item){(char *)(uintptr_t)id.p, id.n, ++w->next_token};
+        sh->claim[sh->n_claim++] = (struct claim_item){(char *)(uintptr_t)id.p, id.n};
     }
     if (!sh->n_claim) return 0;
+    sh->claim_token = ++w->next_token;
     pipe_call(sh, CALL_CLAIM);
     claim_encode(w, sh);
     sh->hints_taken = 0;
@@ -99,20 +97,21 @@ void claim_forget(struct lw_worker *w, struct shard *sh) {
 
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int n = sh->n_claim;
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n + 1)) {
+    const redisReply *const *e = (const redisReply *const *)r->element;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)n ||
+        e[3]->type != REDIS_REPLY_ARRAY || e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
         lw_error("shard %d: claim answered nonsense", sh->index);
         claim_forget(w, sh);
         return;
     }
+    struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[3], .heads = e[4]};
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        const redisReply *a = r->element[2 * i];
-        if (!l) continue;
+        if (!l) continue; /* it is in the call, so it is there */
         l->in_call = false;
-        if (a->str && a->str[0] == 'N') head_granted(w, sh, l, it->token, a, r->element[2 * i + 1], 1, NULL);
+        take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim_token);
     }
-    if (r->element[2 * n]->type == REDIS_REPLY_INTEGER)
-        atomic_fetch_add_explicit(&w->counts->dropped, (uint64_t)r->element[2 * n]->integer, memory_order_relaxed);
+    if (e[2]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[2]->integer);
     claim_forget(w, sh);
 }

@@ -6,88 +6,80 @@
 
 enum { REST_MS = 20 };
 
-/* Segments of a call: each (partition, segment) once. */
-int group_of(struct group *g, int *n, struct part *p, int64_t offset) {
-    int64_t segment = offset / SEGMENT;
-    for (int i = *n - 1; i >= 0; i--)
-        if (g[i].part == p && g[i].segment == segment) return i + 1;
-    g[*n] = (struct group){p, segment};
-    return ++*n;
+/* A lane that was seen taken of late gets its messages' envelopes along: they will have to wait in its list. */
+enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
+
+static void seen_busy(struct lw_worker *w, const struct lane *l) {
+    if (!w->busy) w->busy = lw_alloc(BUSY_SLOTS * sizeof w->busy[0]);
+    w->busy[l->tag % BUSY_SLOTS] = (uint32_t)(now_ms(w) / 1000) + 1;
 }
 
-void arg_groups(struct shard *sh, const struct group *g, int n) {
-    for (int i = 0; i < n; i++) {
-        char name[350];
-        size_t len = strlen(g[i].part->name);
-        memcpy(name, g[i].part->name, len);
-        name[len++] = ':';
-        len += lw_decimal(g[i].segment, name + len);
-        lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "state:", lw_bytes(name, len));
-        lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "tries:", lw_bytes(name, len));
-    }
-}
-
-void arg_lock(struct shard *sh, struct lw_bytes lane) { lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane); }
-
-void arg_lane(struct shard *sh, struct lw_bytes lane) {
-    arg_lock(sh, lane);
-    lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "wait:", lane);
-}
-
-void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
-    char text[24];
-    size_t n = lw_decimal((int64_t)token, text);
-    lw_arg_join(&sh->commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
+static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t now) {
+    return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
 void gate_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_commands *c = &sh->commands;
-    static _Thread_local struct group groups[2 * BATCH];
-    int count[BATCH] = {0}, n = 0;
-    for (int i = 0; i < sh->n_gate; i++) count[group_of(groups, &n, sh->gate[i].msg->part, sh->gate[i].msg->offset) - 1]++;
-    pipe_script(sh, &lw_script_gate, 4 + 2 * n + sh->n_gate);
+    static _Thread_local struct places p;
+    unsigned char counts[BATCH];
+    bool plain = true;
+    p.n = p.n_bytes = 0;
+    for (int i = 0; i < sh->n_gate; i++) {
+        const struct gate_item *it = &sh->gate[i];
+        for (int k = 0; k < it->n; k++) places_add(&p, sh->gate_msgs[it->first + k]->part, sh->gate_msgs[it->first + k]->offset);
+        counts[i] = (unsigned char)(it->n + (it->envelopes ? 128 : 0));
+        plain &= counts[i] == 1;
+    }
+    pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->n_gate);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
-    arg_groups(sh, groups, n);
+    places_keys(sh, &p);
     for (int i = 0; i < sh->n_gate; i++) arg_lock(sh, sh->gate[i].lane->id);
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
         lw_arg_i64(c, w->c->lock.ttl_ms);
     lw_arg_text(c, w->c->queue.on_busy == LW_BUSY_DROP ? "drop" : "park");
-    lw_arg_join(c, lw_bytes_of(w->set.id), ".", lw_bytes("", 0)), lw_arg_i64(c, (int64_t)sh->gate[0].token);
-    lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, n);
-    for (int i = 0; i < n; i++) lw_arg_text(c, groups[i].part->name), lw_arg_i64(c, count[i]);
+    arg_token(w, sh, sh->gate_token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);
+    lw_arg_copy(c, (const char *)counts, plain ? 0 : (size_t)sh->n_gate);
+    places_args(c, &p);
     for (int i = 0; i < sh->n_gate; i++) {
-        struct msg *m = sh->gate[i].msg;
-        lw_arg_i64(c, m->offset);
-        w->scratch.n = 0;
-        msg_envelope(w, m, &w->scratch);
-        lw_arg_copy(c, w->scratch.p, w->scratch.n);
-        if (w->c->dedup.business) lw_arg(c, m->dedup);
+        const struct gate_item *it = &sh->gate[i];
+        for (int k = 0; k < it->n; k++) {
+            struct msg *m = sh->gate_msgs[it->first + k];
+            if (it->envelopes) {
+                w->scratch.n = 0;
+                msg_envelope(w, m, &w->scratch);
+                lw_arg_copy(c, w->scratch.p, w->scratch.n);
+            }
+            if (w->c->dedup.business) lw_arg(c, m->dedup);
+        }
     }
 }
 
-/* The messages of a segment stand together, and tokens follow each other: so neither is named for each message. */
-static void arrange(struct lw_worker *w, struct shard *sh) {
-    static _Thread_local struct group groups[2 * BATCH];
-    static _Thread_local struct gate_item sorted[BATCH];
-    int of[BATCH], start[BATCH + 1] = {0}, n = 0;
-    for (int i = 0; i < sh->n_gate; i++) {
-        of[i] = group_of(groups, &n, sh->gate[i].msg->part, sh->gate[i].msg->offset);
-        start[of[i]]++;
+/* Takes messages of a lane, in order, into the call. */
+static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
+    struct gate_item *it = &sh->gate[sh->n_gate++];
+    *it = (struct gate_item){.lane = l, .first = sh->n_gate_msgs, .envelopes = likely_busy(w, l, now)};
+    while ((size_t)it->n < most && lane_first(w, l)) {
+        struct msg *m = lane_pop(w, l);
+        sh->gate_msgs[sh->n_gate_msgs++] = m;
+        it->n++;
+        places_add(p, m->part, m->offset);
+        if (m->bytes > w->big_bytes) w->big_bytes = (uint32_t)m->bytes;
+        *bytes += it->envelopes ? m->bytes : 0;
+        if (*bytes >= (4u << 20)) break;
     }
-    for (int g = 1; g <= n; g++) start[g] += start[g - 1];
-    for (int i = 0; i < sh->n_gate; i++) sorted[start[of[i] - 1]++] = sh->gate[i];
-    for (int i = 0; i < sh->n_gate; i++) {
-        sh->gate[i] = sorted[i];
-        sh->gate[i].token = ++w->next_token;
-    }
+    l->in_call = true;
+    l->settled = false;
 }
 
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    static _Thread_local struct places p;
     int64_t now = now_ms(w);
-    size_t bytes = 0;
+    size_t bytes = 0, each = runs_ahead(w) ? AHEAD_MAX : 1;
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
-    while (sh->gate_head && (size_t)sh->n_gate < most && bytes < (4u << 20)) {
+    p.n = p.n_bytes = 0;
+    w->big_bytes -= w->big_bytes / 1024;
+    while (sh->gate_head && (size_t)sh->n_gate < most && sh->n_gate_msgs < BATCH && bytes < (4u << 20) && places_fit(&p, AHEAD_MAX)) {
         struct lane *l = sh->gate_head;
         sh->gate_head = l->gate_next;
         if (!sh->gate_head) sh->gate_tail = &sh->gate_head;
@@ -103,10 +95,8 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
             }
             continue;
         }
-        struct msg *m = lane_pop(w, l);
-        l->in_call = true;
-        bytes += m->bytes;
-        sh->gate[sh->n_gate++] = (struct gate_item){.lane = l, .msg = m};
+        size_t left = (size_t)(BATCH - sh->n_gate_msgs);
+        take(w, sh, l, &p, each < left ? each : left, &bytes, now);
     }
     if (again) {
         if (!sh->gate_head) sh->gate_rest_ms = now + REST_MS;
@@ -114,84 +104,120 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         sh->gate_tail = again_tail;
     }
     if (!sh->n_gate) return;
-    arrange(w, sh);
+    sh->gate_token = ++w->next_token;
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
 }
 
-/* The call did not execute, or was refused: its messages stand first in their lanes again. */
-void gate_back(struct lw_worker *w, struct shard *sh) {
-    for (int i = sh->n_gate - 1; i >= 0; i--) {
-        struct lane *l = sh->gate[i].lane;
-        struct msg *m = sh->gate[i].msg;
-        l->in_call = false;
+/* These were not decided: they stand first in their lane again. */
+static void put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
+    for (int k = it->n - 1; k >= from; k--) {
+        struct msg *m = sh->gate_msgs[it->first + k];
+        if (!m) continue;
         if (msg_current(m))
-            lane_push_front(w, l, m);
+            lane_push_front(w, it->lane, m);
         else
             msg_free(w, m);
-        lane_wake(w, l);
     }
-    sh->n_gate = 0;
 }
 
-static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *a) {
+/* The call did not execute, or was refused. */
+void gate_back(struct lw_worker *w, struct shard *sh) {
+    for (int i = sh->n_gate - 1; i >= 0; i--) {
+        sh->gate[i].lane->in_call = false;
+        put_back(w, sh, &sh->gate[i], 0);
+        lane_wake(w, sh->gate[i].lane);
+    }
+    sh->n_gate = sh->n_gate_msgs = 0;
+}
+
+/* The lane is ours. Messages whose partition went while the call was out are not run; where nothing is left the lane is given back. */
+static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
     struct lane *l = it->lane;
-    struct msg *m = it->msg;
+    struct hold *h = NULL;
+    struct msg *gone = NULL;
+    uint64_t fence = g->fence;
+    for (int k = 0; k < it->n; k++) {
+        if (letters[k] != 'R' && letters[k] != 'A') continue;
+        struct msg **at = &sh->gate_msgs[it->first + k], *m = *at;
+        int tries = grants_tries(g);
+        uint64_t mine = fence++;
+        if (h && h->failed) continue; /* put back */
+        if (!msg_current(m)) {
+            if (!gone) gone = m, *at = NULL;
+            continue;
+        }
+        if (!h) h = hold_new(w, l, FAST, sh->gate_token, g->fence, sh->sent_ms + w->c->lock.ttl_ms);
+        *at = NULL;
+        hold_grant(w, h, m, mine, tries);
+    }
+    if (gone && !h) {
+        h = hold_new(w, l, FAST, sh->gate_token, g->fence, INT64_MIN / 2);
+        hold_grant(w, h, gone, g->fence, 0);
+    } else if (gone) {
+        msg_free(w, gone);
+    }
+}
+
+static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
+    struct lane *l = it->lane;
+    bool runs = false;
     l->in_call = false;
-    switch (a[0]) {
-    case 'R': {
-        char *rest;
-        uint64_t fence = strtoull(a + 1, &rest, 10);
-        int tries = atoi(rest);
-        if (l->run) { /* the call executed after the run's lease had ended: never two runs of a key here; this lock ends by itself */
-            if (!msg_current(m)) break;
-            lane_push_front(w, l, m);
-            return;
+    for (int k = 0; k < it->n; k++) {
+        struct msg **at = &sh->gate_msgs[it->first + k], *m = *at;
+        switch (letters[k]) {
+        case 'R':
+        case 'A': runs = true; continue;
+        case 'G': continue;
+        case 'E': seen_busy(w, l); continue;
+        case 'D':
+            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            count(&w->counts->redelivered);
+            break;
+        case 'W':
+            seen_busy(w, l);
+            part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            count(&w->counts->parked);
+            break;
+        case 'X':
+        case 'U':
+            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            count(&w->counts->dropped);
+            break;
+        default:
+            if (now_ms(w) >= l->not_before_ms)
+                lw_error("a Redis name of lane \"%.*s\" holds another type; looking again every second", (int)l->id.n, l->id.p);
+            l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
+            continue;
         }
-        if (msg_current(m)) {
-            run_grant(w, l, m, FAST, it->token, fence, tries, 1, sh->sent_ms, NULL);
-        } else { /* the partition went while the call was out: give it back */
-            run_grant(w, l, m, FAST, it->token, fence, tries, 1, INT64_MIN / 2, NULL);
-        }
-        return;
+        msg_free(w, m);
+        *at = NULL;
     }
-    case 'D':
-        part_mark(w, m->part, m->offset, LW_OFF_DONE);
-        count(&w->counts->redelivered);
-        break;
-    case 'W':
-        part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
-        count(&w->counts->parked);
-        break;
-    case 'X':
-    case 'U':
-        part_mark(w, m->part, m->offset, LW_OFF_DONE);
-        count(&w->counts->dropped);
-        break;
-    default:
-        if (now_ms(w) >= l->not_before_ms)
-            lw_error("a Redis name of lane \"%.*s\" holds another type; looking again every second", (int)l->id.n, l->id.p);
-        l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
-        if (msg_current(m)) {
-            lane_push_front(w, l, m);
-            return;
-        }
+    if (runs && l->hold) { /* the call executed after the hold's lease had ended: never two of a key here; this lock ends by itself */
+        for (int k = 0; k < it->n; k++)
+            if (letters[k] == 'R' || letters[k] == 'A') grants_tries(g);
+    } else if (runs) {
+        granted(w, sh, it, letters, g);
     }
-    msg_free(w, m);
+    put_back(w, sh, it, 0);
 }
 
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)sh->n_gate) {
+    const redisReply *const *e = (const redisReply *const *)r->element;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->n_gate_msgs ||
+        e[2]->type != REDIS_REPLY_ARRAY) {
         lw_error("shard %d: gate answered nonsense", sh->index);
         gate_back(w, sh);
         return;
     }
     int n = sh->n_gate;
+    struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
     sh->n_gate = 0;
     sh->oom_until_ms = 0;
     for (int i = 0; i < n; i++) {
         struct lane *l = sh->gate[i].lane;
-        answered(w, sh, &sh->gate[i], r->element[i]->str ? r->element[i]->str : "");
+        answered(w, sh, &sh->gate[i], e[1]->str + sh->gate[i].first, &g);
         lane_wake(w, l);
     }
+    sh->n_gate_msgs = 0;
 }

@@ -46,7 +46,7 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
 }
 
 void lane_maybe_free(struct lw_worker *w, struct lane *l) {
-    if (l->head || l->run || l->stale || l->in_call || l->queued) return;
+    if (l->head || l->hold || l->stale || l->in_call || l->queued) return;
     struct shard *sh = &w->shards[l->shard];
     HASH_DELETE(hh, sh->lanes, l);
     free(l->own);
@@ -167,12 +167,12 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
 struct msg *lane_first(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
-        struct run *r = l->run;
-        if (r && r->msg->part == m->part && r->msg->offset == m->offset) {
-            /* it runs here: its settle speaks for this delivery too */
-            if (r->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
-            r->msg->gen = m->gen;
-            r->msg->pass = m->pass;
+        struct msg *same;
+        if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
+            /* it is granted here: its settle speaks for this delivery too */
+            if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            same->gen = m->gen;
+            same->pass = m->pass;
         } else if (msg_current(m)) {
             return m;
         }
@@ -184,10 +184,9 @@ struct msg *lane_first(struct lw_worker *w, struct lane *l) {
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
     if (l->in_call || l->stale || l->not_before_ms > now) return false;
     if (!lane_first(w, l)) return false;
-    if (!l->run) return true;
+    if (!l->hold) return true;
     /* Behind a run from the fast path messages wait as its chain; behind a claimed one they go to gate, and park. */
-    return l->run->kind == LANE && (l->run->state == RUNNING || l->run->state == SENDING) &&
-           atomic_load(&l->run->lease.held.deadline_ms) > now;
+    return l->hold->kind == LANE && l->hold->n_open && !l->hold->lost && atomic_load(&l->hold->lease.held.deadline_ms) > now;
 }
 
 void lane_wake(struct lw_worker *w, struct lane *l) {
@@ -195,7 +194,7 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
         lane_maybe_free(w, l);
         return;
     }
-    if (l->run && l->run->kind == FAST) return;
+    if (l->hold && (l->hold->kind == FAST || l->hold->lost)) return;
     struct shard *sh = &w->shards[l->shard];
     if (now_ms(w) >= l->not_before_ms) sh->gate_rest_ms = 0;
     l->queued = true;

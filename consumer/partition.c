@@ -295,7 +295,8 @@ static bool in_hand(const struct lw_worker *w, const struct part *p) {
         const struct shard *sh = &w->shards[s];
         if (sh->phase != READY) continue; /* nothing can be settled there now: Kafka delivers it again */
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
-            if (l->run && l->run->msg->part == p) return true;
+            for (const struct run *r = l->hold ? l->hold->first : NULL; r; r = r->next)
+                if (r->msg->part == p) return true;
     }
     return false;
 }
@@ -320,11 +321,24 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     free(meta);
 }
 
+/* What is granted and not started of a partition that goes is the next owner's. */
+static void cut_holds(struct lw_worker *w, const struct part *p) {
+    for (int s = 0; s < w->n_shards; s++)
+        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
+            const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL;
+            while (r && (r->state != AHEAD || r->msg->part != p)) r = r->next;
+            if (r) hold_cut(w, l->hold);
+        }
+    lane_drop_pending(w, p);
+}
+
 void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
     struct part **parts = lw_alloc((n + 1) * sizeof *parts);
     for (size_t i = 0; i < n; i++) {
         parts[i] = part_of_gen(w, gens[i]);
-        if (parts[i]) lane_drop_pending(w, parts[i]); /* start nothing more of it */
+        if (!parts[i]) continue;
+        lane_drop_pending(w, parts[i]); /* start nothing more of it */
+        cut_holds(w, parts[i]);
     }
     if (!lost && w->io->pump) {
         int64_t until = now_ms(w) + w->c->shutdown.grace_ms;

@@ -23,7 +23,7 @@ void pipe_begin(struct lw_worker *w, struct shard *sh) {
     assert(!sh->open);
     lw_commands_reset(&sh->commands);
     sh->n_calls = sh->answered = 0;
-    if (!sh->n_kept) sh->n_gate = sh->n_settle = sh->n_claim = 0;
+    if (!sh->n_kept) sh->n_gate = sh->n_gate_msgs = sh->n_settle = sh->n_named = sh->n_claim = 0;
     sh->n_look = sh->n_repair = sh->n_floors = 0;
 }
 
@@ -50,17 +50,21 @@ void pipe_send(struct lw_worker *w, struct shard *sh) {
     w->io->send(w->ctx, sh->index, &sh->commands);
 }
 
+void arg_lock(struct shard *sh, struct lw_bytes lane) { lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane); }
+
+void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
+    char text[24];
+    size_t n = lw_decimal((int64_t)token, text);
+    lw_arg_join(&sh->commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
+}
+
 static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }
 
 /* Sends the kept calls again, before anything else of their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     lw_commands_reset(&sh->commands);
-    for (int i = 0; i < sh->n_settle; i++) {
-        if (sh->cut)
-            sh->settle[i].mode = DROP;
-        else
-            settle_choose(w, &sh->settle[i]);
-    }
+    sh->n_named = 0;
+    for (int i = 0; i < sh->n_settle; i++) settle_choose(w, sh, &sh->settle[i], sh->cut);
     sh->cut = false;
     sh->n_calls = 0;
     int n = sh->n_kept;
@@ -90,12 +94,12 @@ static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind ki
     case CALL_GATE:
         for (int k = 0; k < sh->n_gate; k++) {
             sh->gate[k].lane->in_call = false;
-            msg_free(w, sh->gate[k].msg);
+            for (int m = 0; m < sh->gate[k].n; m++) msg_free(w, sh->gate_msgs[sh->gate[k].first + m]);
             lane_wake(w, sh->gate[k].lane);
         }
         break;
     case CALL_SETTLE:
-        for (int k = 0; k < sh->n_settle; k++) sh->settle[k].run->lane->in_call = false;
+        for (int k = 0; k < sh->n_settle; k++) sh->settle[k].hold->lane->in_call = false;
         break;
     case CALL_CLAIM: claim_forget(w, sh); break;
     case CALL_REPAIR:

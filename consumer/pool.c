@@ -15,7 +15,8 @@ enum {
     HAND = 32,         /* most jobs that one thread takes at once */
     FAST_US = 50,      /* jobs that take longer on average are taken one at a time */
     HANDFUL_US = 1000, /* a handful is at most that much work */
-    STUCK_US = 1000,   /* a thread that is so long in one job gets the rest of its hand stolen */
+    STUCK_US = 1000,   /* a thread that is so long in one job, or chain, gets the rest of its hand stolen */
+    CHAIN_US = 20000,  /* after so long with followers a thread looks whether other jobs wait */
     LOOK_MS = 2,       /* how often an idle thread looks for that */
 };
 
@@ -31,7 +32,7 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    _Atomic int64_t busy_since_us; /* start of the job in its handler */
+    _Atomic int64_t busy_since_us; /* start of the job in its handler; of the first one of a chain */
     struct hand hand;
     struct lw_job **batch;
     char pad[64]; /* a hand is written by its owner all the time: keep neighbours off its cache line */
@@ -46,13 +47,13 @@ struct lw_pool {
     size_t batch_max;
     int notify_fd, journal;
 
-    pthread_mutex_t lock; /* guards the queue, idle, watchers, stop, running */
+    pthread_mutex_t lock; /* guards the queue, idle, watchers, running, and writes to stop */
     pthread_cond_t work, ended;
     struct lw_job *head, **tail;
     size_t queued;
     int idle, watchers; /* threads asleep; those of them that look for hands to steal from */
     int running;        /* threads that have not ended */
-    bool stop;
+    atomic_bool stop;   /* read without the lock between the jobs of a chain */
 
     _Atomic int64_t average_ns;        /* of a job's time in its handler */
     _Atomic(struct lw_job *) finished; /* newest first */
@@ -90,17 +91,35 @@ static bool any_hand(const struct lw_pool *p) {
     return false;
 }
 
+static bool held_up(struct worker_thread *t, int64_t now_us) {
+    return left_in(&t->hand) && now_us - atomic_load(&t->busy_since_us) >= STUCK_US;
+}
+
 static struct lw_job *steal(struct lw_pool *p, int64_t now_us) {
     for (int i = 0; i < p->n; i++) {
         struct worker_thread *t = &p->threads[i];
-        if (!left_in(&t->hand) || now_us - atomic_load(&t->busy_since_us) < STUCK_US) continue;
-        struct lw_job *job = take_from(&t->hand);
+        struct lw_job *job = held_up(t, now_us) ? take_from(&t->hand) : NULL;
         if (job) return job;
     }
     return NULL;
 }
 
+static bool any_held_up(struct lw_pool *p, int64_t now_us) {
+    for (int i = 0; i < p->n; i++)
+        if (held_up(&p->threads[i], now_us)) return true;
+    return false;
+}
+
 /* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
+
+/* Jobs linked by `next`, n of them. One thread is woken, and wakes the next where it leaves anything. */
+static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
+    last->next = NULL;
+    *p->tail = first;
+    p->tail = &last->next;
+    p->queued += n;
+    if (p->idle) pthread_cond_signal(&p->work);
+}
 
 static struct lw_job *pop(struct lw_pool *p) {
     struct lw_job *job = p->head;
@@ -170,18 +189,34 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-static size_t wait_batch(struct lw_pool *p, struct worker_thread *t) {
-    size_t n = 0;
+/* Puts the next batch together: the n followers that are in t->batch already, then jobs of the queue. *until_us: when the followers'
+ * precedence ends; 0: they have only begun. Returns 0 when the pool ends. */
+static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
+    int64_t now_us = n ? lw_boot_us() : 0;
+    if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    while (!p->stop && !p->head) {
+    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* somebody waits who would not get into this batch */
+        for (size_t i = 0; n; i++, n--) append(p, t->batch[i], t->batch[i], 1);
+    if (!n) *until_us = 0;
+    while (!p->stop && !p->head && !n) {
         p->idle++;
         pthread_cond_wait(&p->work, &p->lock);
         p->idle--;
     }
-    while (!p->stop && n < p->batch_max && p->head) t->batch[n++] = pop(p);
+    while (n < p->batch_max && p->head) t->batch[n++] = pop(p);
     if (p->head && p->idle) pthread_cond_signal(&p->work);
+    if (p->stop) n = 0;
     pthread_mutex_unlock(&p->lock);
     return n;
+}
+
+/* A chain has lasted long. Where other jobs wait, in the queue or in a hand (its own too), its next one goes behind them. */
+static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
+    pthread_mutex_lock(&p->lock);
+    bool others = p->head || any_held_up(p, now_us);
+    if (others) append(p, job, job, 1);
+    pthread_mutex_unlock(&p->lock);
+    return others;
 }
 
 /* --- running -------------------------------------------------------------------------------------------------------------------- */
@@ -192,6 +227,13 @@ static void finish(struct lw_pool *p, struct lw_job *job) {
     while (!atomic_compare_exchange_weak(&p->finished, &top, job));
     if (atomic_load(&p->signalled) || atomic_exchange(&p->signalled, true)) return;
     if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
+}
+
+/* The job is over: reports it. Returns what has to follow. */
+static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
+    struct lw_job *next = lw_job_end(job); /* before the report: after it the job is the main thread's */
+    finish(p, job);
+    return next;
 }
 
 /* A job whose lease is over already is not started. */
@@ -226,41 +268,55 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs one job; returns the time after it, which is the time before the next. */
-static int64_t run_one(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
-    atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed);
-    int64_t after_us = now_us;
-    if (startable(job, now_us / 1000)) {
-        run_jobs(p, t, &job, 1, now_us / 1000);
-        after_us = lw_boot_us();
-        learn(p, after_us - now_us);
+/* Runs a job and what follows it; returns the time after that, which is the time before the next. */
+static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
+    atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed); /* not again for followers: the hand waits for all of them */
+    int64_t look_us = INT64_MAX;
+    for (;;) {
+        if (startable(job, now_us / 1000)) {
+            run_jobs(p, t, &job, 1, now_us / 1000);
+            int64_t after_us = lw_boot_us();
+            learn(p, after_us - now_us);
+            now_us = after_us;
+        }
+        job = end_job(p, job);
+        if (!job || atomic_load_explicit(&p->stop, memory_order_relaxed)) return now_us;
+        if (look_us == INT64_MAX) {
+            look_us = now_us + CHAIN_US;
+        } else if (now_us >= look_us) {
+            if (give_way(p, job, now_us)) return now_us;
+            look_us = now_us + STUCK_US; /* not after every job, which may be fast */
+        }
     }
-    finish(p, job);
-    return after_us;
 }
 
 static void run_singly(struct lw_pool *p, struct worker_thread *t) {
     struct lw_job *job;
     while (wait_work(p, t, &job)) {
         int64_t now_us = lw_boot_us();
-        if (job) now_us = run_one(p, t, job, now_us);
-        while ((job = take_from(&t->hand))) now_us = run_one(p, t, job, now_us);
+        if (job) now_us = run_chain(p, t, job, now_us);
+        while ((job = take_from(&t->hand))) now_us = run_chain(p, t, job, now_us);
     }
 }
 
 static void run_batches(struct lw_pool *p, struct worker_thread *t) {
-    size_t n;
-    while ((n = wait_batch(p, t))) {
+    size_t n = 0;
+    int64_t until_us = 0;
+    while ((n = wait_batch(p, t, n, &until_us))) {
         int64_t now_ms = lw_boot_ms();
-        size_t keep = 0;
+        size_t keep = 0, follow = 0;
         for (size_t i = 0; i < n; i++) {
             if (startable(t->batch[i], now_ms))
                 t->batch[keep++] = t->batch[i];
             else
-                finish(p, t->batch[i]);
+                end_job(p, t->batch[i]);
         }
         if (keep) run_jobs(p, t, t->batch, keep, now_ms);
-        for (size_t i = 0; i < keep; i++) finish(p, t->batch[i]);
+        for (size_t i = 0; i < keep; i++) {
+            struct lw_job *next = end_job(p, t->batch[i]);
+            if (next) t->batch[follow++] = next;
+        }
+        n = follow;
     }
 }
 
@@ -281,13 +337,9 @@ static void *thread_main(void *arg) {
 
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     if (!n) return;
-    for (size_t i = 0; i < n; i++) jobs[i]->next = i + 1 < n ? jobs[i + 1] : NULL;
+    for (size_t i = 0; i + 1 < n; i++) jobs[i]->next = jobs[i + 1];
     pthread_mutex_lock(&p->lock);
-    *p->tail = jobs[0];
-    p->tail = &jobs[n - 1]->next;
-    p->queued += n;
-    /* one is woken, and wakes the next where it leaves anything */
-    if (p->idle) pthread_cond_signal(&p->work);
+    append(p, jobs[0], jobs[n - 1], n);
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -8,24 +8,7 @@
 
 enum { RESEND_MS = 1000 };
 
-struct run *run_new(struct lw_worker *w) {
-    struct run *r = w->free_runs;
-    if (r)
-        w->free_runs = r->next;
-    else
-        r = lw_alloc(sizeof *r);
-    /* the lease stays readable for a renewal under way (lock/lease.h), so only what belongs to a run is reset */
-    r->lane = NULL;
-    r->msg = NULL;
-    r->stale = r->late = r->in_repair = r->submitted = false;
-    r->resend_ms = 0;
-    r->next = NULL;
-    r->job.reason[0] = 0;
-    return r;
-}
-
 void run_free(struct lw_worker *w, struct run *r) {
-    lw_leases_remove(w->leases, &r->lease);
     if (r->msg) msg_free(w, r->msg);
     r->msg = NULL;
     r->next = w->free_runs;
@@ -45,8 +28,19 @@ static void identify(struct run *r) {
     p[n] = 0;
 }
 
-static void prepare(struct lw_worker *w, struct run *r) {
-    const struct msg *m = r->msg;
+struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+    struct run *r = w->free_runs;
+    if (r)
+        w->free_runs = r->next;
+    else
+        r = lw_alloc(sizeof *r);
+    r->hold = h;
+    r->msg = m;
+    r->state = AHEAD;
+    r->tries = tries;
+    r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
+    r->resend_ms = 0;
+    r->next = r->next_alone = NULL;
     struct lw_job *j = &r->job;
     identify(r);
     j->topic = m->part->topic;
@@ -57,12 +51,17 @@ static void prepare(struct lw_worker *w, struct run *r) {
     j->payload = m->payload;
     j->headers = m->headers;
     j->n_headers = m->n_headers;
-    j->attempt = r->tries + 1;
-    j->lease = &r->lease.held;
+    j->attempt = tries + 1;
+    j->fence = fence;
+    j->lease = &h->lease.held;
     j->give_up_ms = INT64_MAX;
     j->alone = false;
+    atomic_store_explicit(&j->then, NULL, memory_order_relaxed);
     j->reason[0] = 0;
-    (void)w;
+    if (fence > w->max_fence) w->max_fence = fence;
+    if (tries > 0) count(&w->counts->reruns);
+    if (h->kind == LANE) count(&w->counts->drained);
+    return r;
 }
 
 static void submit(struct lw_worker *w, struct run *r) {
@@ -76,52 +75,24 @@ static void submit(struct lw_worker *w, struct run *r) {
 }
 
 static void wait_in_line(struct lw_worker *w, struct run *r) {
-    r->next = NULL;
+    r->next_alone = NULL;
     *w->waiting_tail = r;
-    w->waiting_tail = &r->next;
+    w->waiting_tail = &r->next_alone;
 }
 
-/* A grant: of the gate (FAST), or of a head (LANE); `again`: the same acquisition goes on with its next message. */
-void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind kind, uint64_t token, uint64_t fence, int tries, int n,
-               int64_t sent_ms, struct run *again) {
-    struct run *r = again;
-    int64_t now = now_ms(w), deadline = sent_ms + w->c->lock.ttl_ms;
-    if (fence > w->max_fence) w->max_fence = fence;
-    if (r) {
-        if (r->msg) msg_free(w, r->msg);
-        r->job.reason[0] = 0;
-        r->submitted = false;
-        r->resend_ms = 0;
-        lw_leases_extend(w->leases, &r->lease, deadline);
-    } else {
-        r = run_new(w);
-        r->lane = l;
-        assert(!l->run);
-        l->run = r;
-        r->lease.shard = l->shard;
-        r->lease.lane = l->id;
-        r->lease.token = token;
-        lw_leases_add(w->leases, &r->lease, deadline);
-    }
-    r->msg = m;
-    r->job.fence = fence;
-    r->kind = kind;
-    r->n = n;
-    r->tries = tries;
+/* It is its turn. */
+void run_start(struct lw_worker *w, struct run *r) {
+    int64_t now = now_ms(w);
     r->state = RUNNING;
-    r->accounted = false;
+    r->linked = false;
     w->in_flight++;
-    prepare(w, r);
-    if (tries > 0) count(&w->counts->reruns);
-    if (kind == LANE) count(&w->counts->drained);
-    if (deadline <= now || w->stopping) { /* rule 4 */
+    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* rule 4 */
         run_finish(w, r, V_BACK);
         return;
     }
-    if (m->dead_reason) {
-        snprintf(r->job.reason, sizeof r->job.reason, "%s", m->dead_reason);
+    if (r->msg->dead_reason) {
+        snprintf(r->job.reason, sizeof r->job.reason, "%s", r->msg->dead_reason);
         r->job.outcome = LW_DEAD;
-        r->submitted = false;
         lw_worker_finished(w, &r->job);
         return;
     }
@@ -143,15 +114,31 @@ void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind
 }
 
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
-    struct shard *sh = &w->shards[r->lane->shard];
+    struct hold *h = r->hold;
     assert(r->state == RUNNING || r->state == SENDING);
     r->state = FINISHED;
     r->verdict = v;
+    h->n_open--;
+    if (!h->n_finished++) h->done_ms = now_ms(w);
     w->in_flight--;
     w->finished_since++;
-    r->next = NULL;
-    *sh->finished_tail = r;
-    sh->finished_tail = &r->next;
+    struct run *next = r->next;
+    if (v != V_DONE) {
+        h->failed = true;
+        hold_cut(w, h);
+    } else if (next && next->linked) { /* its thread went on with it */
+        next->state = RUNNING;
+        next->linked = false;
+        next->submitted = true;
+        w->in_flight++;
+        w->in_handler++;
+    } else if (next) {
+        run_start(w, next);
+    }
+    if (h->lost)
+        hold_maybe_end(w, h);
+    else
+        hold_to_settle(w, h);
 }
 
 static void send_letter(struct lw_worker *w, struct run *r) {
@@ -201,12 +188,11 @@ void run_flush(struct lw_worker *w) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_start; i++) {
         struct run *r = (struct run *)(void *)w->start[i];
-        if (r->stale) {
-            struct lane *l = r->lane;
+        struct lw_job_lease *lease = r->job.lease;
+        if (r->hold->stale) {
             left_handler(w, r);
-            stale_remove(w, r);
-            lane_wake(w, l);
-        } else if (atomic_load(&r->lease.held.cancelled) || atomic_load(&r->lease.held.deadline_ms) <= now) {
+            late_remove(w, r);
+        } else if (atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) {
             left_handler(w, r);
             run_finish(w, r, V_BACK);
         } else {
@@ -217,18 +203,32 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->start, n);
 }
 
+/* Its epoch is gone: what is done may still be written back, all else is forgotten. What was linked behind it runs, or comes back. */
+static void finished_late(struct lw_worker *w, struct run *r) {
+    struct run *next = r->next;
+    if (next && r->job.outcome == LW_DONE) {
+        next->state = RUNNING;
+        next->linked = false;
+        next->submitted = true;
+        w->in_handler++;
+    } else if (next) {
+        r->state = FINISHED;
+        r->verdict = V_BACK;
+        hold_cut(w, r->hold);
+    }
+    if (r->job.outcome == LW_DONE) {
+        r->late = true;
+        w->shards[r->hold->lane->shard].n_late++;
+    } else {
+        late_remove(w, r);
+    }
+}
+
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
     struct run *r = (struct run *)(void *)job;
     left_handler(w, r);
-    if (r->stale) {
-        struct lane *l = r->lane;
-        if (job->outcome == LW_DONE) {
-            r->late = true;
-            w->shards[l->shard].n_late++;
-        } else {
-            stale_remove(w, r);
-            lane_wake(w, l);
-        }
+    if (r->hold->stale) {
+        finished_late(w, r);
         return;
     }
     switch (job->outcome) {
@@ -249,10 +249,8 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
 
 void lw_worker_sent(struct lw_worker *w, void *run, bool ok, const char *reason) {
     struct run *r = run;
-    if (r->stale) {
-        struct lane *l = r->lane;
-        stale_remove(w, r);
-        lane_wake(w, l);
+    if (r->hold->stale) {
+        late_remove(w, r);
     } else if (ok) {
         run_finish(w, r, V_SENT);
     } else {
@@ -264,9 +262,11 @@ void lw_worker_sent(struct lw_worker *w, void *run, bool ok, const char *reason)
 
 static void resend_letters(struct lw_worker *w) {
     int64_t now = now_ms(w);
+    struct lane *l, *tmp;
     for (int s = 0; s < w->n_shards; s++)
-        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
-            struct run *r = l->run;
+        HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
+            struct run *r = l->hold ? l->hold->first : NULL;
+            while (r && r->state == FINISHED) r = r->next;
             if (!r || r->state != SENDING || !r->resend_ms || r->resend_ms > now) continue;
             if (w->stopping) {
                 w->n_resend--;
@@ -282,10 +282,10 @@ void run_tend(struct lw_worker *w) {
     while (w->waiting && !w->running_alone) {
         struct run *r = w->waiting;
         if (r->job.alone && w->in_handler) break;
-        w->waiting = r->next;
+        w->waiting = r->next_alone;
         if (!w->waiting) w->waiting_tail = &w->waiting;
-        r->next = NULL;
-        if (w->stopping || atomic_load(&r->lease.held.cancelled)) {
+        r->next_alone = NULL;
+        if (w->stopping || atomic_load(&r->job.lease->cancelled)) {
             run_finish(w, r, V_BACK);
             continue;
         }
@@ -295,45 +295,27 @@ void run_tend(struct lw_worker *w) {
     if (w->n_resend) resend_letters(w);
 }
 
-static bool leave_line(struct lw_worker *w, struct run *r) {
-    for (struct run **at = &w->waiting; *at; at = &(*at)->next)
+bool run_leave_line(struct lw_worker *w, struct run *r) {
+    for (struct run **at = &w->waiting; *at; at = &(*at)->next_alone)
         if (*at == r) {
-            *at = r->next;
+            *at = r->next_alone;
             if (!*at) w->waiting_tail = at;
             return true;
         }
     return false;
 }
 
-/* The epoch is gone under a run: its handler goes on until it notices, and its key waits for it here. */
-void run_to_stale(struct lw_worker *w, struct run *r) {
-    struct lane *l = r->lane;
-    l->run = NULL;
-    w->in_flight--;
-    lw_leases_remove(w->leases, &r->lease);
-    atomic_store(&r->lease.held.cancelled, true);
-    if (r->resend_ms) { /* no answer of its topic is awaited */
-        w->n_resend--;
-        r->resend_ms = 0;
-        run_free(w, r);
-        lane_wake(w, l);
-    } else if (r->state == RUNNING && leave_line(w, r)) {
-        run_free(w, r);
-        lane_wake(w, l);
-    } else {
-        r->stale = true;
-        r->next = l->stale;
-        l->stale = r;
-    }
-}
-
-void stale_remove(struct lw_worker *w, struct run *r) {
-    struct lane *l = r->lane;
-    for (struct run **at = &l->stale; *at; at = &(*at)->next)
+/* A run of a stale hold is over. */
+void late_remove(struct lw_worker *w, struct run *r) {
+    struct hold *h = r->hold;
+    if (r->late) w->shards[h->lane->shard].n_late--;
+    for (struct run **at = &h->first; *at; at = &(*at)->next)
         if (*at == r) {
             *at = r->next;
+            if (!*at) h->tail = at;
             break;
         }
-    if (r->late) w->shards[l->shard].n_late--;
+    h->n_open--;
     run_free(w, r);
+    hold_maybe_end(w, h);
 }

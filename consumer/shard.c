@@ -175,20 +175,10 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     pipe_forget(w, sh);
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
-        struct run *r = l->run;
-        if (!r) continue;
+        if (!l->hold) continue;
         l->in_call = false;
-        if (r->state == RUNNING || r->state == SENDING) {
-            run_to_stale(w, r);
-        } else {
-            if (r->verdict == V_DONE) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
-            l->run = NULL;
-            run_free(w, r);
-            lane_wake(w, l);
-        }
+        hold_to_stale(w, l->hold);
     }
-    sh->finished = NULL;
-    sh->finished_tail = &sh->finished;
     while (sh->n_hints) {
         free((void *)(uintptr_t)sh->hints[sh->hints_head].p);
         sh->hints_head = (sh->hints_head + 1) % sh->cap_hints;
@@ -318,24 +308,29 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
 
 /* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until
  * that is decided the key is blocked here (rule 11). */
+static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
+    for (struct run *r = h->first, *next; r; r = next) {
+        next = r->next;
+        if (!r->late || r->in_repair) continue;
+        struct part *p = r->msg->part;
+        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* what comes before it is not known yet */
+        if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->n_repair == REPAIR_BATCH) {
+            late_remove(w, r); /* the last one takes the hold along */
+            continue;
+        }
+        r->in_repair = true;
+        sh->repair[sh->n_repair++] = (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
+    }
+}
+
 static void collect_late(struct lw_worker *w, struct shard *sh) {
     struct lane *l, *tmp;
     bool quiet = shard_quiet(w, sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
-        for (struct run *r = l->stale, *next; r; r = next) {
-            next = r->next;
-            if (!r->late || r->in_repair) continue;
-            struct part *p = r->msg->part;
-            if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* what comes before it is not known yet */
-            if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->n_repair == REPAIR_BATCH) {
-                stale_remove(w, r);
-                continue;
-            }
-            r->in_repair = true;
-            sh->repair[sh->n_repair++] =
-                (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
+        for (struct hold *h = l->stale, *next; h; h = next) {
+            next = h->next;
+            collect_of(w, sh, h, quiet);
         }
-        lane_wake(w, l);
     }
 }
 
@@ -357,11 +352,9 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < sh->n_repair; i++) {
         struct repair_item *it = &sh->repair[i];
         if (it->late) {
-            struct lane *l = it->late->lane;
             if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
             it->late->in_repair = false;
-            stale_remove(w, it->late);
-            lane_wake(w, l);
+            late_remove(w, it->late);
         } else if (it->meta) {
             if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
         } else {

@@ -12,6 +12,8 @@
 enum {
     BATCH = 256, /* messages a call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
     CLAIM_BATCH = 64,
+    AHEAD_MAX = 64,   /* messages of a lane that one call grants: they run one after the other without asking again */
+    GROUPS_MAX = 250, /* segments a call: one byte names them */
     LOOK_BATCH = 64,     /* segments a watch call */
     REPAIR_BATCH = 1024, /* ranges a repair call */
     REPAIR_OFFSETS = 4096,
@@ -68,27 +70,46 @@ struct msg {
     size_t bytes;
 };
 
-enum run_kind { FAST, LANE }; /* gate said run; or a head handed over by claim or settle */
-enum run_state { RUNNING, SENDING, FINISHED, SETTLING };
+enum hold_kind { FAST, LANE }; /* gate said run; or heads handed over by claim or settle */
+enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
 enum verdict { V_DONE, V_RETRY, V_BACK, V_DEAD, V_SENT };
 
+/* A granted message and what became of it. */
 struct run {
     struct lw_job job; /* first: the handler knows the run by it */
-    struct lw_lease lease;
-    struct lane *lane;
+    struct hold *hold;
     struct msg *msg;
-    enum run_kind kind;
     enum run_state state;
     enum verdict verdict;
-    int n; /* messages under this acquisition so far */
     int tries;
-    bool stale; /* its epoch is gone */
-    bool late;  /* stale, and finished done: blocks its lane until Redis knows or never will */
+    bool linked;    /* AHEAD: the thread of the one before it may start it at any time */
+    bool submitted; /* handed to the handlers */
+    bool accounted; /* its outcome was counted */
+    bool late;      /* its epoch is gone, and it was done after all: blocks its lane until Redis knows or never will */
     bool in_repair;
-    bool submitted;    /* handed to the handlers */
-    bool accounted;    /* its outcome was counted */
-    int64_t resend_ms; /* SENDING: when to try again; 0 while the answer is awaited */
-    struct run *next;  /* in whatever list it is in */
+    int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
+    struct run *next;       /* in its hold, in order; or free */
+    struct run *next_alone; /* in the line of those that wait for a suspect */
+};
+
+/* One acquisition of a lane, under one lease: its messages run one after the other. What is finished stands first, then at most one that
+ * runs, then what is granted ahead. The first that is not done is the last to run: what was granted behind it is taken back. */
+struct hold {
+    struct lw_lease lease;
+    struct lane *lane;
+    enum hold_kind kind;
+    uint64_t fence; /* as the lock's value names it */
+    struct run *first, **tail;
+    int n;           /* messages granted since the lane was last looked at for others (max_run) */
+    int n_finished;  /* the first so many runs are FINISHED */
+    int n_open;      /* behind them: RUNNING, SENDING or AHEAD */
+    int n_in_call;   /* the first so many runs are in the settle that is under way */
+    bool failed;     /* the last finished one is not done: nothing more runs */
+    bool lost;       /* settle said stale: nothing more is recorded, and the lane waits until what runs has ended */
+    bool stale;      /* its epoch is gone */
+    bool listed;     /* in its shard's list of those to settle */
+    int64_t done_ms; /* when the first of the finished came */
+    struct hold *next;
 };
 
 /* Everything about one key, while there is anything. */
@@ -101,10 +122,11 @@ struct lane {
     char *own;
     struct msg *head, **tail; /* not gated, in order: also the local chain behind a FAST run */
     size_t n;
-    struct run *run;
-    struct run *stale;     /* list of runs whose epoch is gone and that are still in their handler, or late */
+    struct hold *hold;
+    struct hold *stale;    /* holds whose epoch is gone, with runs that are still in their handler, or late */
     bool in_call;          /* named by a call that is not answered */
     bool queued;           /* in its shard's gate queue */
+    bool settled;          /* its last call was a settle: messages that wait for gate go first now */
     int64_t not_before_ms; /* a name of the lane holds another type: look again then */
     struct lane *gate_next;
 };
@@ -132,22 +154,26 @@ struct call {
 
 struct gate_item {
     struct lane *lane;
-    struct msg *msg;
-    uint64_t token;
+    int first, n; /* of the call's messages */
+    bool envelopes;
 };
+struct named { /* of the local chain; only its identity counts: it may have gone meanwhile */
+    struct part *part;
+    int64_t offset;
+};
+enum mode { KEEP = 'k', KEEP_ALONE = 'K', NEXT = 'n', DROP = '-', MORE = 'm', HEADS = 'h' }; /* settle.lua */
 struct settle_item {
-    struct run *run;
+    struct hold *hold;
+    int n_runs; /* its first so many */
     enum verdict verdict;
-    enum { KEEP, NEXT, DROP } mode;
-    struct msg *next; /* KEEP: the chain's next, while the call is encoded; afterwards only its identity counts: it may have gone */
-    struct part *next_part;
-    int64_t next_offset;
+    enum mode mode;
+    int first_named, n_named; /* of the call's */
+    int want, before;
     int64_t backoff_ms;
 };
 struct claim_item {
     char *lane;
     size_t n_lane;
-    uint64_t token;
 };
 struct look_item {
     struct part *part;
@@ -161,7 +187,7 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* a handler that outlived its epoch */
+    struct run *late; /* a handler outlived its epoch */
     bool meta;        /* known by the commit's metadata alone */
 };
 struct floor_item {
@@ -200,17 +226,20 @@ struct shard {
     int64_t sent_ms, sent_wall_ms;
 
     struct gate_item gate[BATCH];
+    struct msg *gate_msgs[BATCH];
     struct settle_item settle[BATCH];
+    struct named named[BATCH];
     struct claim_item claim[CLAIM_BATCH];
     struct look_item look[LOOK_BATCH];
     struct repair_item repair[REPAIR_BATCH];
     struct floor_item floors[FLOOR_BATCH];
-    int n_gate, n_settle, n_claim, n_look, n_repair, n_floors;
+    int n_gate, n_gate_msgs, n_settle, n_named, n_claim, n_look, n_repair, n_floors;
+    uint64_t gate_token, claim_token; /* one for all lanes of a call */
 
     struct lane *lanes; /* hash by id */
     struct lane *gate_head, **gate_tail;
     int64_t gate_rest_ms;                  /* until then all lanes in the gate queue have to wait (not_before_ms) */
-    struct run *finished, **finished_tail; /* to settle */
+    struct hold *finished, **finished_tail; /* to settle */
     struct lw_bytes *hints;                /* ring of lanes that may be runnable; owned copies */
     size_t hints_head, n_hints, cap_hints;
     size_t hints_taken; /* popped from `claimed` and not told yet */
@@ -253,10 +282,13 @@ struct lw_worker {
     int64_t commit_ms, confirm_ms;
     size_t commit_from;
     uint64_t turns;
+    struct hold *free_holds;
     struct run *free_runs;
     struct msg *free_msgs;
     struct lane *free_lanes;
     struct lw_buf scratch, scratch2;
+    uint32_t big_bytes;          /* about the largest message of late: bounds how many heads are asked for */
+    uint32_t *busy;              /* by tag: the second, on the boot clock, in which the lane was seen taken */
 };
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
@@ -316,24 +348,54 @@ void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
 
-/* gate.c: how messages and lanes are named in a call */
-struct group {
-    struct part *part;
-    int64_t segment;
+/* places.c: how a call names messages: by segment and index */
+struct places {
+    int n; /* groups */
+    struct group {
+        struct part *part;
+        int64_t segment;
+        int lo, hi; /* the bytes that matter */
+    } group[GROUPS_MAX];
+    int n_bytes;
+    unsigned char bytes[3 * 2 * BATCH];
 };
-int group_of(struct group *g, int *n, struct part *p, int64_t offset); /* 1-based */
-void arg_groups(struct shard *sh, const struct group *g, int n);
+bool places_fit(const struct places *p, int more);
+void places_add(struct places *p, struct part *part, int64_t offset);
+void places_keys(struct shard *sh, const struct places *p);
+void places_args(struct lw_commands *c, const struct places *p);
+
+/* pipe.c: names */
 void arg_lock(struct shard *sh, struct lw_bytes lane);
-void arg_lane(struct shard *sh, struct lw_bytes lane); /* lock and list */
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
 
+/* hold.c */
+struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms);
+void hold_free(struct lw_worker *w, struct hold *h); /* its runs must have gone */
+void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries); /* starts it when its turn has come */
+void hold_cut(struct lw_worker *w, struct hold *h); /* takes back what has not started */
+void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* the first n, which are finished */
+void hold_to_settle(struct lw_worker *w, struct hold *h);
+bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
+void hold_to_stale(struct lw_worker *w, struct hold *h); /* its epoch is gone */
+void hold_maybe_end(struct lw_worker *w, struct hold *h); /* stale or lost: over once nothing runs */
+size_t wanted_heads(const struct lw_worker *w);
+bool runs_ahead(const struct lw_worker *w);
+
 /* the steps */
-void settle_choose(struct lw_worker *w, struct settle_item *it);
+void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
+int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when there is something to settle; INT64_MAX never */
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-void head_granted(struct lw_worker *w, struct shard *sh, struct lane *l, uint64_t token, const redisReply *answer,
-                  const redisReply *envelope, int n, struct run *again);
+/* What a reply grants, read in order: fences, attempts, envelopes. */
+struct grants {
+    uint64_t fence;
+    const redisReply *tries, *heads;
+    size_t n, at_tries, at_heads;
+};
+int grants_tries(struct grants *g); /* attempts so far of the next grant */
+struct msg *grants_head(struct lw_worker *w, struct grants *g); /* NULL: not a message */
+void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 void settle_back(struct lw_worker *w, struct shard *sh);
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
@@ -356,14 +418,13 @@ void commit_step(struct lw_worker *w);
 bool commit_confirm(struct lw_worker *w);
 
 /* run.c */
-struct run *run_new(struct lw_worker *w);
-void run_grant(struct lw_worker *w, struct lane *l, struct msg *m, enum run_kind kind, uint64_t token, uint64_t fence, int tries, int n,
-               int64_t sent_ms, struct run *again);
+struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
+void run_start(struct lw_worker *w, struct run *r); /* nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v);
 void run_flush(struct lw_worker *w); /* hands what was started to the handlers */
 void run_tend(struct lw_worker *w);  /* dead letters to send again; suspects to start */
-void run_to_stale(struct lw_worker *w, struct run *r);
-void stale_remove(struct lw_worker *w, struct run *r);
+bool run_leave_line(struct lw_worker *w, struct run *r); /* it waited for a suspect: no more */
+void late_remove(struct lw_worker *w, struct run *r);
 
 #endif

@@ -8,7 +8,7 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
         size_t here = 0;
-        for (const struct run *r = w->shards[i].finished; r && here < BATCH + most; r = r->next) here++;
+        for (const struct hold *h = w->shards[i].finished; h && here < BATCH + most; h = h->next) here++;
         n += here > BATCH ? here - BATCH : 0;
     }
     return n;
@@ -101,11 +101,11 @@ static void free_lanes(struct lw_worker *w, struct shard *sh) {
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
         while (l->stale) {
-            struct run *r = l->stale;
-            l->stale = r->next;
-            run_free(w, r);
+            struct hold *h = l->stale;
+            l->stale = h->next;
+            hold_free(w, h);
         }
-        if (l->run) run_free(w, l->run);
+        if (l->hold) hold_free(w, l->hold);
         HASH_DELETE(hh, sh->lanes, l);
         free(l->own);
         free(l);
@@ -136,13 +136,14 @@ void lw_worker_free(struct lw_worker *w) {
         free(p);
     }
     FREE_LIST(w->free_runs, next)
+    FREE_LIST(w->free_holds, next)
     FREE_LIST(w->free_msgs, next)
     FREE_LIST(w->free_lanes, gate_next)
     lw_leases_close(w->leases);
     pthread_mutex_destroy(&w->epoch_mutex);
     lw_buf_free(&w->scratch);
     lw_buf_free(&w->scratch2);
-    free(w->assigned), free(w->start), free(w->shards);
+    free(w->assigned), free(w->start), free(w->shards), free(w->busy);
     free(w);
 }
 
@@ -166,7 +167,7 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
-    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->finished || sh->n_kept || sh->checking ||
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->n_kept || sh->checking ||
            !sh->loaded || (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || gates));
 }
 
@@ -177,13 +178,21 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (!sh->open && sh->phase != DOWN && has_work(w, sh, now) && w->in_flight < w->window) return 0;
-        if (!sh->open && sh->phase != DOWN && (sh->finished || sh->n_kept)) return 0;
+        if (sh->open || sh->phase == DOWN) continue;
+        if (sh->n_kept) return 0;
+        int64_t due = settle_due_ms(w, sh);
+        if (due <= now) return 0;
+        if (due - now < wait) wait = due - now;
     }
     return wait;
 }
 
 void lw_worker_stop(struct lw_worker *w) {
     w->stopping = true;
+    lane_drop_pending(w, NULL);
+    for (int s = 0; s < w->n_shards; s++)
+        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next)
+            if (l->hold) hold_cut(w, l->hold);
     lane_drop_pending(w, NULL);
     for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
 }
@@ -195,7 +204,7 @@ bool lw_worker_busy(const struct lw_worker *w) {
         if (sh->phase == DOWN || !sh->epoch[0]) continue;
         if (sh->open || sh->n_kept) return true;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
-            if (l->run) return true;
+            if (l->hold) return true;
     }
     return false;
 }

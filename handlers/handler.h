@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "consumer/key.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,10 +45,43 @@ struct lw_job {
     struct lw_job_lease *lease;
     int64_t give_up_ms;  /* boot clock: handler.timeout_ms from the start of this job; INT64_MAX: none. Set by the pool at start */
     struct lw_job *next; /* the pool's own, between submit and reap */
+    /* Running ahead: the job of the same key under the same lease that runs after this one, without the main thread in between. NULL when
+     * the job is made (by its maker, not by submit: a whole chain may be linked before its first is submitted); LW_JOB_CLOSED once the job
+     * is over, before it is reported. The main thread links (lw_job_then), whoever ran the job closes (lw_job_end), each once. What becomes
+     * of a follower that was linked in time:
+     *     the job done, the lease live        it runs at once on the same thread (or, where others have waited long, from the queue's end)
+     *     the job done, the lease not live    it is reported unrun, LW_BACK; its own follower is not touched
+     *     any other outcome                   it is neither run nor reported nor written to: whoever reaps the job has it back by that
+     * A job is always reported before its follower. Suspects (`alone`) have no followers and follow nobody. */
+    _Atomic(struct lw_job *) then;
     /* answered by run */
     enum lw_outcome outcome;
     char reason[LW_REASON_MAX]; /* for RETRY and DEAD; "" otherwise */
 };
+
+/* In `then`: the job is over, nothing can follow it any more. */
+#define LW_JOB_CLOSED ((struct lw_job *)(uintptr_t)1)
+
+/* Main thread: `next` runs after `job` (between its making and its reaping). False where the job is over already: then the caller submits
+ * `next` itself when it reaps `job` as done. A job has one follower at most. */
+static inline bool lw_job_then(struct lw_job *job, struct lw_job *next) {
+    struct lw_job *none = NULL;
+    if (atomic_compare_exchange_strong(&job->then, &none, next)) return true;
+    assert(none == LW_JOB_CLOSED);
+    return false;
+}
+
+/* Main thread: takes a follower back that has not started. False where `job` is over: then the follower runs, or is reported (see above). */
+static inline bool lw_job_unthen(struct lw_job *job, struct lw_job *next) {
+    return atomic_compare_exchange_strong(&job->then, &next, NULL);
+}
+
+/* Whoever ran the job, when its outcome is set and before it is reported: closes it, and returns what has to follow now; NULL: nothing. */
+static inline struct lw_job *lw_job_end(struct lw_job *job) {
+    struct lw_job *next = atomic_exchange(&job->then, LW_JOB_CLOSED);
+    assert(next != LW_JOB_CLOSED);
+    return job->outcome == LW_DONE ? next : NULL;
+}
 
 struct lw_handler; /* each type's own */
 struct lw_slot;

@@ -5,6 +5,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static void dump_hold(const struct hold *h, const char *what) {
+    if (!h) return;
+    fprintf(stderr, " %s kind %d finished %d open %d in call %d failed %d lost %d listed %d:", what, h->kind, h->n_finished, h->n_open, h->n_in_call,
+            h->failed, h->lost, h->listed);
+    for (const struct run *r = h->first; r; r = r->next)
+        fprintf(stderr, " [%s state %d linked %d late %d repair %d]", r->job.identity, r->state, r->linked, r->late, r->in_repair);
+}
+
 void world_dump(const struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         const struct lw_worker *x = w->w[i].lw;
@@ -27,8 +35,8 @@ void world_dump(const struct world *w) {
                 fprintf(stderr, "    lane %.*s n %zu in_call %d queued %d stale %d", (int)l->id.n, l->id.p, l->n, l->in_call, l->queued,
                         l->stale != NULL);
                 if (l->head) fprintf(stderr, " head %s/%" PRId64, l->head->part->name, l->head->offset);
-                if (l->stale) fprintf(stderr, " stale %s late %d repair %d", l->stale->job.identity, l->stale->late, l->stale->in_repair);
-                if (l->run) fprintf(stderr, " run %s kind %d state %d", l->run->job.identity, l->run->kind, l->run->state);
+                dump_hold(l->stale, "stale");
+                dump_hold(l->hold, "hold");
                 fputc('\n', stderr);
             }
         }

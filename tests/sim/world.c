@@ -111,16 +111,17 @@ struct dying {
     bool finished[256], letter[256];
 };
 static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
-    int nk = int_arg(argv[2], len[2]), a = 2 + nk, groups = int_arg(argv[a + 7], len[a + 7]);
-    int at = a + 8 + groups;
-    for (int i = 0; at < argc; i++) {
-        char outcome = argv[at + 3][0], mode = argv[at + 3][1];
-        int g = int_arg(argv[at], len[at]), part = argv[a + 7 + g][2] - '0';
-        int64_t offset = i64_arg(argv[at + 1], len[at + 1]);
-        at += 4 + (outcome == 'r' || outcome == 'x' ? 2 : outcome == 'b') + (mode == 'k' ? 2 : 0);
-        if (outcome != 'x' && outcome != 's') continue;
+    int a = 2 + int_arg(argv[2], len[2]), n = (int)len[a + 7] / 7;
+    const unsigned char *item = (const unsigned char *)argv[a + 7], *place = (const unsigned char *)argv[a + 8];
+    (void)argc;
+    for (int i = 0; i < n; i++, item += 7) {
+        const unsigned char *last = place + 3 * (item[1] - 1);
+        place += 3 * (item[1] + item[4]);
+        if (!item[1] || (item[2] != 'x' && item[2] != 's')) continue;
+        int g = a + 10 + 4 * (last[0] - 1), part = argv[g][2] - '0';
+        int64_t offset = 16384 * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, part, offset);
-        d->letter[d->n] = outcome == 'x'; /* not sent to its topic */
+        d->letter[d->n] = item[2] == 'x'; /* not sent to its topic */
         d->item[d->n] = i;
         d->part[d->n] = part;
         d->offset[d->n++] = offset;
@@ -146,7 +147,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     }
     redisReply *r = call(w, s, c->argc, (const char *const *)c->argv, c->len);
     for (int i = 0; i < dying.n; i++) {
-        if (r->type != REDIS_REPLY_ARRAY || r->element[2 * dying.item[i]]->str[0] == 'S' || dying.finished[i]) continue;
+        if (r->type != REDIS_REPLY_ARRAY || r->element[1]->str[dying.item[i]] == 'S' || dying.finished[i]) continue;
         oracle_died(w, dying.part[i], dying.offset[i]);
         letters += dying.letter[i];
     }
@@ -266,15 +267,38 @@ static void io_hints(void *ctx, int shard, const char *ready, const char *claime
 
 /* --- handlers ---------------------------------------------------------------------------------------------------------------------- */
 
-static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
-    struct sim_worker *me = ctx;
+static void start(struct sim_worker *me, struct lw_job *job) {
     struct world *w = me->world;
-    for (size_t i = 0; i < n; i++) {
-        struct exec x = {jobs[i], me->index, key_of_name(jobs[i]->key)};
-        if (x.key < 0) world_bad(w, "a handler got a foreign key");
-        trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, jobs[i]->identity, x.key, jobs[i]->fence, jobs[i]->attempt);
-        oracle_start(w, &x);
-        w->exec[w->n_exec++] = x;
+    struct exec x = {job, me->index, key_of_name(job->key)};
+    if (x.key < 0) world_bad(w, "a handler got a foreign key");
+    trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, job->identity, x.key, job->fence, job->attempt);
+    oracle_start(w, &x);
+    w->exec[w->n_exec++] = x;
+}
+
+static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
+    for (size_t i = 0; i < n; i++) start(ctx, jobs[i]);
+}
+
+/* A follower starts on the same thread, or comes back where the lease is over. */
+static void follow(struct sim_worker *me, struct lw_job *next) {
+    struct lw_job_lease *lease = next->lease;
+    if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {
+        start(me, next);
+    } else {
+        next->outcome = LW_BACK;
+        next->reason[0] = 0;
+        lw_job_end(next);
+        me->ended[me->n_ended++] = next;
+    }
+}
+
+static void step_reports(struct world *w, struct sim_worker *me) {
+    while (me->n_ended) {
+        if (rnd_unit(w) < 0.3) return;
+        struct lw_job *job = me->ended[0];
+        memmove(me->ended, me->ended + 1, (size_t)--me->n_ended * sizeof me->ended[0]);
+        lw_worker_finished(me->lw, job);
     }
 }
 
@@ -282,7 +306,7 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     int mine[512], n = 0;
     for (int i = 0; i < w->n_exec; i++)
         if (w->exec[i].worker == me->index) mine[n++] = i;
-    if (!n) return;
+    if (!n || me->n_ended == 60) return;
     int at = mine[rnd_below(w, n)];
     struct exec x = w->exec[at];
     double v = rnd_unit(w);
@@ -292,7 +316,9 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     snprintf(x.job->reason, sizeof x.job->reason, "%s", wish == LW_DONE ? "" : "chance");
     trace(w, "worker %d ends %s key %d: %d", me->index, x.job->identity, x.key, x.job->outcome);
     w->exec[at] = w->exec[--w->n_exec];
-    lw_worker_finished(me->lw, x.job);
+    struct lw_job *next = lw_job_end(x.job);
+    me->ended[me->n_ended++] = x.job; /* the main thread hears of it later */
+    if (next) follow(me, next);
 }
 
 static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
@@ -475,7 +501,7 @@ static const struct lw_io io = {.boot_ms = io_boot_ms, .wall_ms = io_wall_ms, .r
 static void birth(struct world *w, struct sim_worker *me) {
     snprintf(me->id, sizeof me->id, "w%d-%06x", me->index, (unsigned)(rnd(w) & 0xffffff));
     me->joined = true;
-    me->n_commit = me->n_letter = 0;
+    me->n_commit = me->n_letter = me->n_ended = 0;
     for (int p = 0; p < PARTS; p++) me->gen[p] = 0;
     for (int s = 0; s < SHARDS; s++) me->conn[s] = 0, me->want[s] = false;
     me->lw = lw_worker_open(&(struct lw_worker_setup){.config = &w->config, .counts = &w->counts, .id = me->id, .host = "h", .cluster_id = "", .io = &io, .ctx = me});
@@ -678,7 +704,7 @@ static void step(struct world *w) {
     }
     step_connect(w, me);
     step_deliver(w, me);
-    switch (rnd_below(w, 16)) {
+    switch (rnd_below(w, 18)) {
     case 0: case 1: case 2: step_poll(w, me); break;
     case 3: case 4: case 5: case 6: case 7: lw_worker_turn(me->lw); break;
     case 8: case 9: if (rnd_below(w, 10) >= w->f->idle) step_finish(w, me); break;
@@ -686,6 +712,7 @@ static void step(struct world *w) {
     case 13: step_commits(w, me); break;
     case 14: step_hints(w, me); break;
     case 15: step_letters(w, me); break;
+    case 16: case 17: step_reports(w, me); break;
     }
 }
 

@@ -108,6 +108,8 @@ struct sim_worker {
     int n_commit;
     void *letter[64];
     int n_letter;
+    struct lw_job *ended[64]; /* by the handlers, not reaped yet */
+    int n_ended;
 };
 
 struct world {
