@@ -85,12 +85,7 @@ examples: $(B)/latchwork
 	@for d in handlers/examples/*/; do [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) CC=$(CC) || exit 1; done
 
 # --- figures ------------------------------------------------------------------------------------------------------------------
-.PHONY: bench-first
-$(B)/bench/naive: $(B)/bench/naive.o
-	$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
-# 1,000,000 messages through real Kafka and one Redis, against a loop that locks one message at a time; BENCH: more options
-bench-first: all $(B)/bench/naive $(B)/tests/tools/kafkatool
-	@bench/first.py --build $(B) $(BENCH)
+include bench/bench.mk
 
 # the page that `latchwork check --reference` writes; tests/cli/test_docs.sh compares it
 reference: $(B)/latchwork

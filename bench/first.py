@@ -161,7 +161,7 @@ class Rig:
 
     def command(self, how, name):
         if how["who"] == "naive":
-            return [os.path.join(self.o.build, "bench/naive"), "--brokers", self.brokers, "--topic", "work", "--group", name, "--socket",
+            return [os.path.join(self.o.build, "bench/naive"), "--brokers", self.brokers, "--topic", "work", "--group", name, "--redis",
                     self.redis.path, "--messages", str(self.o.messages), "--threads", str(how["threads"]), "--ttl-ms", str(self.o.ttl_ms),
                     "--drain-every", str(how.get("drain_every", 1))]
         return self.drain(how, name, "work")
@@ -218,7 +218,7 @@ class Rig:
         raise SystemExit(f"a round took over {self.o.limit_s} s")
 
     def check(self, how, text):
-        word = r'"handled":(\d+)' if how["who"] == "naive" else r"done (\d+)"
+        word = r'"messages":(\d+)' if how["who"] == "naive" else r"done (\d+)"
         m = re.search(word, text)
         if not m or int(m.group(1)) != self.o.messages:
             raise SystemExit(f"{how}: not all messages were handled once: {text}")

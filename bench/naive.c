@@ -6,7 +6,11 @@
  *              └─ every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken, busy: back to waiting
  *
  * What it does not do, and Latchwork does: order, renewal, fences, finding done messages again, and anything at all about crashes. Prints
- * one line of JSON with its counts. Ends once --messages are handled; exit status 1 where nothing moves for 30 s. */
+ * one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a handler), and its counts. The handler
+ * sleeps --work-us; with --journal DIR each thread writes down what it handles (bench/journal.h). Ends once --messages are handled; exit
+ * status 1 where nothing moves for 30 s. */
+#include "bench/journal.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <hiredis/hiredis.h>
@@ -26,13 +30,14 @@
 enum { THREADS_MAX = 64, POLL_MS = 20, STALL_S = 30, ANSWER_S = 10, KEY_MAX = 512, LOCK_MAX = KEY_MAX + 8 };
 
 static struct {
-    const char *brokers, *topic, *group, *socket;
-    int64_t messages, drain_every;
+    const char *brokers, *topic, *group, *redis, *journal;
+    int64_t messages, work_us, drain_every;
     int threads;
     char ttl_ms[16];
 } opt = {.drain_every = 1, .threads = 1, .ttl_ms = "10000"};
 
-static _Atomic int64_t handled, parked, commands, deleted;
+static _Atomic int64_t parked, commands, deleted;
+static struct bench_journal journal;
 static const char release_script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 struct thread {
@@ -99,19 +104,35 @@ static void push(struct thread *t, const char *list, const char *p, size_t n) {
     freeReplyObject(ask(t, 3, argv, len));
 }
 
-static void handle(void) { atomic_fetch_add_explicit(&handled, 1, memory_order_relaxed); }
+/* A message in a list is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
+struct item {
+    const char *key;
+    size_t n_key;
+    int32_t partition;
+    int64_t offset;
+};
 
-/* A message in a list is "KEYLENGTH KEY PAYLOAD". False where another holds the key. */
-static bool guarded(struct thread *t, const char *key, size_t n) {
+/* False where another holds the key. */
+static bool guarded(struct thread *t, const struct item *m) {
     char name[LOCK_MAX], token[33];
-    if (n > KEY_MAX) die("a key of %zu bytes", n);
+    if (m->n_key > KEY_MAX) die("a key of %zu bytes", m->n_key);
     memcpy(name, "lock:", 5);
-    memcpy(name + 5, key, n);
+    memcpy(name + 5, m->key, m->n_key);
     make_token(t, token);
-    if (!lock(t, name, n + 5, token)) return false;
-    handle();
-    release(t, name, n + 5, token);
+    if (!lock(t, name, m->n_key + 5, token)) return false;
+    bench_handle(&journal, opt.work_us, m->key, m->n_key, m->partition, m->offset);
+    release(t, name, m->n_key + 5, token);
     return true;
+}
+
+static struct item read_item(const char *text, size_t n) {
+    char *at;
+    struct item m = {.n_key = strtoul(text, &at, 10)};
+    m.partition = (int32_t)strtol(at, &at, 10);
+    m.offset = strtoll(at, &at, 10);
+    m.key = at + 1;
+    if (*at != ' ' || m.n_key > n - (size_t)(m.key - text)) die("not one of ours in the waiting list");
+    return m;
 }
 
 static void drain_one(struct thread *t) {
@@ -119,10 +140,8 @@ static void drain_one(struct thread *t) {
     size_t len[] = {9, 7, strlen(t->taken)};
     redisReply *r = ask(t, 3, argv, len);
     if (r->type == REDIS_REPLY_STRING) {
-        char *key;
-        size_t n = strtoul(r->str, &key, 10);
-        if (*key != ' ' || n > r->len) die("not one of ours in the waiting list");
-        if (!guarded(t, key + 1, n)) push(t, "waiting", r->str, r->len);
+        struct item m = read_item(r->str, r->len);
+        if (!guarded(t, &m)) push(t, "waiting", r->str, r->len);
         const char *rem[] = {"LREM", t->taken, "1", r->str};
         size_t rem_len[] = {4, strlen(t->taken), 1, r->len};
         freeReplyObject(ask(t, 4, rem, rem_len));
@@ -131,14 +150,14 @@ static void drain_one(struct thread *t) {
 }
 
 static void park(struct thread *t, const rd_kafka_message_t *m) {
-    size_t size = m->key_len + m->len + 32;
+    size_t size = m->key_len + m->len + 64;
     char *text = malloc(size);
     if (!text) die("out of memory");
-    int n = snprintf(text, size, "%zu ", m->key_len);
+    size_t n = (size_t)snprintf(text, size, "%zu %d %" PRId64 " ", m->key_len, (int)m->partition, m->offset);
     memcpy(text + n, m->key, m->key_len);
-    text[(size_t)n + m->key_len] = ' ';
-    if (m->len) memcpy(text + n + m->key_len + 1, m->payload, m->len);
-    push(t, "waiting", text, (size_t)n + m->key_len + 1 + m->len);
+    text[n += m->key_len] = ' ';
+    if (m->len) memcpy(text + ++n, m->payload, m->len);
+    push(t, "waiting", text, n + m->len);
     free(text);
     atomic_fetch_add_explicit(&parked, 1, memory_order_relaxed);
 }
@@ -171,7 +190,8 @@ static rd_kafka_t *join(void) {
 
 static void consume(struct thread *t, rd_kafka_message_t *m) {
     if (!m->err) {
-        if (!guarded(t, m->key, m->key_len)) park(t, m);
+        struct item i = {.key = m->key, .n_key = m->key_len, .partition = m->partition, .offset = m->offset};
+        if (!guarded(t, &i)) park(t, m);
         rd_kafka_offset_store(m->rkt, m->partition, m->offset);
     } else if (m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         fprintf(stderr, "naive: Kafka: %s\n", rd_kafka_message_errstr(m));
@@ -184,7 +204,7 @@ static void consume(struct thread *t, rd_kafka_message_t *m) {
 static void *loop(void *arg) {
     struct thread *t = arg;
     int64_t since_drain = 0;
-    while (atomic_load_explicit(&handled, memory_order_relaxed) < opt.messages) {
+    while (atomic_load_explicit(&journal.progress->handled, memory_order_relaxed) < opt.messages) {
         rd_kafka_message_t *m = rd_kafka_consumer_poll(t->kafka, POLL_MS);
         if (m) consume(t, m);
         if (!m || ++since_drain >= opt.drain_every) {
@@ -199,7 +219,7 @@ static void open_thread(struct thread *t, int index) {
     t->index = index;
     snprintf(t->taken, sizeof t->taken, "taken:%d", index);
     if (getrandom(&t->random, sizeof t->random, 0) != sizeof t->random) die("no random numbers");
-    t->redis = redisConnectUnix(opt.socket);
+    t->redis = redisConnectUnix(opt.redis);
     if (!t->redis || t->redis->err) die("Redis: %s", t->redis ? t->redis->errstr : "out of memory");
     redisSetTimeout(t->redis, (struct timeval){.tv_sec = ANSWER_S});
     const char *argv[] = {"SCRIPT", "LOAD", release_script};
@@ -218,8 +238,8 @@ static void close_thread(struct thread *t) {
 
 static void watch(void) {
     int64_t last = -1;
-    for (int still = 0; atomic_load(&handled) < opt.messages; usleep(20000)) {
-        int64_t now = atomic_load(&handled);
+    for (int still = 0; atomic_load(&journal.progress->handled) < opt.messages; usleep(20000)) {
+        int64_t now = atomic_load(&journal.progress->handled);
         still = now == last ? still + 1 : 0;
         if (still > STALL_S * 50) die("nothing moves at %" PRId64 " of %" PRId64, now, opt.messages);
         last = now;
@@ -235,22 +255,33 @@ static int64_t number(const char *text, int64_t min, int64_t max) {
 }
 
 static void options(int argc, char **argv) {
-    static const struct option known[] = {{"brokers", 1, 0, 'b'}, {"topic", 1, 0, 't'},       {"group", 1, 0, 'g'},
-                                          {"socket", 1, 0, 's'},  {"messages", 1, 0, 'm'},    {"threads", 1, 0, 'n'},
-                                          {"ttl-ms", 1, 0, 'l'},  {"drain-every", 1, 0, 'd'}, {0}};
+    static const struct option known[] = {{"brokers", 1, 0, 'b'},
+                                          {"topic", 1, 0, 't'},
+                                          {"group", 1, 0, 'g'},
+                                          {"redis", 1, 0, 's'},
+                                          {"work-us", 1, 0, 'w'},
+                                          {"journal", 1, 0, 'j'},
+                                          {"messages", 1, 0, 'm'},
+                                          {"threads", 1, 0, 'n'},
+                                          {"ttl-ms", 1, 0, 'l'},
+                                          {"drain-every", 1, 0, 'd'},
+                                          {0}};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) switch (c) {
         case 'b': opt.brokers = optarg; break;
         case 't': opt.topic = optarg; break;
         case 'g': opt.group = optarg; break;
-        case 's': opt.socket = optarg; break;
+        case 's': opt.redis = optarg; break;
+        case 'w': opt.work_us = number(optarg, 0, 60000000); break;
+        case 'j': opt.journal = optarg; break;
         case 'm': opt.messages = number(optarg, 1, INT64_MAX); break;
         case 'n': opt.threads = (int)number(optarg, 1, THREADS_MAX); break;
         case 'l': snprintf(opt.ttl_ms, sizeof opt.ttl_ms, "%" PRId64, number(optarg, 1, 86400000)); break;
         case 'd': opt.drain_every = number(optarg, 1, INT64_MAX); break;
         default: exit(2);
         }
-    if (!opt.brokers || !opt.topic || !opt.group || !opt.socket || !opt.messages || optind < argc) {
-        fputs("usage: naive --brokers B --topic T --group G --socket PATH --messages N [--threads N] [--ttl-ms N] [--drain-every N]\n",
+    if (!opt.brokers || !opt.topic || !opt.group || !opt.redis || !opt.messages || optind < argc) {
+        fputs("usage: naive --brokers B --topic T --group G --redis SOCKET --messages N [--threads N] [--work-us N] [--journal DIR]\n"
+              "             [--ttl-ms N] [--drain-every N]\n",
               stderr);
         exit(2);
     }
@@ -259,13 +290,17 @@ static void options(int argc, char **argv) {
 int main(int argc, char **argv) {
     static struct thread threads[THREADS_MAX];
     options(argc, argv);
+    bench_journal_open(&journal, opt.journal, true);
     for (int i = 0; i < opt.threads; i++) open_thread(&threads[i], i);
     for (int i = 0; i < opt.threads; i++)
         if (pthread_create(&threads[i].id, NULL, loop, &threads[i])) die("no thread");
     watch();
     for (int i = 0; i < opt.threads; i++) pthread_join(threads[i].id, NULL);
     for (int i = 0; i < opt.threads; i++) close_thread(&threads[i]);
-    printf("{\"handled\":%" PRId64 ",\"parked\":%" PRId64 ",\"commands\":%" PRId64 ",\"released\":%" PRId64 "}\n", handled, parked,
-           commands, deleted);
+    const struct bench_progress *p = journal.progress;
+    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"parked\":%" PRId64 ",\"commands\":%" PRId64
+           ",\"released\":%" PRId64 "}\n",
+           p->handled, p->first_us, p->last_us, parked, commands, deleted);
+    bench_journal_close(&journal);
     return 0;
 }

@@ -1,6 +1,5 @@
 /* A small Kafka tool for the live tests. See usage below. */
 #include "base/bytes.h"
-#include "base/clock.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char usage_text[] =
     "usage: kafkatool BROKERS COMMAND ...\n"
@@ -27,6 +27,11 @@ static const char usage_text[] =
     "     --seed N        of keys, partitions and amounts (default 1); the same arguments make the same messages\n"
     "     --size BYTES    payloads are filled up to this size\n"
     "     --first N       the first n (default 0)\n"
+    "     --hot SHARE     this share (0..1) of the messages has the key PREFIXhot instead (default 0)\n"
+    "     --prefix TEXT   of keys (default k-)\n"
+    "     --repeat SHARE  this share of the messages has key, seq and amount of one of the 1,000 before (default 0)\n"
+    "     --produced FILE lines: partition offset µs, CLOCK_MONOTONIC when the message was due (--rate) or sent\n"
+    "     --linger-ms N   how long messages are collected for a request (default 5)\n"
     "     --rate N        messages a second (default 0: as fast as it goes)\n"
     "     --hex           produce: keys and payloads are given in hex, so that they may hold anything\n"
     "  ends TOPIC...                         lines: topic partition begin end\n"
@@ -40,15 +45,16 @@ static const char usage_text[] =
 enum { ASK_MS = 20000, FLUSH_MS = 60000 };
 
 struct options {
-    const char *partitioner;
+    const char *partitioner, *prefix, *produced, *linger_ms;
     int64_t messages, keys, first, rate, size;
     uint64_t seed;
-    double zipf;
+    double zipf, hot, repeat;
     bool hex;
 };
 
 static const char *brokers;
-static int64_t refused; /* messages that the broker did not take */
+static int64_t refused;    /* messages that the broker did not take */
+static FILE *produced_log; /* --produced */
 
 static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void die(const char *fmt, ...) {
@@ -86,7 +92,10 @@ static void check(rd_kafka_resp_err_t code, const char *what) {
 static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
     (void)rk;
     (void)opaque;
-    if (!m->err) return;
+    if (!m->err) {
+        if (produced_log) fprintf(produced_log, "%d %" PRId64 " %" PRIdPTR "\n", (int)m->partition, m->offset, (intptr_t)m->_private);
+        return;
+    }
     if (!refused++) fprintf(stderr, "kafkatool: not taken: %s\n", rd_kafka_err2str(m->err));
 }
 
@@ -102,9 +111,9 @@ static rd_kafka_t *client(rd_kafka_type_t type, const char *const *settings) {
     return rk;
 }
 
-static rd_kafka_t *producer(void) {
-    static const char *const settings[] = {
-        "enable.idempotence",           "true",   "allow.auto.create.topics", "false",    "linger.ms", "5",
+static rd_kafka_t *producer(const struct options *o) {
+    const char *const settings[] = {
+        "enable.idempotence",           "true",   "allow.auto.create.topics", "false",    "linger.ms", o->linger_ms,
         "queue.buffering.max.messages", "500000", "message.max.bytes",        "10000000", NULL};
     return client(RD_KAFKA_PRODUCER, settings);
 }
@@ -316,16 +325,27 @@ static int32_t choose(struct stream *s, const char *key, size_t n) {
     return (int32_t)(fnv(key, n) % all);
 }
 
-static void keep_rate(struct stream *s) {
-    if (!s->o->rate) return;
-    int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_ms;
-    while ((ahead_ms = (due_us - lw_boot_us()) / 1000) > 0) rd_kafka_poll(s->rk, (int)ahead_ms);
+static int64_t monotonic_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* Waits until the next message is due, and returns when it was: a message that is late counts from then on. */
+static int64_t keep_rate(struct stream *s) {
+    if (!s->o->rate) return monotonic_us();
+    int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
+    while ((ahead_us = due_us - monotonic_us()) >= 1000) rd_kafka_poll(s->rk, (int)(ahead_us / 1000));
+    if (ahead_us <= 0) return due_us;
+    struct timespec left = {.tv_nsec = (long)ahead_us * 1000};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &left, NULL);
+    return due_us;
 }
 
 static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n, const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
-    keep_rate(s);
-    while (rd_kafka_produce(s->topic, partition, RD_KAFKA_MSG_F_COPY, (void *)(uintptr_t)payload, n, key, key_n, NULL)) {
+    void *due_us = (void *)(intptr_t)keep_rate(s); /* comes back with the delivery report */
+    while (rd_kafka_produce(s->topic, partition, RD_KAFKA_MSG_F_COPY, (void *)(uintptr_t)payload, n, key, key_n, due_us)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
         rd_kafka_poll(s->rk, 10);
     }
@@ -333,7 +353,8 @@ static void send_one(struct stream *s, int32_t partition, const char *key, size_
 }
 
 static struct stream open_stream(const char *topic, const struct options *o) {
-    struct stream s = {.rk = producer(), .o = o, .state = o->seed, .start_us = lw_boot_us()};
+    if (o->produced && !(produced_log = fopen(o->produced, "we"))) die("%s: %s", o->produced, strerror(errno));
+    struct stream s = {.rk = producer(o), .o = o, .state = o->seed, .start_us = monotonic_us()};
     s.partitions = count_partitions(s.rk, topic);
     s.topic = rd_kafka_topic_new(s.rk, topic, NULL);
     return s;
@@ -341,6 +362,7 @@ static struct stream open_stream(const char *topic, const struct options *o) {
 
 static void close_stream(struct stream *s) {
     check(rd_kafka_flush(s->rk, FLUSH_MS), "flush");
+    if (produced_log && fclose(produced_log)) die("--produced: %s", strerror(errno));
     rd_kafka_topic_destroy(s->topic);
     rd_kafka_destroy(s->rk);
     if (refused) die("%" PRId64 " of %" PRId64 " messages were not taken", refused, s->sent);
@@ -400,22 +422,48 @@ static int64_t draw_key(struct stream *s, const double *sum) {
     return low;
 }
 
+/* What a message is made of, besides its filling. */
+struct content {
+    char key[64];
+    int key_n, amount;
+    int64_t seq;
+};
+
+enum { RECENT = 1000 };
+
+static double chance(struct stream *s) { return (double)(draw(s) >> 11) / 9007199254740992.0; }
+
+/* Draws only for what is asked for, so that options unused leave the messages of a seed as they are. */
+static struct content next_content(struct stream *s, const double *sum, struct content *recent, int64_t i) {
+    const struct options *o = s->o;
+    struct content c = {.seq = o->first + i};
+    if (o->repeat > 0 && i > 0 && chance(s) < o->repeat) return recent[draw(s) % (uint64_t)(i < RECENT ? i : RECENT)];
+    if (o->hot > 0 && chance(s) < o->hot)
+        c.key_n = snprintf(c.key, sizeof c.key, "%shot", o->prefix);
+    else
+        c.key_n = snprintf(c.key, sizeof c.key, "%s%" PRId64, o->prefix, draw_key(s, sum));
+    if (c.key_n >= (int)sizeof c.key) die("--prefix is too long");
+    c.amount = (int)(draw(s) % 10000);
+    return c;
+}
+
 static void generate(const char *topic, const struct options *o) {
     struct stream s = open_stream(topic, o);
+    struct content *recent = lw_alloc(RECENT * sizeof *recent);
     double *sum = weights(o);
     struct lw_buf payload = {0};
     for (int64_t i = 0; i < o->messages; i++) {
-        char key[32];
-        int key_n = snprintf(key, sizeof key, "k-%" PRId64, draw_key(&s, sum));
+        struct content c = recent[i % RECENT] = next_content(&s, sum, recent, i);
         payload.n = 0;
-        lw_buf_addf(&payload, "{\"id\":\"%s\",\"seq\":%" PRId64 ",\"amount\":%d", key, o->first + i, (int)(draw(&s) % 10000));
+        lw_buf_addf(&payload, "{\"id\":\"%s\",\"seq\":%" PRId64 ",\"amount\":%d", c.key, c.seq, c.amount);
         int64_t pad = o->size - (int64_t)payload.n - (int64_t)strlen(",\"pad\":\"\"}");
         if (pad > 0) lw_buf_addf(&payload, ",\"pad\":\"%0*d\"", (int)pad, 0);
         lw_buf_add(&payload, "}", 1);
-        send_one(&s, choose(&s, key, (size_t)key_n), key, (size_t)key_n, payload.p, payload.n);
+        send_one(&s, choose(&s, c.key, (size_t)c.key_n), c.key, (size_t)c.key_n, payload.p, payload.n);
     }
     lw_buf_free(&payload);
     free(sum);
+    free(recent);
     close_stream(&s);
 }
 
@@ -423,10 +471,13 @@ static void generate(const char *topic, const struct options *o) {
 
 static struct options parse_options(int *argc, char ***argv) {
     static const struct option known[] = {
-        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'}, {"keys", 1, NULL, 'k'}, {"zipf", 1, NULL, 'z'}, {"seed", 1, NULL, 's'},
-        {"size", 1, NULL, 'b'},        {"first", 1, NULL, 'f'},    {"rate", 1, NULL, 'r'}, {"hex", 0, NULL, 'x'},  {0},
+        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'},  {"keys", 1, NULL, 'k'},
+        {"zipf", 1, NULL, 'z'},        {"seed", 1, NULL, 's'},      {"size", 1, NULL, 'b'},
+        {"first", 1, NULL, 'f'},       {"rate", 1, NULL, 'r'},      {"hex", 0, NULL, 'x'},
+        {"hot", 1, NULL, 'h'},         {"prefix", 1, NULL, 'P'},    {"repeat", 1, NULL, 'R'},
+        {"produced", 1, NULL, 'o'},    {"linger-ms", 1, NULL, 'l'}, {0},
     };
-    struct options o = {.partitioner = "key", .seed = 1};
+    struct options o = {.partitioner = "key", .prefix = "k-", .linger_ms = "5", .seed = 1};
     int c;
     while ((c = getopt_long(*argc, *argv, "", known, NULL)) != -1) {
         switch (c) {
@@ -439,6 +490,11 @@ static struct options parse_options(int *argc, char ***argv) {
         case 'f': o.first = number(optarg); break;
         case 'r': o.rate = number(optarg); break;
         case 'x': o.hex = true; break;
+        case 'h': o.hot = atof(optarg); break;
+        case 'P': o.prefix = optarg; break;
+        case 'R': o.repeat = atof(optarg); break;
+        case 'o': o.produced = optarg; break;
+        case 'l': o.linger_ms = optarg; break;
         default: usage();
         }
     }

@@ -1,0 +1,160 @@
+"""Who takes part: how each is started. All but Latchwork are programs with one interface: --brokers --topic --group --redis (Java:
+--redis-port) --messages --work-us --threads [--journal DIR]; they end by themselves and print a line of JSON with messages, first_us,
+last_us."""
+import hashlib
+import json
+import os
+
+TTL_MS = 5000
+EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers done to each request
+
+
+class Run:
+    """One run of one contender: the names and folders it uses."""
+
+    def __init__(self, rig, workload, number):
+        self.rig, self.workload = rig, workload
+        self.name = f"b{number}"
+        self.folder = os.path.join(rig.folder, self.name)
+        self.journal = os.path.join(self.folder, "journal")
+        os.makedirs(self.journal)
+        self.topic, self.messages = workload.data.topic, workload.data.messages
+
+    def prefix(self, name):
+        """Of the names of this run's only shard."""
+        return "lw:{%s.0}:%s" % (self.name, name)
+
+
+class Program:
+    """A contender that is a program of its own."""
+    ours = False
+
+    def __init__(self, name, label, path, threads, *extra, redis="--redis"):
+        self.name, self.label, self.path, self.threads, self.extra, self.redis = name, label, path, threads, extra, redis
+
+    def built(self):
+        return os.path.exists(self.path)
+
+    def digest(self):
+        with open(self.path, "rb") as f:
+            return hashlib.sha256(f.read()).hexdigest()[:16]
+
+    def start(self):
+        return [self.path]
+
+    def command(self, run):
+        r, w = run.rig, run.workload
+        where = {"--redis": ["--redis", r.redis.path], "--redis-port": ["--redis-port", str(r.redis.port)], None: []}[self.redis]
+        words = self.start() + ["--brokers", r.kafka.brokers, "--topic", run.topic, "--group", run.name, *where, "--messages",
+                                str(run.messages), *self.extra]
+        if self.threads:
+            words += ["--threads", str(w.shape.get(self.name, self.threads)), "--work-us", str(w.work_us)]
+            if w.journal:
+                words += ["--journal", run.journal]
+        return words
+
+
+class Java(Program):
+    """bench/parallel: built by its run.sh, which becomes the java process."""
+
+    def built(self):
+        return os.path.exists(self.path) and os.path.exists(os.path.join(self.out, ".complete"))
+
+    def start(self):
+        return ["env", "LW_PARALLEL_OUT=" + self.out, self.path]
+
+
+class Limit(Program):
+    """A bare client of Redis or Kafka: no handler, no threads; some know no topic."""
+
+    def __init__(self, name, label, path, words):
+        super().__init__(name, label, path, 0)
+        self.words = words
+
+    def command(self, run):
+        return self.start() + self.words(run)
+
+
+class Writer(Program):
+    def command(self, run):
+        r = run.rig
+        return [self.path, "--brokers", r.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages", str(run.messages),
+                "--store", os.path.join(run.folder, "store.db")]
+
+
+class Latchwork:
+    """A black box: the program, its configuration, its handlers."""
+    ours = True
+
+    def __init__(self, name, label, build, handler="plugin"):
+        self.name, self.label, self.handler = name, label, handler
+        self.path, self.plugin = os.path.join(build, "latchwork"), os.path.join(build, "bench/bench.so")
+
+    def built(self):
+        return os.path.exists(self.path)
+
+    def digest(self):
+        with open(self.path, "rb") as f:
+            return hashlib.sha256(f.read()).hexdigest()[:16]
+
+    def handler_config(self, run, threads, journal):
+        w = run.workload
+        if self.handler == "exec":
+            return {"type": "exec", "command": EXEC, "processes": threads}
+        if self.handler == "insert":
+            return {"type": "insert", "store": "sqlite:" + os.path.join(run.folder, "store.db"), "table": "events", "create": True,
+                    "columns": {"seq": "/seq", "id": "/id", "amount": "/amount"}, "primary_key": ["seq"], "on_conflict": "ignore",
+                    "threads": threads}
+        config = {"work_us": w.work_us}
+        if journal:
+            config |= {"journal": run.journal, "lines": 1 if w.journal else 0}
+        return {"type": "plugin", "path": self.plugin, "config": config, "threads": threads}
+
+    def config(self, run, topic, ttl_ms=TTL_MS, journal=True):
+        workers, threads = run.workload.shape.get(self.name, (2, 2))
+        path = os.path.join(run.folder, topic + ".json")
+        with open(path, "w") as f:
+            json.dump({"name": run.name, "workers": workers,
+                       "kafka": {"topics": [topic], "properties": {"bootstrap.servers": run.rig.kafka.brokers}},
+                       "redis": {"url": "unix://" + run.rig.redis.path}, "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms},
+                       "queue": {"max_waiting": 10_000_000}, "handler": self.handler_config(run, threads, journal),
+                       "log": {"level": "error"}}, f)
+        return path
+
+    def command(self, run, drain=True):
+        return [self.path, "run", "--json", "-c", self.config(run, run.topic)] + (["--drain"] if drain else [])
+
+    def warm_command(self, run):
+        """Joins the epoch with a short TTL: the quarantine that a fresh Redis costs once lasts that long. A longer TTL later changes
+        nothing about the epoch."""
+        return [self.path, "run", "-c", self.config(run, "warm", ttl_ms=500, journal=False), "--drain"]
+
+
+def contenders(build, root):
+    limits = os.path.join(build, "bench/limits")
+    parallel = os.path.join(root, "bench/parallel/run.sh")
+    Java.out = os.path.join(build, "bench/parallel")
+
+    def script_words(run):
+        return ["--redis", run.rig.redis.path, "--messages", str(run.messages)]
+
+    def read_words(run):
+        return ["--brokers", run.rig.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages", str(run.messages)]
+
+    def store_words(run):
+        return ["--store", os.path.join(run.folder, "store.db"), "--messages", str(run.messages)]
+
+    all_ = [
+        Latchwork("ours", "Latchwork", build),
+        Latchwork("ours-exec", "Latchwork, exec", build, "exec"),
+        Latchwork("ours-insert", "Latchwork, insert", build, "insert"),
+        Program("naive", "naive C loop", os.path.join(build, "bench/naive"), 4, "--ttl-ms", str(TTL_MS)),
+        Writer("writer", "bare SQLite writer", os.path.join(build, "bench/writer"), 0),
+        Java("parallel", "Parallel Consumer, no lock", parallel, 16, "--lock", "none", redis="--redis-port"),
+        Java("parallel-lock", "Parallel Consumer + Redisson", parallel, 16, "--lock", "redisson", redis="--redis-port"),
+        Limit("limit-scripts", "bare batched scripts", os.path.join(limits, "scripts"), script_words),
+        Limit("limit-setdel", "bare SET+DEL, pipelined", os.path.join(limits, "setdel"), script_words),
+        Limit("limit-read", "bare reading", os.path.join(limits, "read"), read_words),
+        Limit("limit-sqlite", "bare transactions", os.path.join(limits, "sqlite"), store_words),
+    ]
+    return {c.name: c for c in all_}

@@ -1,0 +1,349 @@
+"""Measuring one run of one contender: Redis' counters, the usage of the process, what its journal says. See bench/README.md for what each
+figure means."""
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from servers import Client, Failure
+from contenders import Run
+from workloads import PARTITIONS, SIZE, WARM, Data
+
+SAMPLE_S = 0.05
+# What Latchwork sends itself; the others of INFO commandstats are called in its scripts. With each INFO it sends three more.
+SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
+
+
+class Sampler(threading.Thread):
+    """Counts SETs over time by a connection of its own, and remembers the memory of the process's family."""
+
+    def __init__(self, redis, pid):
+        super().__init__(daemon=True)
+        self.redis, self.pid, self.marks, self.hwm_kb, self.infos = redis, pid, [], {}, 0
+        self.over = threading.Event()
+
+    def memory(self):
+        try:
+            with open(f"/proc/{self.pid}/task/{self.pid}/children") as f:
+                family = [str(self.pid)] + f.read().split()
+        except OSError:
+            return
+        for pid in family:
+            try:
+                with open(f"/proc/{pid}/status") as f:
+                    m = re.search(r"VmHWM:\s+(\d+)", f.read())
+                if m:
+                    self.hwm_kb[pid] = int(m.group(1))
+            except OSError:
+                pass
+
+    def run(self):
+        with Client(self.redis.path) as c:
+            while not self.over.is_set():
+                calls = c.calls()
+                self.infos += 1
+                self.marks.append((time.monotonic(), calls.get("set", 0)))
+                if len(self.marks) % 4 == 1:
+                    self.memory()
+                self.over.wait(SAMPLE_S)
+
+    def active_s(self):
+        """From the last sample before the first SET to the first sample with all of them; None without SETs."""
+        if not self.marks or self.marks[0][1] == self.marks[-1][1]:
+            return None
+        begin = max(t for t, n in self.marks if n == self.marks[0][1])
+        end = min(t for t, n in self.marks if n == self.marks[-1][1])
+        return max(end - begin, SAMPLE_S)
+
+
+def end_group(p, sig=signal.SIGKILL):
+    """Ends what a run started, by the process group it was given."""
+    if p.returncode is None:
+        try:
+            os.killpg(p.pid, sig)
+        except ProcessLookupError:
+            pass
+
+
+def wait_usage(p, limit_s, tick=None):
+    """wait4() with a limit: the usage of the process and of its children. tick: called while it runs."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        pid, status, usage = os.wait4(p.pid, os.WNOHANG)
+        if pid:
+            p.returncode = os.waitstatus_to_exitcode(status)
+            return usage
+        if tick:
+            tick()
+        time.sleep(0.02)
+    raise Failure(f"not done after {limit_s} s")
+
+
+def progress(folder):
+    """Of all processes: handled, first start, last end; zeroes where there is none."""
+    handled, firsts, lasts = 0, [], []
+    for name in os.listdir(folder):
+        if name.endswith(".progress"):
+            with open(os.path.join(folder, name), "rb") as f:
+                n, first, last = struct.unpack("=3q", f.read(24))
+            handled += n
+            if n:
+                firsts.append(first)
+                lasts.append(last)
+    return handled, min(firsts, default=0), max(lasts, default=0)
+
+
+class Measure:
+    def __init__(self, rig, build, contenders):
+        self.rig, self.judge, self.contenders, self.runs = rig, os.path.join(build, "bench/judge"), contenders, 0
+
+    def run(self, workload, contender, w1_rate=None):
+        """A dict of figures. Failure where there are none."""
+        self.runs += 1
+        run = Run(self.rig, workload, self.runs)
+        try:
+            self.rig.redis("FLUSHALL")
+            if contender.ours:
+                self.finish(contender.warm_command(run), 60)
+            r = getattr(self, "run_" + workload.kind)(run, contender, w1_rate)
+            r["load"] = os.getloadavg()[0]
+            return r
+        finally:
+            shutil.rmtree(run.folder)
+
+    def finish(self, command, limit_s):
+        p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            wait_usage(p, limit_s)
+        finally:
+            end_group(p)
+            if p.returncode is None:
+                p.wait()
+        if p.returncode:
+            raise Failure(f"{command[0]}: exit status {p.returncode}")
+
+    # --- one process, from its start to its end ----------------------------------------------------------------------------------
+
+    def observe(self, run, contender, command, during=None):
+        """Runs the command; during(process) may do more while it runs, and has to make it end. Figures that need no count of messages."""
+        self.rig.redis("CONFIG", "RESETSTAT")
+        with Client(self.rig.redis.path) as c, tempfile.TemporaryFile("w+") as out:
+            cpu, begin, reads = c.cpu_s(), time.monotonic(), int(c.info("stats").get("total_reads_processed", 0))
+            p = subprocess.Popen(command, stdout=out, stdin=subprocess.DEVNULL, start_new_session=True)
+            sampler = Sampler(self.rig.redis, p.pid)
+            sampler.start()
+            try:
+                if during:
+                    during(p)
+                usage = wait_usage(p, run.workload.limit_s)
+            finally:
+                end_group(p)
+                if p.returncode is None:
+                    p.wait()
+                sampler.over.set()
+                sampler.join()
+            whole_s = time.monotonic() - begin
+            redis_s, calls = c.cpu_s() - cpu, c.calls()
+            reads = int(c.info("stats").get("total_reads_processed", 0)) - reads - sampler.infos
+            out.seek(0)
+            text = out.read().strip()
+        if p.returncode:
+            raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
+        lines = [line for line in text.splitlines() if line.startswith("{")]
+        line = json.loads(lines[-1]) if lines else {}
+        calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2)
+        return {"whole_s": whole_s, "redis_s": redis_s, "own_s": usage.ru_utime + usage.ru_stime, "reads": reads, "calls": calls,
+                "line": line, "active_s": sampler.active_s(), "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024}
+
+    def figures(self, contender, o, n, elapsed_s):
+        calls = {k: v for k, v in o["calls"].items() if not k.startswith(("config|", "command"))}
+        total = sum(calls.values())
+        if contender.ours:
+            sent = o["line"].get("redis_commands") or sum(calls.get(k, 0) for k in SENT) + 3 * calls.get("info", 0)
+        elif "commands" in o["line"]:
+            sent = o["line"]["commands"]
+        elif calls.get("evalsha", 0) + calls.get("eval", 0):  # scripts call the rest
+            sent = sum(calls.get(k, 0) for k in ("evalsha", "eval", "publish", "ping", "hello", "script|load"))
+        else:
+            sent = total
+        trips = o["line"].get("redis_round_trips", o["reads"])
+        return {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "whole_rate": n / o["whole_s"], "redis_us": o["redis_s"] / n * 1e6,
+                "redis_busy": o["redis_s"] / max(elapsed_s, 1e-6), "own_us": o["own_s"] / n * 1e6, "sent": sent / n,
+                "inside": max(0, total - sent) / n, "trips": trips / n, "hwm_mb": o["hwm_mb"], "calls": calls,
+                "line": o["line"]}
+
+    def judged(self, run, *args):
+        p = subprocess.run([self.judge, run.journal, *args], stdout=subprocess.PIPE, text=True, timeout=600)
+        if p.returncode:
+            raise Failure("the journal could not be judged")
+        return json.loads(p.stdout)
+
+    def span(self, run, contender, o):
+        """How many were handled, and from the first start to the last end."""
+        if contender.ours and contender.handler == "plugin":
+            handled, first, last = progress(run.journal)
+        elif contender.ours:  # no clock of ours in the handler: from the first to the last lock that Redis saw
+            return o["line"].get("done", 0) + o["line"].get("dropped", 0), o["active_s"] or o["whole_s"]
+        else:
+            handled, first, last = o["line"].get("messages", 0), o["line"].get("first_us", 0), o["line"].get("last_us", 0)
+        return handled, max((last - first) / 1e6, 1e-6)
+
+    # --- procedures, by the kind of a workload -----------------------------------------------------------------------------------
+
+    def run_plain(self, run, contender, _):
+        o = self.observe(run, contender, contender.command(run))
+        handled, elapsed_s = self.span(run, contender, o)
+        if handled < run.messages or (contender.ours and handled != run.messages):
+            raise Failure(f"{contender.label}: {handled:,} of {run.messages:,} messages were handled")
+        r = self.figures(contender, o, run.messages, elapsed_s)
+        if run.workload.journal:
+            j = self.judged(run)
+            if j["distinct"] != run.messages:
+                raise Failure(f"{contender.label}: {j['distinct']:,} of {run.messages:,} messages are in the journal")
+            bound_s = j["busiest"]["count"] * j["busiest"]["mean_us"] / 1e6
+            r |= {"judge": j, "overlaps": j["overlaps"], "misordered": j["misordered"], "duplicates": j["duplicates"], "bound_s": bound_s,
+                  "of_bound": bound_s / elapsed_s}
+        return r
+
+    def run_insert(self, run, contender, _):
+        o = self.observe(run, contender, contender.command(run))
+        handled, elapsed_s = self.span(run, contender, o)
+        if handled != run.messages:
+            raise Failure(f"{contender.label}: {handled:,} of {run.messages:,} messages were handled")
+        return self.figures(contender, o, run.messages, elapsed_s)
+
+    def start(self, command):
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def stop(self, p):
+        """SIGTERM to the supervisor alone: it ends its workers in good order."""
+        if p.poll() is None:
+            p.send_signal(signal.SIGTERM)
+        try:
+            wait_usage(p, 60)
+        finally:
+            end_group(p)
+            if p.returncode is None:
+                p.wait()
+
+    def park(self, run, contender, data):
+        """Lets a worker park all of a topic in paused lanes. Memory a waiting message, once all wait and the worker is idle."""
+        prefix = run.prefix("")
+        with Client(self.rig.redis.path) as c:
+            self.in_chunks(c, "SADD", prefix + "paused", data)
+            before = int(c.info("memory")["used_memory"])
+            c("CONFIG", "RESETSTAT")
+            begin = time.monotonic()
+            p = self.start([contender.path, "run", "-c", contender.config(run, data.topic)])
+            try:
+                while c.calls().get("lpush", 0) < data.messages:
+                    if time.monotonic() - begin > run.workload.limit_s or p.poll() is not None:
+                        raise Failure("parking: not all messages wait")
+                    time.sleep(0.1)
+            except BaseException:
+                end_group(p)
+                p.wait()
+                raise
+            park_s = time.monotonic() - begin
+            time.sleep(1)
+            figures = self.waiting_figures(c, prefix, data, int(c.info("memory")["used_memory"]) - before)
+        return p, figures | {"park_rate": data.messages / park_s}
+
+    def in_chunks(self, c, command, name, data):
+        for i in range(0, data.keys, 1000):
+            c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
+
+    def waiting_figures(self, c, prefix, data, used):
+        """Bytes a waiting message: all of Redis' memory, and the list's element (the envelope), each beyond the payload."""
+        sizes = []
+        for k in range(0, data.keys, max(1, data.keys // 200)):
+            element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)
+            if element:
+                sizes.append(len(element))
+        envelope = sum(sizes) / max(1, len(sizes))
+        return {"memory": used / data.messages, "beyond": used / data.messages - SIZE, "envelope": envelope,
+                "envelope_beyond": envelope - SIZE, "of_envelope": used / data.messages / max(1, envelope)}
+
+    def run_parked(self, run, contender, _):
+        """All messages wait in paused lanes; then all lanes are resumed at once, and told by hints as `queue resume` does."""
+        data, prefix = run.workload.data, run.prefix("")
+        parker, memory = self.park(run, contender, data)
+        try:
+            with Client(self.rig.redis.path) as c:
+                cpu, begin = c.cpu_s(), time.monotonic()
+                c("CONFIG", "RESETSTAT")
+                c("DEL", prefix + "paused")
+                self.in_chunks(c, "LPUSH", prefix + "ready", data)
+                while progress(run.journal)[0] < data.messages:
+                    if time.monotonic() - begin > run.workload.limit_s or parker.poll() is not None:
+                        raise Failure(f"draining: {progress(run.journal)[0]:,} of {data.messages:,} messages were handled")
+                    time.sleep(0.05)
+                redis_s, calls = c.cpu_s() - cpu, c.calls()
+        finally:
+            self.stop(parker)
+        handled, _, last = progress(run.journal)
+        n, elapsed_s = data.messages, last / 1e6 - begin
+        return memory | {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "redis_us": redis_s / n * 1e6, "inside": sum(calls.values()) / n,
+                         "redis_busy": redis_s / elapsed_s, "duplicates": handled - n, "calls": calls}
+
+    def run_waiting(self, run, contender, _):
+        """W1 while messages of other keys wait in paused lanes."""
+        extra = {}
+        if run.workload.waiting:
+            data = Data(run.workload.waiting, max(1, run.workload.waiting // 10), prefix="p-")
+            data.fill(self.rig.kafka)
+            parker, extra = self.park(run, contender, data)
+            self.stop(parker)
+        return extra | self.run_plain(run, contender, None)
+
+    def run_latency(self, run, contender, w1_rate):
+        """Messages offered at a fixed rate to a contender that is at work already. From when a message was due to the start and the end
+        of its handler."""
+        w, kafka = run.workload, self.rig.kafka
+        rate = int(w.rate if w.rate > 0 else -w.rate * (w1_rate or 0))
+        if rate <= 0:
+            raise Failure("our rate on W1 is not known yet")
+        n = min(run.messages, rate * 10)
+        run.topic, run.messages = f"{w.name}-{run.name}", n + WARM
+        kafka.create(run.topic, PARTITIONS)
+        words = ["--keys", w.data.keys, "--partitioner", w.data.partitioner, "--size", SIZE]
+        produced = os.path.join(run.folder, "produced")
+
+        def handled(p, count):
+            end = time.monotonic() + w.limit_s
+            while kafka.committed(run.name, run.topic) < count:
+                if time.monotonic() > end or p.poll() is not None:
+                    return
+                time.sleep(0.2)
+
+        def offer(p):
+            kafka.tool("generate", run.topic, "--messages", WARM, *words)
+            time.sleep(1)
+            begin = time.monotonic()
+            while kafka.committed(run.name, run.topic) < WARM:
+                if time.monotonic() - begin > 60:
+                    raise Failure(f"{contender.label}: the first messages are not committed after 60 s")
+                time.sleep(0.2)
+            kafka.tool("generate", run.topic, "--messages", n, "--rate", rate, "--linger-ms", 0, "--produced", produced, "--seed", 2, *words)
+            if contender.ours:
+                handled(p, run.messages)
+                p.send_signal(signal.SIGTERM)
+
+        command = contender.command(run, drain=False) if contender.ours else contender.command(run)
+        o = self.observe(run, contender, command, offer)
+        j = self.judged(run, "--produced", produced)
+        kafka.tool("delete", run.topic)
+        if j["missing"]:
+            raise Failure(f"{contender.label}: {j['missing']:,} of {n:,} messages were never handled")
+        spread = j["latency_us"]["start"]
+        r = self.figures(contender, o, run.messages, (j["last_us"] - j["first_us"]) / 1e6)
+        times = [int(line.split()[2]) for line in open(produced)]
+        took_s = max((j["last_us"] - min(times)) / 1e6, 1e-6)
+        return r | {"offered": rate, "rate": n / took_s, "judge": j, "p50_ms": spread["p50"] / 1000, "p99_ms": spread["p99"] / 1000,
+                    "max_ms": spread["max"] / 1000, "overlaps": j["overlaps"], "misordered": j["misordered"]}

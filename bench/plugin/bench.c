@@ -1,0 +1,48 @@
+/* The handler of the benchmark: sleeps, and keeps a journal (bench/journal.h).
+ *
+ *     "handler": {"type": "plugin", "path": "bench.so", "threads": 8,
+ *                 "config": {"work_us": 1000, "journal": "FOLDER", "lines": 1}}
+ *
+ * work_us: how long a message takes; 0 (default): nothing. journal: a folder for `PID.progress`, and with `lines` 1 for a line a message.
+ */
+#include "bench/journal.h"
+
+#include <latchwork/handler.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+struct bench {
+    struct bench_journal journal;
+    int64_t work_us;
+};
+
+static int init(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size) {
+    (void)config;
+    struct bench *b = calloc(1, sizeof *b);
+    if (!b) {
+        snprintf(error, error_size, "out of memory");
+        return -1;
+    }
+    const char *work = host->setting(host, "/work_us"), *lines = host->setting(host, "/lines");
+    b->work_us = work ? atoll(work) : 0;
+    bench_journal_open(&b->journal, host->setting(host, "/journal"), lines && !strcmp(lines, "1"));
+    *self = b;
+    return 0;
+}
+
+static int handle(void *self, const struct latchwork_message *m, char *reason) {
+    (void)reason;
+    struct bench *b = self;
+    bench_handle(&b->journal, b->work_us, m->key, m->key_len, m->partition, m->offset);
+    return LATCHWORK_DONE;
+}
+
+static void finish(void *self) {
+    struct bench *b = self;
+    bench_journal_close(&b->journal);
+    free(b);
+}
+
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle,
+                                                                     .close = finish};

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one run.
+
+Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn, round by round: each on an empty Redis with
+a consumer group of its own. Writes each figure to a file of JSON lines as it comes, then a table and plots.
+
+Without --full: as many rounds as fit into --budget-s. With --full: everything, and what an earlier run has finished with the same programs
+is not measured again. Standard library only; only processes started here are ended."""
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+import plot
+import table
+from contenders import contenders
+from measure import Measure
+from servers import Failure, Kafka, Redis
+from workloads import PARTITIONS, WARM, plan
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Rig:
+    """The servers and the folder of a benchmark."""
+
+    def __init__(self, build, folder):
+        self.folder = folder
+        self.redis = Redis(os.path.join(folder, "redis"))
+        try:
+            self.kafka = Kafka(os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool"))
+        except BaseException:
+            self.redis.end()
+            raise
+        self.kafka.create("warm", PARTITIONS)
+        self.kafka.tool("generate", "warm", "--messages", WARM, "--keys", WARM)
+
+    def end(self):
+        self.redis.end()
+        self.kafka.end()
+
+
+class Results:
+    """A file of JSON lines, one a finished run; each is written as it comes."""
+
+    def __init__(self, path, keep):
+        self.path, self.rows = path, []
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if keep and os.path.exists(path):
+            with open(path) as f:
+                for line in f:
+                    if not line.endswith("\n"):
+                        break  # torn: the run ended while it was written
+                    self.rows.append(json.loads(line))
+        with open(path, "w") as f:  # without a torn end
+            for row in self.rows:
+                f.write(json.dumps(row) + "\n")
+
+    def add(self, row):
+        self.rows.append(row)
+        with open(self.path, "a") as f:
+            f.write(json.dumps(row) + "\n")
+
+    def finished(self, **what):
+        return any(all(row.get(k) == v for k, v in what.items()) for row in self.rows)
+
+    def median(self, workload, contender, figure, digest):
+        values = [r[figure] for r in self.rows if r["workload"] == workload and r["contender"] == contender and r["digest"] == digest
+                  and figure in r]
+        return statistics.median(values) if values else None
+
+
+class Bench:
+    def __init__(self, o):
+        self.o, self.begin, self.failures, self.costs = o, time.monotonic(), [], {}
+        self.contenders = contenders(o.build, ROOT)
+        self.digests = {c.name: c.digest() for c in self.contenders.values() if c.built()}
+        self.results = Results(os.path.join(o.build, "bench", "results.jsonl" if o.full else "quick.jsonl"), o.report or (o.full and not o.fresh))
+        self.plan = [w for w in plan(o.full) if not o.only or w.name in o.only]
+        for name in {c for w in self.plan for c in w.contenders} - set(self.digests):
+            say(f"left out, not built: {self.contenders[name].label}")
+
+    def what(self, workload, contender, number):
+        return {"workload": workload.name, "contender": contender, "round": number, "topic": workload.data.topic,
+                "digest": self.digests[contender]}
+
+    def turns(self):
+        """What is to be measured, in order. Contenders change their order from round to round."""
+        for number in range(1, self.o.rounds + 1):
+            for w in self.plan:
+                names = [c for c in w.contenders if c in self.digests and (not self.o.contender or c in self.o.contender)]
+                for name in names if number % 2 else names[::-1]:
+                    if not self.results.finished(**self.what(w, name, number)):
+                        yield number, w, name
+
+    def left_s(self):
+        return float("inf") if self.o.full else self.o.budget_s - (time.monotonic() - self.begin)
+
+    def measure(self, m, number, w, name):
+        begin = time.monotonic()
+        try:
+            w.data.fill(m.rig.kafka) if w.kind != "latency" else None
+            r = m.run(w, self.contenders[name], self.results.median("W1", "ours", "rate", self.digests.get("ours")))
+        except Failure as e:
+            self.failures.append(f"{w.name}, {self.contenders[name].label}, round {number}: {e}")
+            say("  FAILED: " + self.failures[-1])
+            return
+        finally:
+            self.costs[w.name, name] = time.monotonic() - begin
+        self.results.add(self.what(w, name, number) | {"kind": w.kind, "at": time.time()} | r)
+        say(f"  round {number}  {w.name:<13} {self.contenders[name].label:<28} " + table.short(r) + self.clock())
+
+    def clock(self):
+        s = int(time.monotonic() - self.begin)
+        return f"   [{s // 60}:{s % 60:02}" + ("]" if self.o.full else f" of {self.o.budget_s // 60}:{self.o.budget_s % 60:02}]")
+
+    def rounds(self, m):
+        late = 0
+        for number, w, name in self.turns():
+            if self.costs.get((w.name, name), 0) > self.left_s() or self.left_s() < 10:
+                late += 1
+                continue
+            self.measure(m, number, w, name)
+        if late:
+            say(f"time is up: {late} of the planned runs were left out; make bench-full runs them all")
+
+    def report(self):
+        folder = os.path.join(self.o.build, "bench")
+        rows = [r for r in self.results.rows if r["digest"] == self.digests.get(r["contender"])]
+        text = table.whole(rows, self.plan, self.contenders, self.failures)
+        with open(os.path.join(folder, "table.md"), "w") as f:
+            f.write(text)
+        for name, svg in plot.all_plots(rows, self.plan, self.contenders):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(svg)
+        print(text)
+        say(f"the table and the plots are in {os.path.relpath(folder)}")
+
+
+def arguments():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--build", default="build")
+    a.add_argument("--full", action="store_true", help="everything; goes on where an earlier run stopped")
+    a.add_argument("--fresh", action="store_true", help="with --full: forget what was measured before")
+    a.add_argument("--rounds", type=int, default=5)
+    a.add_argument("--budget-s", type=int, default=840, help="without --full: when to stop (default 840)")
+    a.add_argument("--only", nargs="+", metavar="WORKLOAD")
+    a.add_argument("--contender", nargs="+", metavar="NAME")
+    a.add_argument("--report", action="store_true", help="only the table and the plots, from what is there")
+    a.add_argument("--list", action="store_true", help="name the workloads and contenders")
+    a.add_argument("--folder", help="for the servers' files (default: a new one in the folder for temporary files)")
+    return a.parse_args()
+
+
+def main():
+    o = arguments()
+    o.build = os.path.abspath(o.build)
+    if o.list:
+        for w in plan(o.full):
+            print(f"{w.name:<16} {w.title:<40} {' '.join(w.contenders)}")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    b = Bench(o)
+    if o.report:
+        b.report()
+        return 0
+    folder, rig = tempfile.mkdtemp(prefix="lw-bench-", dir=o.folder), None
+    try:
+        say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; starting Kafka and Redis")
+        rig = Rig(o.build, folder)
+        b.rounds(Measure(rig, o.build, b.contenders))
+        b.report()
+    finally:
+        if rig:
+            rig.end()
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if b.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

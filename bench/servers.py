@@ -1,0 +1,136 @@
+"""Private servers of a benchmark: one Kafka (real, tests/live/kafka/kafka.sh) and one Redis on a unix socket. Only what is started here is
+ended, by its process id."""
+import os
+import re
+import socket
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
+
+
+class Failure(Exception):
+    """A measurement that gave no figure, with the reason."""
+
+
+class Client:
+    """A connection of its own to Redis; as much of the protocol as is needed."""
+
+    def __init__(self, path):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(60)
+        self.sock.connect(path)
+        self.file = self.sock.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.sock.close()
+
+    def __call__(self, *args):
+        self.send(*args)
+        return self.reply()
+
+    def send(self, *args):
+        words = [a if isinstance(a, bytes) else str(a).encode() for a in args]
+        self.sock.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+
+    def reply(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise Failure("Redis closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            raise Failure("Redis: " + rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        n = int(rest)
+        if n < 0:
+            return None
+        if kind == b"$":
+            return self.file.read(n + 2)[:-2]
+        return [self.reply() for _ in range(n)]
+
+    def info(self, section):
+        return dict(line.split(":", 1) for line in self("INFO", section).decode().split("\r\n") if ":" in line)
+
+    def calls(self):
+        return {name[len("cmdstat_"):]: int(re.match(r"calls=(\d+)", text).group(1)) for name, text in self.info("commandstats").items()}
+
+    def cpu_s(self):
+        i = self.info("cpu")
+        return float(i["used_cpu_user"]) + float(i["used_cpu_sys"])
+
+
+class Redis:
+    """On a unix socket; Java clients that know none get a free loopback port too."""
+
+    def __init__(self, folder):
+        os.makedirs(folder)
+        self.path = os.path.join(folder, "redis.sock")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        with open(os.path.join(folder, "redis.log"), "wb") as log:
+            self.process = subprocess.Popen(
+                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "", "--appendonly",
+                 "no", "--dir", folder], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        for _ in range(200):
+            try:
+                if self("PING") == b"PONG":
+                    return
+            except OSError:
+                pass
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        self.end()
+        raise Failure("redis-server does not answer; see " + os.path.join(folder, "redis.log"))
+
+    def __call__(self, *args):
+        with Client(self.path) as c:
+            return c(*args)
+
+    def end(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Kafka:
+    def __init__(self, folder, tool):
+        self.folder, self.tool_path, self.topics = folder, tool, set()
+        p = subprocess.run([KAFKA, "start", folder, "0"], check=True, stdout=subprocess.PIPE, text=True, timeout=300)
+        self.brokers = p.stdout.strip()
+
+    def command(self, *args):
+        return [self.tool_path, self.brokers, *map(str, args)]
+
+    def tool(self, *args):
+        p = subprocess.run(self.command(*args), stdout=subprocess.PIPE, text=True, timeout=1800)
+        if p.returncode:
+            raise Failure("kafkatool " + " ".join(map(str, args)) + f": exit status {p.returncode}")
+        return p.stdout
+
+    def create(self, topic, partitions):
+        if topic in self.topics:
+            return False
+        self.tool("create", topic, partitions)
+        self.topics.add(topic)
+        return True
+
+    def committed(self, group, topic):
+        """How many records lie below the group's committed offsets."""
+        lines = self.tool("committed", group, topic).splitlines()
+        return sum(max(0, int(line.split()[2])) for line in lines)
+
+    def end(self):
+        subprocess.run([KAFKA, "stop", self.folder], timeout=90)

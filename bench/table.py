@@ -1,0 +1,139 @@
+"""The table: Markdown from the rows of results. Medians, with the least and the most, and ratios taken round by round."""
+import os
+import platform
+import statistics
+
+
+def values(rows, workload, contender, figure):
+    return [r[figure] for r in rows if r["workload"] == workload and r["contender"] == contender and r.get(figure) is not None]
+
+
+def median(rows, workload, contender, figure):
+    v = values(rows, workload, contender, figure)
+    return statistics.median(v) if v else None
+
+
+def number(x):
+    """Three significant digits, or whole."""
+    if x is None:
+        return "–"
+    if abs(x) >= 100 or isinstance(x, int):
+        return f"{x:,.0f}"
+    return f"{x:.1f}" if abs(x) >= 10 else f"{x:.2f}" if abs(x) >= 0.1 or x == 0 else f"{x:.3f}"
+
+
+def cell(v):
+    """median (least – most)"""
+    if not v:
+        return "–"
+    middle = number(statistics.median(v))
+    return middle if len(v) == 1 else f"{middle} ({number(min(v))} – {number(max(v))})"
+
+
+def ratios(rows, a, b, figure="rate"):
+    """Of two (workload, contender), round by round."""
+    of = {r["round"]: r[figure] for r in rows if (r["workload"], r["contender"]) == b and r.get(figure)}
+    return [r[figure] / of[r["round"]] for r in rows if (r["workload"], r["contender"]) == a and r.get(figure) and r["round"] in of]
+
+
+def short(r):
+    """A line of progress."""
+    parts = [f"{r['rate']:>9,.0f} msg/s", f"Redis {r['redis_us']:.2f} µs"]
+    if "p50_ms" in r:
+        parts.append(f"p50 {r['p50_ms']:.2f} ms, p99 {r['p99_ms']:.2f} ms")
+    if "of_bound" in r:
+        parts.append(f"{r['of_bound']:.2f} of the serial bound, {r['overlaps']} overlaps, {r['misordered']} misordered")
+    if "beyond" in r:
+        parts.append(f"{r['beyond']:.0f} bytes a waiting message beyond its payload")
+    return ", ".join(parts)
+
+
+COLUMNS = (("messages/s", "rate"), ("whole run", "whole_rate"), ("commands sent", "sent"), ("inside scripts", "inside"),
+           ("round trips", "trips"), ("Redis CPU µs", "redis_us"), ("Redis busy", "redis_busy"), ("own CPU µs", "own_us"),
+           ("VmHWM MB", "hwm_mb"))
+EXTRA = (("of the serial bound", "of_bound"), ("overlaps", "overlaps"), ("misordered", "misordered"), ("offered", "offered"),
+         ("p50 ms", "p50_ms"), ("p99 ms", "p99_ms"), ("parked/s", "park_rate"), ("bytes a waiting message", "memory"),
+         ("beyond the payload", "beyond"), ("envelope beyond", "envelope_beyond"))
+
+
+def section(rows, w, contenders):
+    here = [r for r in rows if r["workload"] == w.name]
+    if not here:
+        return ""
+    names = [c for c in w.contenders if any(r["contender"] == c for r in here)]
+    columns = [c for c in COLUMNS + EXTRA if any(r.get(c[1]) is not None for r in here)]
+    ours = names[0]
+    lines = [f"## {w.name}: {w.title}", "",
+             f"{w.data.messages:,} messages, {w.data.keys:,} keys; {max(r['round'] for r in here)} rounds.", "",
+             "| | " + " | ".join(c[0] for c in columns) + " | ours / this |", "|---|" + "---|" * (len(columns) + 1)]
+    for name in names:
+        times = cell(ratios(rows, (w.name, ours), (w.name, name))) if name != ours else ""
+        lines.append(f"| {contenders[name].label} | " + " | ".join(cell(values(rows, w.name, name, c[1])) for c in columns) + f" | {times} |")
+    return "\n".join(lines) + "\n"
+
+
+class Goals:
+    def __init__(self, rows):
+        self.rows, self.lines = rows, []
+
+    def add(self, what, goal, got, met):
+        self.lines.append(f"| {what} | {goal} | {got} | {'–' if met is None else 'yes' if met else '**no**'} |")
+
+    def limit(self, what, goal, v, most=None, least=None):
+        """By the median."""
+        if not v:
+            return self.add(what, goal, "not measured", None)
+        m = statistics.median(v)
+        self.add(what, goal, cell(v), (most is None or m <= most) and (least is None or m >= least))
+
+    def ratio(self, what, goal, a, b, figure="rate", **bound):
+        self.limit(what, goal, ratios(self.rows, a, b, figure), **bound)
+
+
+def goals(rows):
+    g = Goals(rows)
+    ours = ("W1", "ours")
+    g.ratio("W1 / naive, 4 threads", "≥ 4", ours, ("W1", "naive"), least=4)
+    g.ratio("W1 / Parallel Consumer + Redisson", "≥ 40", ours, ("W1", "parallel-lock"), least=40)
+    g.ratio("W1 / bare batched scripts", "≥ 0.6", ours, ("W1", "limit-scripts"), least=0.6)
+    g.limit("W1, Redis CPU µs a message", "≤ 4", values(rows, "W1", "ours", "redis_us"), most=4)
+    for w, least in (("W2x", 0.9), ("W3x", 0.95)):
+        v = lambda figure, w=w: values(rows, w, "ours", figure)
+        g.limit(f"{w}, of the serial bound", f"≥ {least}", v("of_bound"), least=least)
+        g.limit(f"{w}, overlaps", "0", v("overlaps")[:1] and [max(v("overlaps"))], most=0)
+        g.limit(f"{w}, misordered", "0", v("misordered")[:1] and [max(v("misordered"))], most=0)
+        g.limit(f"{w}, commands sent a message", "≤ 0.2", v("sent"), most=0.2)
+        g.limit(f"{w}, commands inside scripts a message", "≤ 8", v("inside"), most=8)
+    g.ratio("W4 / bare writer of the same topic", "≥ 0.8", ("W4", "ours-insert"), ("W4", "writer"), least=0.8)
+    g.ratio("W4 / bare transactions, no Kafka", "≥ 0.8", ("W4", "ours-insert"), ("W4", "limit-sqlite"), least=0.8)
+    g.ratio("W5, drain / W1", "≥ 0.5", ("W5", "ours"), ours, least=0.5)
+    g.limit("W5, memory a waiting message / its envelope", "≤ 1.3", values(rows, "W5", "ours", "of_envelope"), most=1.3)
+    for figure, most in (("p50_ms", 1.1), ("p99_ms", 1)):
+        g.ratio(f"1,000 msg/s of 1 ms, {figure[:3]} / naive, 16 consumers", f"≤ {most}", ("latency-1000", "ours"), ("latency-1000", "naive"),
+                figure, most=most)
+    g.limit("p99 ms at half of our W1 rate", "≤ 10", values(rows, "latency-half", "ours", "p99_ms"), most=10)
+    for kind, base in (("keys", "keys-1000"), ("waiting", "waiting-0")):
+        for name in dict.fromkeys(r["workload"] for r in rows if r["workload"].startswith(kind + "-") and r["workload"] != base):
+            g.ratio(f"Redis CPU, {name} / {base}", "≤ 1.2", (name, "ours"), (base, "ours"), "redis_us", most=1.2)
+    return "\n".join(["## Goals", "", "| | goal | median (least – most) | met |", "|---|---|---|---|"] + g.lines) + "\n"
+
+
+def machine():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return f"{os.cpu_count()} cores ({model}), Linux {platform.release()}"
+
+
+def whole(rows, plan, contenders, failures):
+    loads = [r["load"] for r in rows]
+    head = ["# Latchwork, side by side", "",
+            f"{machine()}; Kafka, Redis and the contenders share it. Load average during the runs: {cell(loads)}.",
+            "JSON messages of 200 bytes, 8 partitions. Median (least – most) over the rounds; ratios are taken round by round. A message's",
+            "commands, round trips and CPU are those of the whole run, joining and leaving included.", ""]
+    if failures:
+        head += ["**Not measured:**", ""] + ["- " + f for f in failures] + [""]
+    return "\n".join(head + [goals(rows)] + [s for s in (section(rows, w, contenders) for w in plan) if s])

@@ -1,0 +1,83 @@
+"""The workloads: what lies in the topics, what a handler does with it, who takes part. Sizes for the quick run and for the full one."""
+from dataclasses import dataclass, field
+
+PARTITIONS = 8
+SIZE = 200  # bytes of a message, JSON
+WARM = 200  # messages with which Latchwork joins its epoch before the clock counts
+
+
+@dataclass(frozen=True)
+class Data:
+    """A topic's contents: the same arguments make the same messages."""
+    messages: int
+    keys: int
+    zipf: float = 0
+    hot: float = 0
+    repeat: float = 0
+    partitioner: str = "key"
+    prefix: str = "k-"
+    seed: int = 1
+
+    @property
+    def topic(self):
+        parts = [f"m{self.messages}", f"k{self.keys}"]
+        for name in ("zipf", "hot", "repeat"):
+            if getattr(self, name):
+                parts.append(f"{name}{getattr(self, name)}")
+        if self.partitioner != "key":
+            parts.append(self.partitioner)
+        return "-".join(parts) + ("" if self.prefix == "k-" else "-" + self.prefix.strip("-"))
+
+    def fill(self, kafka):
+        if kafka.create(self.topic, PARTITIONS):
+            kafka.tool("generate", self.topic, "--messages", self.messages, "--keys", self.keys, "--zipf", self.zipf, "--hot", self.hot,
+                       "--repeat", self.repeat, "--partitioner", self.partitioner, "--prefix", self.prefix, "--seed", self.seed,
+                       "--size", SIZE)
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    title: str
+    kind: str  # plain, insert, parked, waiting, latency: which procedure of bench/measure.py
+    data: Data
+    contenders: tuple  # names of bench/contenders.py
+    work_us: int = 0
+    journal: bool = False  # a line a message, judged
+    waiting: int = 0  # messages that wait in paused lanes beforehand (kind waiting)
+    rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
+    at_least: int = 0  # a round is skipped where time runs short, except these
+    limit_s: int = 300
+    shape: dict = field(default_factory=dict, compare=False)  # {"ours": (workers, threads), "naive": threads …}
+
+
+def plan(full):
+    """In the order in which a round runs them: a quick run that ends early has lost the last ones."""
+    n = 500_000 if full else 300_000
+    w1 = Data(n, 100_000)
+    java = ("parallel", "parallel-lock") if full else ()
+    limits = ("limit-scripts", "limit-setdel", "limit-read")
+    list_ = [
+        Workload("W1", "no-op, 100,000 keys", "plain", w1, ("ours", "naive") + limits + java, limit_s=900),
+        Workload("W2x", "Zipf 1.1, 1 ms, spread", "plain", Data(100_000 if full else 30_000, 10_000, zipf=1.1, partitioner="random"),
+                 ("ours", "naive") + java, work_us=1000, journal=True, shape={"ours": (4, 8), "naive": 16}, limit_s=900),
+        Workload("W3x", "half on one key, 1 ms, spread", "plain", Data(40_000 if full else 10_000, 10_000, hot=0.5, partitioner="random"),
+                 ("ours", "naive") + java, work_us=1000, journal=True, shape={"ours": (4, 8), "naive": 16}, limit_s=900),
+        Workload("latency-1000", "1,000 msg/s of 1 ms", "latency", Data(30_000 if full else 8_000, 10_000), ("ours", "naive"),
+                 work_us=1000, journal=True, rate=1000, shape={"ours": (2, 8), "naive": 16}),
+        Workload("latency-half", "half of our own W1 rate, no-op", "latency", Data(n, 100_000), ("ours",), journal=True, rate=-0.5),
+        Workload("W4", "deduplicated insert, SQLite", "insert", Data(200_000 if full else 50_000, 10_000, repeat=0.1),
+                 ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (2, 1)}),
+        Workload("W5", "parked before", "parked", Data(1_000_000, 100_000) if full else Data(100_000, 10_000), ("ours",), limit_s=900),
+        Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
+    ]
+    for keys in (1_000, 100_000) + ((10_000_000,) if full else ()):
+        list_.append(Workload(f"keys-{keys}", f"no-op, {keys:,} keys", "plain", Data(1_000_000 if full else 200_000, keys), ("ours",)))
+    for waiting in (0, 100_000) + ((1_000_000,) if full else ()):
+        list_.append(Workload(f"waiting-{waiting}", f"no-op, {waiting:,} wait beforehand", "waiting",
+                              Data(1_000_000 if full else 200_000, 100_000), ("ours",), waiting=waiting))
+    if full:
+        for rate in (1_000, 5_000, 10_000, 15_000, 20_000, 40_000, 60_000, 80_000):
+            list_.append(Workload(f"load-{rate}", f"{rate:,} msg/s, no-op", "latency", Data(rate * 10, 100_000), ("ours", "naive"),
+                                  journal=True, rate=rate, shape={"naive": 16}))
+    return list_
