@@ -28,4 +28,6 @@ bench-full: bench-tools
 bench-first: bench-tools
 	@bench/first.py --build $(B) $(BENCH)
 
+tests: $(B)/bench/judge # tests/cli/test_judge.sh
+
 -include $(wildcard $(B)/bench/*.d)
