@@ -19,6 +19,7 @@ class Run:
         self.journal = os.path.join(self.folder, "journal")
         os.makedirs(self.journal)
         self.topic, self.messages = workload.data.topic, workload.data.messages
+        self.redises = rig.redises(workload.shards)
 
     def prefix(self, name):
         """Of the names of this run's only shard."""
@@ -116,7 +117,7 @@ class Latchwork:
         with open(path, "w") as f:
             json.dump({"name": run.name, "workers": workers,
                        "kafka": {"topics": [topic], "properties": {"bootstrap.servers": run.rig.kafka.brokers}},
-                       "redis": {"url": "unix://" + run.rig.redis.path}, "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms},
+                       "redis": {"url": ["unix://" + r.path for r in run.redises]}, "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms},
                        "queue": {"max_waiting": 10_000_000}, "handler": self.handler_config(run, threads, journal),
                        "log": {"level": "error"}}, f)
         return path
@@ -136,7 +137,7 @@ def contenders(build, root):
     Java.out = os.path.join(build, "bench/parallel")
 
     def script_words(run):
-        return ["--redis", run.rig.redis.path, "--messages", str(run.messages)]
+        return ["--redis", run.rig.redis.path, "--messages", str(run.messages), "--keys", str(run.workload.data.keys)]
 
     def read_words(run):
         return ["--brokers", run.rig.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages", str(run.messages)]

@@ -1,5 +1,7 @@
 """Measuring one run of one contender: Redis' counters, the usage of the process, what its journal says. See bench/README.md for what each
 figure means."""
+import collections
+import contextlib
 import json
 import os
 import re
@@ -108,7 +110,8 @@ class Measure:
         self.runs += 1
         run = Run(self.rig, workload, self.runs)
         try:
-            self.rig.redis("FLUSHALL")
+            for redis in run.redises:
+                redis("FLUSHALL")
             if contender.ours:
                 self.finish(contender.warm_command(run), 60)
             r = getattr(self, "run_" + workload.kind)(run, contender, w1_rate)
@@ -132,9 +135,12 @@ class Measure:
 
     def observe(self, run, contender, command, during=None):
         """Runs the command; during(process) may do more while it runs, and has to make it end. Figures that need no count of messages."""
-        self.rig.redis("CONFIG", "RESETSTAT")
-        with Client(self.rig.redis.path) as c, tempfile.TemporaryFile("w+") as out:
-            cpu, begin, reads = c.cpu_s(), time.monotonic(), int(c.info("stats").get("total_reads_processed", 0))
+        with contextlib.ExitStack() as stack:
+            out = stack.enter_context(tempfile.TemporaryFile("w+"))
+            clients = [stack.enter_context(Client(r.path)) for r in run.redises]
+            for c in clients:
+                c("CONFIG", "RESETSTAT")
+            cpus, begin, reads = [c.cpu_s() for c in clients], time.monotonic(), sum(c.reads() for c in clients)
             p = subprocess.Popen(command, stdout=out, stdin=subprocess.DEVNULL, start_new_session=True)
             sampler = Sampler(self.rig.redis, p.pid)
             sampler.start()
@@ -149,16 +155,18 @@ class Measure:
                 sampler.over.set()
                 sampler.join()
             whole_s = time.monotonic() - begin
-            redis_s, calls = c.cpu_s() - cpu, c.calls()
-            reads = int(c.info("stats").get("total_reads_processed", 0)) - reads - sampler.infos
+            each_s, calls = [c.cpu_s() - cpu for c, cpu in zip(clients, cpus)], collections.Counter()
+            for c in clients:
+                calls.update(c.calls())
+            reads = sum(c.reads() for c in clients) - reads - sampler.infos
             out.seek(0)
             text = out.read().strip()
         if p.returncode:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
-        calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2)
-        return {"whole_s": whole_s, "redis_s": redis_s, "own_s": usage.ru_utime + usage.ru_stime, "reads": reads, "calls": calls,
+        calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))
+        return {"whole_s": whole_s, "redis_s": sum(each_s), "shard_s": max(each_s), "own_s": usage.ru_utime + usage.ru_stime, "reads": reads, "calls": calls,
                 "line": line, "active_s": sampler.active_s(), "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024}
 
     def figures(self, contender, o, n, elapsed_s):
@@ -174,7 +182,7 @@ class Measure:
             sent = total
         trips = o["line"].get("redis_round_trips", o["reads"])
         return {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "whole_rate": n / o["whole_s"], "redis_us": o["redis_s"] / n * 1e6,
-                "redis_busy": o["redis_s"] / max(elapsed_s, 1e-6), "own_us": o["own_s"] / n * 1e6, "sent": sent / n,
+                "shard_us": o["shard_s"] / n * 1e6, "redis_busy": o["shard_s"] / max(elapsed_s, 1e-6), "own_us": o["own_s"] / n * 1e6, "sent": sent / n,
                 "inside": max(0, total - sent) / n, "trips": trips / n, "hwm_mb": o["hwm_mb"], "calls": calls,
                 "line": o["line"]}
 
@@ -268,7 +276,8 @@ class Measure:
                 sizes.append(len(element))
         envelope = sum(sizes) / max(1, len(sizes))
         return {"memory": used / data.messages, "beyond": used / data.messages - SIZE, "envelope": envelope,
-                "envelope_beyond": envelope - SIZE, "of_envelope": used / data.messages / max(1, envelope)}
+                "envelope_beyond": envelope - SIZE, "of_envelope": (used / data.messages - SIZE) / max(1, envelope - SIZE),
+                "of_whole": used / data.messages / max(1, envelope)}
 
     def run_parked(self, run, contender, _):
         """All messages wait in paused lanes; then all lanes are resumed at once, and told by hints as `queue resume` does."""

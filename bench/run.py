@@ -36,6 +36,7 @@ class Rig:
     def __init__(self, build, folder):
         self.folder = folder
         self.redis = Redis(os.path.join(folder, "redis"))
+        self.more = []  # Redis servers for further shards, started when the first workload asks for them
         try:
             self.kafka = Kafka(os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool"))
         except BaseException:
@@ -44,8 +45,14 @@ class Rig:
         self.kafka.create("warm", PARTITIONS)
         self.kafka.tool("generate", "warm", "--messages", WARM, "--keys", WARM)
 
+    def redises(self, n):
+        while len(self.more) < n - 1:
+            self.more.append(Redis(os.path.join(self.folder, f"redis-{len(self.more) + 2}")))
+        return [self.redis] + self.more[:n - 1]
+
     def end(self):
-        self.redis.end()
+        for r in [self.redis] + self.more:
+            r.end()
         self.kafka.end()
 
 

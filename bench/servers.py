@@ -62,6 +62,9 @@ class Client:
     def calls(self):
         return {name[len("cmdstat_"):]: int(re.match(r"calls=(\d+)", text).group(1)) for name, text in self.info("commandstats").items()}
 
+    def reads(self):
+        return int(self.info("stats").get("total_reads_processed", 0))
+
     def cpu_s(self):
         i = self.info("cpu")
         return float(i["used_cpu_user"]) + float(i["used_cpu_sys"])

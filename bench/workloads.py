@@ -1,8 +1,9 @@
 """The workloads: what lies in the topics, what a handler does with it, who takes part. Sizes for the quick run and for the full one."""
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PARTITIONS = 8
 SIZE = 200  # bytes of a message, JSON
+QUICK_LIMIT_S = 120  # of a run
 WARM = 200  # messages with which Latchwork joins its epoch before the clock counts
 
 
@@ -45,8 +46,8 @@ class Workload:
     work_us: int = 0
     journal: bool = False  # a line a message, judged
     waiting: int = 0  # messages that wait in paused lanes beforehand (kind waiting)
+    shards: int = 1  # each on a Redis process of its own
     rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
-    at_least: int = 0  # a round is skipped where time runs short, except these
     limit_s: int = 300
     shape: dict = field(default_factory=dict, compare=False)  # {"ours": (workers, threads), "naive": threads …}
 
@@ -76,8 +77,11 @@ def plan(full):
     for waiting in (0, 100_000) + ((1_000_000,) if full else ()):
         list_.append(Workload(f"waiting-{waiting}", f"no-op, {waiting:,} wait beforehand", "waiting",
                               Data(1_000_000 if full else 200_000, 100_000), ("ours",), waiting=waiting))
-    if full:
-        for rate in (1_000, 5_000, 10_000, 15_000, 20_000, 40_000, 60_000, 80_000):
-            list_.append(Workload(f"load-{rate}", f"{rate:,} msg/s, no-op", "latency", Data(rate * 10, 100_000), ("ours", "naive"),
-                                  journal=True, rate=rate, shape={"naive": 16}))
+    if not full:
+        return [replace(w, limit_s=min(w.limit_s, QUICK_LIMIT_S)) for w in list_]
+    for shards in (1, 2, 4):
+        list_.append(Workload(f"shards-{shards}", f"no-op, {shards} Redis processes", "plain", w1, ("ours",), shards=shards))
+    for rate in (1_000, 5_000, 10_000, 15_000, 20_000, 40_000, 60_000, 80_000):
+        list_.append(Workload(f"load-{rate}", f"{rate:,} msg/s, no-op", "latency", Data(rate * 10, 100_000), ("ours", "naive"), journal=True,
+                              rate=rate, shape={"naive": 16}))
     return list_
