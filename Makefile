@@ -108,6 +108,6 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 help:
 	@sed -n '1,2s/^# //p' Makefile
-	@echo 'goals: all deps demo test asan tsan soak install uninstall format clean'
+	@echo 'goals: all deps demo test asan tsan soak bench bench-full install uninstall format clean'
 
 -include $(OBJ:.o=.d) $(B)/consumer/main.d

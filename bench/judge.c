@@ -2,7 +2,7 @@
  *
  *     judge FOLDER [--produced FILE]
  *
- * Reads all *.journal files of FOLDER and prints one JSON object:
+ * Reads all files of FOLDER, *.progress aside, and prints one JSON object:
  *   handled, distinct    handlings; different (partition, offset) among them. duplicates: the difference
  *   keys                 different keys
  *   overlaps             handlings that began while another of the same key was still running
@@ -134,7 +134,7 @@ static void read_folder(const char *folder) {
     for (struct dirent *e; (e = readdir(d));) {
         char path[PATH_BYTES];
         const char *dot = strrchr(e->d_name, '.');
-        if (!dot || strcmp(dot, ".journal") != 0) continue;
+        if (e->d_name[0] == '.' || (dot && !strcmp(dot, ".progress"))) continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= (int)sizeof path) die("%s: too long a name", e->d_name);
         read_file(path, read_handling);
     }

@@ -240,11 +240,16 @@ class Measure:
             if p.returncode is None:
                 p.wait()
 
-    def park(self, run, contender, data):
-        """Lets a worker park all of a topic in paused lanes. Memory a waiting message, once all wait and the worker is idle."""
+    def park(self, run, contender, data, paused):
+        """Lets a worker park all of a topic: in paused lanes, or behind locks that somebody else seems to hold. Memory a waiting message,
+        once all wait and the worker is idle."""
         prefix = run.prefix("")
         with Client(self.rig.redis.path) as c:
-            self.in_chunks(c, "SADD", prefix + "paused", data)
+            if paused:
+                self.in_chunks(c, "SADD", prefix + "paused", data)
+            else:
+                for i in range(0, data.keys, 1000):
+                    c("MSET", *(w for k in range(i, min(i + 1000, data.keys)) for w in (prefix + f"lock:{data.prefix}{k}", "another:0")))
             before = int(c.info("memory")["used_memory"])
             c("CONFIG", "RESETSTAT")
             begin = time.monotonic()
@@ -282,7 +287,7 @@ class Measure:
     def run_parked(self, run, contender, _):
         """All messages wait in paused lanes; then all lanes are resumed at once, and told by hints as `queue resume` does."""
         data, prefix = run.workload.data, run.prefix("")
-        parker, memory = self.park(run, contender, data)
+        parker, memory = self.park(run, contender, data, paused=True)
         try:
             with Client(self.rig.redis.path) as c:
                 cpu, begin = c.cpu_s(), time.monotonic()
@@ -302,12 +307,12 @@ class Measure:
                          "redis_busy": redis_s / elapsed_s, "duplicates": handled - n, "calls": calls}
 
     def run_waiting(self, run, contender, _):
-        """W1 while messages of other keys wait in paused lanes."""
+        """W1 while messages of other keys wait behind locks that nobody gives back."""
         extra = {}
         if run.workload.waiting:
             data = Data(run.workload.waiting, max(1, run.workload.waiting // 10), prefix="p-")
             data.fill(self.rig.kafka)
-            parker, extra = self.park(run, contender, data)
+            parker, extra = self.park(run, contender, data, paused=False)
             self.stop(parker)
         return extra | self.run_plain(run, contender, None)
 

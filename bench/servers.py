@@ -118,9 +118,9 @@ class Kafka:
         return [self.tool_path, self.brokers, *map(str, args)]
 
     def tool(self, *args):
-        p = subprocess.run(self.command(*args), stdout=subprocess.PIPE, text=True, timeout=1800)
+        p = subprocess.run(self.command(*args), capture_output=True, text=True, timeout=1800)
         if p.returncode:
-            raise Failure("kafkatool " + " ".join(map(str, args)) + f": exit status {p.returncode}")
+            raise Failure("kafkatool " + " ".join(map(str, args)) + f": exit status {p.returncode}: {p.stderr[-500:]}")
         return p.stdout
 
     def create(self, topic, partitions):

@@ -112,8 +112,9 @@ def goals(rows):
     for figure, most in (("p50_ms", 1.1), ("p99_ms", 1)):
         g.ratio(f"1,000 msg/s of 1 ms, {figure[:3]} / naive, 16 consumers", f"≤ {most}", ("latency-1000", "ours"), ("latency-1000", "naive"),
                 figure, most=most)
-    both = zip(values(rows, "latency-1000", "ours", "p50_ms"), values(rows, "latency-1000", "naive", "p50_ms"))
-    g.limit("1,000 msg/s of 1 ms, p50 ms beyond the naive loop's", "≤ 1 round trip (0.1)", [a - b for a, b in both], most=0.1)
+    p50 = {(r["contender"], r["round"]): r["p50_ms"] for r in rows if r["workload"] == "latency-1000"}
+    more = [v - p50["naive", n] for (c, n), v in p50.items() if c == "ours" and ("naive", n) in p50]
+    g.limit("1,000 msg/s of 1 ms, p50 ms beyond the naive loop's", "≤ 1 round trip (0.1)", more, most=0.1)
     g.limit("p99 ms at half of our W1 rate", "≤ 10", values(rows, "latency-half", "ours", "p99_ms"), most=10)
     for n in (2, 4):
         g.ratio(f"Redis CPU of the busiest of {n} shards / of one", f"≤ {1.2 / n:.1f}", (f"shards-{n}", "ours"), ("shards-1", "ours"), "shard_us",

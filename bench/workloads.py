@@ -45,7 +45,7 @@ class Workload:
     contenders: tuple  # names of bench/contenders.py
     work_us: int = 0
     journal: bool = False  # a line a message, judged
-    waiting: int = 0  # messages that wait in paused lanes beforehand (kind waiting)
+    waiting: int = 0  # messages that wait behind held locks beforehand (kind waiting)
     shards: int = 1  # each on a Redis process of its own
     rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
     limit_s: int = 300
