@@ -9,6 +9,16 @@ TTL_MS = 5000
 EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers done to each request
 
 
+def digest(*paths):
+    """Of files, and of all in folders: what a result was measured with."""
+    h = hashlib.sha256()
+    for path in paths:
+        for file in sorted(os.path.join(d, f) for d, _, files in os.walk(path) for f in files) if os.path.isdir(path) else [path]:
+            with open(file, "rb") as f:
+                h.update(f.read())
+    return h.hexdigest()[:16]
+
+
 class Run:
     """One run of one contender: the names and folders it uses."""
 
@@ -37,8 +47,7 @@ class Program:
         return os.path.exists(self.path)
 
     def digest(self):
-        with open(self.path, "rb") as f:
-            return hashlib.sha256(f.read()).hexdigest()[:16]
+        return digest(self.path)
 
     def start(self):
         return [self.path]
@@ -60,6 +69,9 @@ class Java(Program):
 
     def built(self):
         return os.path.exists(self.path) and os.path.exists(os.path.join(self.out, ".complete"))
+
+    def digest(self):
+        return digest(os.path.dirname(self.path))
 
     def start(self):
         return ["env", "LW_PARALLEL_OUT=" + self.out, self.path]
@@ -95,8 +107,7 @@ class Latchwork:
         return os.path.exists(self.path)
 
     def digest(self):
-        with open(self.path, "rb") as f:
-            return hashlib.sha256(f.read()).hexdigest()[:16]
+        return digest(self.path, self.plugin)
 
     def handler_config(self, run, threads, journal):
         w = run.workload

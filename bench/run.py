@@ -97,7 +97,7 @@ class Bench:
             say(f"left out, not built: {self.contenders[name].label}")
 
     def what(self, workload, contender, number):
-        return {"workload": workload.name, "contender": contender, "round": number, "topic": workload.data.topic,
+        return {"workload": workload.name, "contender": contender, "round": number, "spec": workload.spec,
                 "digest": self.digests[contender]}
 
     def turns(self):
@@ -142,7 +142,8 @@ class Bench:
 
     def report(self):
         folder = os.path.join(self.o.build, "bench")
-        rows = [r for r in self.results.rows if r["digest"] == self.digests.get(r["contender"])]
+        specs = {w.name: w.spec for w in self.plan}
+        rows = [r for r in self.results.rows if r["digest"] == self.digests.get(r["contender"]) and r["spec"] == specs.get(r["workload"])]
         text = table.whole(rows, self.plan, self.contenders, self.failures)
         with open(os.path.join(folder, "table.md"), "w") as f:
             f.write(text)

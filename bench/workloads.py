@@ -51,6 +51,11 @@ class Workload:
     limit_s: int = 300
     shape: dict = field(default_factory=dict, compare=False)  # {"ours": (workers, threads), "naive": threads …}
 
+    @property
+    def spec(self):
+        """What a result depends on, besides the programs."""
+        return repr((self.kind, self.data, self.work_us, self.journal, self.waiting, self.shards, self.rate, sorted(self.shape.items())))
+
 
 def plan(full):
     """In the order in which a round runs them: a quick run that ends early has lost the last ones."""
