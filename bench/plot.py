@@ -4,7 +4,7 @@ from html import escape
 
 from table import median, number, values
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 420, 80, 24, 48, 64
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 440, 80, 24, 92, 64
 COLOURS = ("#0b6e8a", "#c8553d", "#6a994e", "#7b5ea7", "#b08900", "#555555", "#2a9d8f", "#a23b72")
 
 
@@ -59,7 +59,7 @@ class Plot:
         return x
 
     def legend(self, label, colour):
-        x, y = LEFT + 8 + self.legends % 3 * 210, TOP - 12 + self.legends // 3 * 14
+        x, y = LEFT + 8 + self.legends % 3 * 210, 42 + self.legends // 3 * 14
         self.parts.append(f'<rect x="{x}" y="{y - 8}" width="10" height="10" fill="{colour}"/>')
         self.text(x + 14, y + 1, label, size=11)
         self.legends += 1
