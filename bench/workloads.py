@@ -49,12 +49,18 @@ class Workload:
     shards: int = 1  # each on a Redis process of its own
     rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
     limit_s: int = 300
+    most_rounds: int = 1000
     shape: dict = field(default_factory=dict, compare=False)  # {"ours": (workers, threads), "naive": threads …}
 
     @property
     def spec(self):
         """What a result depends on, besides the programs."""
         return repr((self.kind, self.data, self.work_us, self.journal, self.waiting, self.shards, self.rate, sorted(self.shape.items())))
+
+
+def load(rate, most_rounds):
+    return Workload(f"load-{rate}", f"{rate:,} msg/s, no-op", "latency", Data(rate * 10, 100_000), ("ours", "naive"), journal=True, rate=rate,
+                    shape={"naive": 16}, most_rounds=most_rounds)
 
 
 def plan(full):
@@ -83,10 +89,8 @@ def plan(full):
         list_.append(Workload(f"waiting-{waiting}", f"no-op, {waiting:,} wait beforehand", "waiting",
                               Data(1_000_000 if full else 200_000, 100_000), ("ours",), waiting=waiting))
     if not full:
+        list_ += [load(rate, 1) for rate in (5_000, 20_000)]
         return [replace(w, limit_s=min(w.limit_s, QUICK_LIMIT_S)) for w in list_]
     for shards in (1, 2, 4):
         list_.append(Workload(f"shards-{shards}", f"no-op, {shards} Redis processes", "plain", w1, ("ours",), shards=shards))
-    for rate in (1_000, 5_000, 10_000, 15_000, 20_000, 40_000, 60_000, 80_000):
-        list_.append(Workload(f"load-{rate}", f"{rate:,} msg/s, no-op", "latency", Data(rate * 10, 100_000), ("ours", "naive"), journal=True,
-                              rate=rate, shape={"naive": 16}))
-    return list_
+    return list_ + [load(rate, 1000) for rate in (1_000, 5_000, 10_000, 15_000, 20_000, 40_000, 60_000, 80_000)]
