@@ -87,6 +87,8 @@ examples: $(B)/latchwork
 # --- figures ------------------------------------------------------------------------------------------------------------------
 include bench/bench.mk
 
+include bench/limits/limits.mk
+
 # the page that `latchwork check --reference` writes; tests/cli/test_docs.sh compares it
 reference: $(B)/latchwork
 	@$(B)/latchwork check --reference > doc/reference/configuration.md.tmp && mv doc/reference/configuration.md.tmp doc/reference/configuration.md

@@ -1,0 +1,11 @@
+# The limits: bare programs that bench measures the queue against. `make limits`; each has --help.
+LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite offer)
+LIMITLIB := $(addprefix $(B)/bench/limits/,tool.o loop.o calls.o)
+
+.PHONY: limits
+limits: $(LIMITS)
+$(LIMITS): $(B)/%: $(B)/%.o $(LIMITLIB) $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+-include $(wildcard $(B)/bench/limits/*.d)
