@@ -1,0 +1,47 @@
+#!/bin/sh
+# The Java contenders of the benchmark; README says what they are and what their options mean.
+#
+#   run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default build/bench/parallel)
+#   run.sh OPTION ...    builds where that is still to do, then becomes the java process: its pid is the one that was started
+#
+# LW_PARALLEL_JAVA: more arguments for java, before the class.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+out=${LW_PARALLEL_OUT:-$root/build/bench/parallel}
+case $out in
+/*) ;;
+*) out=$(pwd)/$out ;;
+esac
+
+die() {
+    echo "parallel: $*" >&2
+    exit 1
+}
+
+built() {
+    [ -e "$out/.complete" ] && [ -z "$(find "$here/pom.xml" "$here/src" -newer "$out/.complete")" ]
+}
+
+build() {
+    if built; then return; fi
+    mkdir -p "$out"
+    # several may be started at once: one of them builds
+    exec 9> "$out/.lock"
+    flock 9
+    if ! built; then
+        command -v mvn > /dev/null || die "no mvn; install Maven: tools/deps.sh test"
+        command -v javac > /dev/null || die "no javac; install a JDK, 17 or later: tools/deps.sh bench"
+        echo "parallel: building with Maven (once)" >&2
+        rm -rf "$out/libs"
+        mvn -q -B -DskipTests -Dout="$out" -f "$here/pom.xml" package >&2 || die "Maven could not build it"
+        touch "$out/.complete"
+    fi
+    exec 9>&-
+}
+
+build
+if [ "${1:-}" = build ]; then exit 0; fi
+# shellcheck disable=SC2086
+exec java -Xms512m -Xmx512m -XX:+UseParallelGC ${LW_PARALLEL_JAVA:-} -cp "$out/libs/*" latchwork.bench.Parallel "$@"

@@ -1,0 +1,45 @@
+package latchwork.bench;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+/** How much of the topic the whole group has committed: how several processes learn that all is done. One small request a call. */
+final class Committed implements AutoCloseable {
+    private static final int ASK_S = 20;
+
+    private final Admin admin;
+    private final String group;
+    private final String topic;
+
+    Committed(Options o) {
+        admin = Admin.create(Map.of(AdminClientConfig.BOOTSTRAP_SERVERS_CONFIG, o.brokers));
+        group = o.group;
+        topic = o.topic;
+    }
+
+    /** The sum over the topic's partitions, which begin at 0: with N messages in the topic it is N once all of them are committed. */
+    long sum() throws InterruptedException {
+        Map<TopicPartition, OffsetAndMetadata> all;
+        try {
+            all = admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get(ASK_S, TimeUnit.SECONDS);
+        } catch (ExecutionException | TimeoutException e) {
+            throw new IllegalStateException("Kafka does not say what group " + group + " committed; is it up? " + e);
+        }
+        long sum = 0;
+        for (Map.Entry<TopicPartition, OffsetAndMetadata> e : all.entrySet())
+            if (e.getKey().topic().equals(topic) && e.getValue() != null) sum += e.getValue().offset();
+        return sum;
+    }
+
+    @Override
+    public void close() {
+        admin.close(Duration.ofSeconds(2));
+    }
+}

@@ -1,0 +1,63 @@
+package latchwork.bench;
+
+import org.redisson.Redisson;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/** What is held around a handler: nothing, or a Redisson lock of the key's name. */
+interface KeyLock extends AutoCloseable {
+    void around(String key, Runnable handler);
+
+    @Override
+    void close();
+
+    static KeyLock open(Options o) {
+        return o.lock.equals("redisson") ? new RedissonLock(o.redisPort, o.threads) : new NoLock();
+    }
+}
+
+final class NoLock implements KeyLock {
+    @Override
+    public void around(String key, Runnable handler) {
+        handler.run();
+    }
+
+    @Override
+    public void close() {}
+}
+
+final class RedissonLock implements KeyLock {
+    private final RedissonClient redis;
+
+    RedissonLock(int port, int threads) {
+        Config config = new Config();
+        config.setUseScriptCache(true); // EVALSHA, not the script's text each time
+        config.setCheckLockSyncedSlaves(false); // a lone server has no replicas to ask about
+        // A connection a thread, all open before the first message; as many for the channels that waiting threads subscribe to, so that
+        // every thread can wait for another key.
+        config.useSingleServer()
+                .setAddress("redis://127.0.0.1:" + port)
+                .setConnectionPoolSize(threads + 1)
+                .setConnectionMinimumIdleSize(threads + 1)
+                .setSubscriptionConnectionPoolSize(threads + 1)
+                .setSubscriptionConnectionMinimumIdleSize(1);
+        redis = Redisson.create(config);
+    }
+
+    @Override
+    public void around(String key, Runnable handler) {
+        RLock lock = redis.getLock("bench:" + key);
+        lock.lock(); // waits without end; a watchdog keeps it alive, as no lease is named
+        try {
+            handler.run();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    @Override
+    public void close() {
+        redis.shutdown();
+    }
+}
