@@ -87,7 +87,6 @@ examples: $(B)/latchwork
 # --- figures ------------------------------------------------------------------------------------------------------------------
 include bench/bench.mk
 
-include bench/limits/limits.mk
 
 # the page that `latchwork check --reference` writes; tests/cli/test_docs.sh compares it
 reference: $(B)/latchwork

@@ -113,7 +113,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
         struct run *r = *at;
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
         if (before->state == FINISHED && before->verdict != V_DONE) break; /* never started */
-        before = r; /* it has started, or will any moment: it is reported */
+        before = r;                                                        /* it has started, or will any moment: it is reported */
         at = &r->next;
     }
     struct run *first = *at;
@@ -144,6 +144,7 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
  * notice, and the key waits for them here; nothing else starts. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
+    if (h->listed) unlist(w, h);
     atomic_store(&h->lease.held.cancelled, true);
     h->stale = true;
     hold_cut(w, h);

@@ -110,6 +110,16 @@ void part_forget_meta(struct part *p) {
 static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
 static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
 
+/* What is granted and not started of a partition (NULL: of all) that goes, or is read again, comes from there again. */
+static void cut_holds(struct lw_worker *w, const struct part *p) {
+    for (int s = 0; s < w->n_shards; s++)
+        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
+            const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL;
+            while (r && (r->state != AHEAD || (p && r->msg->part != p))) r = r->next;
+            if (r) hold_cut(w, l->hold);
+        }
+}
+
 /* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys
  * with one tag are taken for one, which forgets more, never less. */
 struct rewinding {
@@ -133,7 +143,7 @@ static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint
     return true;
 }
 
-void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
+static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
     p->n_kept = 0;
     part_forget_meta(p);
@@ -148,7 +158,14 @@ void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     }
 }
 
+void part_again(struct lw_worker *w, struct part *p) {
+    cut_holds(w, p);
+    lane_drop_pending(w, p);
+    part_rewind(w, p, true);
+}
+
 void parts_rewind(struct lw_worker *w, bool keep) {
+    cut_holds(w, NULL);
     lane_drop_pending(w, NULL);
     for (size_t i = 0; i < w->n_assigned; i++) part_rewind(w, w->assigned[i], keep);
 }
@@ -321,24 +338,13 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     free(meta);
 }
 
-/* What is granted and not started of a partition that goes is the next owner's. */
-static void cut_holds(struct lw_worker *w, const struct part *p) {
-    for (int s = 0; s < w->n_shards; s++)
-        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
-            const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL;
-            while (r && (r->state != AHEAD || r->msg->part != p)) r = r->next;
-            if (r) hold_cut(w, l->hold);
-        }
-    lane_drop_pending(w, p);
-}
-
 void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
     struct part **parts = lw_alloc((n + 1) * sizeof *parts);
     for (size_t i = 0; i < n; i++) {
         parts[i] = part_of_gen(w, gens[i]);
         if (!parts[i]) continue;
-        lane_drop_pending(w, parts[i]); /* start nothing more of it */
-        cut_holds(w, parts[i]);
+        cut_holds(w, parts[i]); /* start nothing more of it */
+        lane_drop_pending(w, parts[i]);
     }
     if (!lost && w->io->pump) {
         int64_t until = now_ms(w) + w->c->shutdown.grace_ms;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 enum {
-    LOW_WATER = 4,    /* so few are still granted: ask for more before they are through */
-    PARTIAL_MS = 20,  /* what is done is said at the latest, though the lane goes on */
+    LOW_WATER = 4,   /* so few are still granted: ask for more before they are through */
+    PARTIAL_MS = 20, /* what is done is said at the latest, though the lane goes on */
 };
 
 /* Exponential, with jitter between half and all of it, so that what failed together is not tried together. */
@@ -374,10 +374,11 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     hold_drop_runs(w, h, it->n_runs);
     h->n_in_call = 0;
     if (!h->n_finished) h->failed = false; /* it was the last of them */
-    h->done_ms = now_ms(w); /* of what is finished still */
+    h->done_ms = now_ms(w);                /* of what is finished still */
 }
 
-static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g, size_t heads) {
+static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
+                     size_t heads) {
     struct hold *h = it->hold;
     struct lane *l = h->lane;
     l->settled = true;

@@ -319,7 +319,8 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
             continue;
         }
         r->in_repair = true;
-        sh->repair[sh->n_repair++] = (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
+        sh->repair[sh->n_repair++] =
+            (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
     }
 }
 

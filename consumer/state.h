@@ -12,8 +12,8 @@
 enum {
     BATCH = 256, /* messages a call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
     CLAIM_BATCH = 64,
-    AHEAD_MAX = 64,   /* messages of a lane that one call grants: they run one after the other without asking again */
-    GROUPS_MAX = 250, /* segments a call: one byte names them */
+    AHEAD_MAX = 64,      /* messages of a lane that one call grants: they run one after the other without asking again */
+    GROUPS_MAX = 250,    /* segments a call: one byte names them */
     LOOK_BATCH = 64,     /* segments a watch call */
     REPAIR_BATCH = 1024, /* ranges a repair call */
     REPAIR_OFFSETS = 4096,
@@ -238,9 +238,9 @@ struct shard {
 
     struct lane *lanes; /* hash by id */
     struct lane *gate_head, **gate_tail;
-    int64_t gate_rest_ms;                  /* until then all lanes in the gate queue have to wait (not_before_ms) */
+    int64_t gate_rest_ms;                   /* until then all lanes in the gate queue have to wait (not_before_ms) */
     struct hold *finished, **finished_tail; /* to settle */
-    struct lw_bytes *hints;                /* ring of lanes that may be runnable; owned copies */
+    struct lw_bytes *hints;                 /* ring of lanes that may be runnable; owned copies */
     size_t hints_head, n_hints, cap_hints;
     size_t hints_taken; /* popped from `claimed` and not told yet */
     int64_t tend_ms, watch_ms;
@@ -287,8 +287,8 @@ struct lw_worker {
     struct msg *free_msgs;
     struct lane *free_lanes;
     struct lw_buf scratch, scratch2;
-    uint32_t big_bytes;          /* about the largest message of late: bounds how many heads are asked for */
-    uint32_t *busy;              /* by tag: the second, on the boot clock, in which the lane was seen taken */
+    uint32_t big_bytes; /* about the largest message of late: bounds how many heads are asked for */
+    uint32_t *busy;     /* by tag: the second, on the boot clock, in which the lane was seen taken */
 };
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
@@ -318,7 +318,7 @@ struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
-void part_rewind(struct lw_worker *w, struct part *p, bool keep);
+void part_again(struct lw_worker *w, struct part *p); /* from its watermark on, what is done stays known */
 void part_hold(struct lw_worker *w, struct part *p);
 bool part_closed(const struct part *p, const struct msg *m);
 void part_forget_meta(struct part *p);
@@ -370,13 +370,13 @@ void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
 
 /* hold.c */
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms);
-void hold_free(struct lw_worker *w, struct hold *h); /* its runs must have gone */
+void hold_free(struct lw_worker *w, struct hold *h);                                            /* its runs must have gone */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries); /* starts it when its turn has come */
-void hold_cut(struct lw_worker *w, struct hold *h); /* takes back what has not started */
-void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* the first n, which are finished */
+void hold_cut(struct lw_worker *w, struct hold *h);                                             /* takes back what has not started */
+void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);                                /* the first n, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-void hold_to_stale(struct lw_worker *w, struct hold *h); /* its epoch is gone */
+void hold_to_stale(struct lw_worker *w, struct hold *h);  /* its epoch is gone */
 void hold_maybe_end(struct lw_worker *w, struct hold *h); /* stale or lost: over once nothing runs */
 size_t wanted_heads(const struct lw_worker *w);
 bool runs_ahead(const struct lw_worker *w);
@@ -393,7 +393,7 @@ struct grants {
     const redisReply *tries, *heads;
     size_t n, at_tries, at_heads;
 };
-int grants_tries(struct grants *g); /* attempts so far of the next grant */
+int grants_tries(struct grants *g);                             /* attempts so far of the next grant */
 struct msg *grants_head(struct lw_worker *w, struct grants *g); /* NULL: not a message */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 void settle_back(struct lw_worker *w, struct shard *sh);
@@ -422,8 +422,8 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
 void run_start(struct lw_worker *w, struct run *r); /* nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v);
-void run_flush(struct lw_worker *w); /* hands what was started to the handlers */
-void run_tend(struct lw_worker *w);  /* dead letters to send again; suspects to start */
+void run_flush(struct lw_worker *w);                     /* hands what was started to the handlers */
+void run_tend(struct lw_worker *w);                      /* dead letters to send again; suspects to start */
 bool run_leave_line(struct lw_worker *w, struct run *r); /* it waited for a suspect: no more */
 void late_remove(struct lw_worker *w, struct run *r);
 

@@ -167,8 +167,8 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
-    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->n_kept || sh->checking ||
-           !sh->loaded || (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || gates));
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->n_kept || sh->checking || !sh->loaded ||
+           (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || gates));
 }
 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {

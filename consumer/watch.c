@@ -177,8 +177,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lw_offsets_each(p->offsets, LW_OFF_QUEUED, lo, hi, check_one, &x);
         if (x.lost) { /* parked, and gone: from Kafka again */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
-            lane_drop_pending(w, p);
-            part_rewind(w, p, true);
+            part_again(w, p);
         }
         part_hold(w, p);
     }
