@@ -28,12 +28,12 @@ static void the_head_is_handed_over_and_stays(void **state) {
     park(l, message(2));
     int64_t from = lt_now_ms(l);
     assert_string_equal(claim1(l, "k", "t9"), "N");
-    assert_string_equal(lt_head(l, 0), "0/1");
+    assert_string_equal(lt_heads(l, 0), "0/1");
     assert_int_equal(lt_attempts(l, 0), 0);
     assert_int_equal(lt_duplicates(l), 0);
     assert_string_equal(lt_waiting(l, message(1)), "0/1 0/2");
     char value[64];
-    snprintf(value, sizeof value, "t9:%" PRIu64, l->fence_seen);
+    snprintf(value, sizeof value, "t9:%" PRIu64, lt_fence(l, 0));
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
     assert_true(left > LT_TTL_MS - 60000 && left <= LT_TTL_MS);
@@ -48,8 +48,7 @@ static void the_envelope_is_handed_over_whole(void **state) {
     assert_string_equal(lt_claim(l, &m, 1), "N");
     struct lw_buf want = {0};
     lt_encode(&m, &want);
-    const redisReply *head = l->reply->element[1];
-    assert_true(lw_bytes_eq(lw_bytes(head->str, head->len), lw_bytes(want.p, want.n)));
+    assert_true(lw_bytes_eq(lt_head_bytes(l, 0, 0), lw_bytes(want.p, want.n)));
     lw_buf_free(&want);
 }
 
@@ -71,7 +70,7 @@ static void another_holder_is_busy(void **state) {
         assert_string_equal(claim1(l, "k", "t1"), "B");
         lt_assert_unchanged(l, before, true);
     }
-    assert_string_equal(lt_head(l, 0), "");
+    assert_string_equal(lt_heads(l, 0), "");
 }
 
 static void my_own_claim_is_handed_over_again(void **state) {
@@ -80,7 +79,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(claim1(l, "k", "t1"), "N");
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
     assert_string_equal(claim1(l, "k", "t1"), "N");
-    assert_string_equal(lt_head(l, 0), "0/1");
+    assert_string_equal(lt_heads(l, 0), "0/1");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 1000);
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
@@ -112,11 +111,11 @@ static void finished_heads_are_dropped(void **state) {
     lt_set_state(l, message(16382), 2);
     lt_set_state(l, message(16384), 2);
     assert_string_equal(claim1(l, "k", "t1"), "N");
-    assert_string_equal(lt_head(l, 0), "0/16383");
+    assert_string_equal(lt_heads(l, 0), "0/16383");
     lt_free_lock(l, message(1));
     lt_floor(l, "orders:0", 16386, 0);
     assert_string_equal(claim1(l, "k", "t1"), "N");
-    assert_string_equal(lt_head(l, 0), "0/16386");
+    assert_string_equal(lt_heads(l, 0), "0/16386");
     lt_free_lock(l, message(1));
     lt_floor(l, "orders:0", 16387, 0);
     assert_string_equal(claim1(l, "k", "t1"), "E");
@@ -135,7 +134,7 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* b is the one that was recorded: it is not its own duplicate */
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
-    assert_string_equal(lt_head(l, 0), "0/2");
+    assert_string_equal(lt_heads(l, 0), "0/2");
     assert_int_equal(lt_duplicates(l), 2);
     assert_int_equal(lt_state(l, a), 2);
     assert_int_equal(lt_state(l, c), 2);
@@ -166,7 +165,7 @@ static void skip_takes_the_first_that_is_due(void **state) {
     due_at(l, 1, lt_now_ms(l) + 400000);
     due_at(l, 2, lt_now_ms(l) + 300000);
     assert_string_equal(claim1(l, "k", "t1"), "N");
-    assert_string_equal(lt_head(l, 0), "0/3");
+    assert_string_equal(lt_heads(l, 0), "0/3");
     assert_string_equal(lt_waiting(l, message(1)), "0/3 0/4 0/1 0/2");
 }
 
@@ -187,7 +186,7 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     l->skip = false; /* block knows no due times */
     lt_free_lock(l, message(1));
     assert_string_equal(claim1(l, "k", "t1"), "N");
-    assert_string_equal(lt_head(l, 0), "0/1");
+    assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
 /* More finished heads than a call may drop: the rest is left to the next hint. */
@@ -202,7 +201,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024);
+    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* it drops them some at a time */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_true(in_lanes(l));
@@ -227,20 +226,17 @@ static void hints_leave_claimed(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24], parked_tokens[LT_BATCH_MAX][24];
+    static char lanes[LT_BATCH_MAX][24];
     static struct lt_msg parked[LT_BATCH_MAX];
     size_t n_parked = 0;
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        snprintf(tokens[i], sizeof tokens[i], "t%d", i);
-        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], tokens[i]);
+        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], "t1");
         lt_text(l, "SET " LT_TAG "lock:%s other:1", lanes[i]);
         if (i % 5) {
-            snprintf(parked_tokens[n_parked], sizeof parked_tokens[0], "p%d", (int)n_parked);
             parked[n_parked] = m[i];
-            parked[n_parked].token = parked_tokens[n_parked];
-            n_parked++;
+            parked[n_parked++].token = "p1";
         }
         want[i] = i % 7 == 0 ? 'B' : i % 5 ? 'N' : 'E';
     }
@@ -251,36 +247,40 @@ static void a_full_batch(void **state) {
     char head[32];
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(head, sizeof head, "%d/%d", i / 32, 16384 - 16 + i % 32);
-        assert_string_equal(lt_head(l, i), want[i] == 'N' ? head : "");
-        assert_string_equal(lt_lock(l, m[i]), want[i] == 'N' ? tokens[i] : want[i] == 'B' ? "other" : "(nil)");
+        assert_string_equal(lt_heads(l, i), want[i] == 'N' ? head : "");
+        assert_string_equal(lt_lock(l, m[i]), want[i] == 'N' ? "t1" : want[i] == 'B' ? "other" : "(nil)");
     }
 }
 
+/* A worker names a lane once a call; where it does not, this is its own lock and the same head, as after a lost reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
     park(l, message(1));
-    const struct lt_msg m[] = {lt_msg(0, 0, "k", "t1"), lt_msg(0, 0, "k", "t2")};
-    assert_string_equal(lt_claim(l, m, 2), "NB");
+    const struct lt_msg m[] = {lt_msg(0, 0, "k", "t1"), lt_msg(0, 0, "k", "t1")};
+    assert_string_equal(lt_claim(l, m, 2), "NN");
+    assert_string_equal(lt_heads(l, 0), "0/1");
+    assert_string_equal(lt_heads(l, 1), "0/1");
     assert_string_equal(lt_lock(l, message(1)), "t1");
+    assert_string_equal(claim1(l, "k", "t2"), "B");
 }
 
 static void a_broken_name_is_busy_for_that_lane_only(void **state) {
     struct lt *l = *state;
-    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t2"), lt_msg(0, 3, "c", "t3"), lt_msg(0, 4, "d", "t4")};
+    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"), lt_msg(0, 4, "d", "t1")};
     park(l, m[0]);
     park(l, m[1]);
     park(l, m[3]);
     lt_int(l, "LPUSH " LT_TAG "lock:b x");
     lt_text(l, "SET " LT_TAG "wait:c x");
     assert_string_equal(lt_claim(l, m, 4), "NBBN");
-    assert_string_equal(lt_head(l, 3), "0/4");
+    assert_string_equal(lt_heads(l, 3), "0/4");
     assert_string_equal(lt_lock(l, m[2]), "(nil)");
     assert_string_equal(lt_text(l, "GET " LT_TAG "wait:c"), "x");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "lock:b"), 1);
 }
 
 static void assert_refused(struct lt *l, const char *why) {
-    const struct lt_msg m[] = {lt_msg(0, 0, "k", "t5"), lt_msg(0, 0, "j", "t6")};
+    const struct lt_msg m[] = {lt_msg(0, 0, "k", "t1"), lt_msg(0, 0, "j", "t1")};
     l->taken = 1;
     char *before = lt_dump(l, true);
     assert_string_equal(lt_claim(l, m, 2), why);

@@ -19,7 +19,7 @@ static void a_free_lane_runs(void **state) {
     assert_string_equal(gate1(l, m), "R");
     assert_int_equal(lt_attempts(l, 0), 0);
     char value[64];
-    snprintf(value, sizeof value, "t1:%" PRIu64, l->fence_seen);
+    snprintf(value, sizeof value, "t1:%" PRIu64, lt_fence(l, 0));
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
     assert_true(left > 0 && left <= LT_TTL_MS);
@@ -31,13 +31,12 @@ static void the_fence_is_the_time_in_us_at_least(void **state) {
     struct lt *l = *state;
     uint64_t before_us = (uint64_t)lt_now_ms(l) * 1000;
     gate1(l, lt_msg(0, 1, "k", "t1"));
-    assert_true(l->fence_seen >= before_us);
+    assert_true(l->fence >= before_us);
     lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* and above the last where that is ahead of the clock */
+    l->reserve = 5;
     gate1(l, lt_msg(0, 2, "j", "t2"));
-    assert_true(l->fence_seen == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 2 : 1));
-    char last[32];
-    snprintf(last, sizeof last, "%" PRIu64, l->fence_seen);
-    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), last);
+    assert_true(l->fence == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 6 : 1));
+    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), l->variant == LT_TWICE ? "8000000000000010" : "8000000000000005");
 }
 
 static void a_locked_lane_parks(void **state) {
@@ -102,7 +101,7 @@ static void my_own_lock_runs_again(void **state) {
 
 static void finished_is_finished(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {lt_msg(0, 4, "a", "t1"), lt_msg(0, 5, "b", "t2"), lt_msg(0, 6, "c", "t3"), lt_msg(0, 7, "d", "t4")};
+    const struct lt_msg m[] = {lt_msg(0, 4, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 6, "c", "t1"), lt_msg(0, 7, "d", "t1")};
     lt_set_state(l, m[0], 2);
     lt_set_state(l, m[1], 3);
     lt_set_state(l, m[2], 1);
@@ -114,8 +113,8 @@ static void finished_is_finished(void **state) {
 static void below_the_floor_is_finished(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "floor orders:0 1000 orders:1 %" PRId64, far_offset);
-    const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t2"), lt_msg(1, far_offset - 1, "c", "t3"),
-                               lt_msg(1, far_offset, "d", "t4"), lt_msg(2, 0, "e", "t5")};
+    const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t1"), lt_msg(1, far_offset - 1, "c", "t1"),
+                               lt_msg(1, far_offset, "d", "t1"), lt_msg(2, 0, "e", "t1")};
     gate1(l, lt_msg(3, 1, "a", "x1")); /* busy: nothing is parked below the floor either */
     assert_string_equal(lt_gate(l, m, 5), "DRDRR");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
@@ -124,7 +123,7 @@ static void below_the_floor_is_finished(void **state) {
 static void attempts_are_told(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "3 1000 0");
-    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t2"), lt_msg(1, 5, "c", "t3")};
+    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t1"), lt_msg(1, 5, "c", "t1")};
     assert_string_equal(lt_gate(l, m, 3), "RRR");
     assert_int_equal(lt_attempts(l, 0), 3);
     assert_int_equal(lt_attempts(l, 1), 0);
@@ -135,7 +134,7 @@ static void a_recorded_business_id_is_a_duplicate(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
     lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* another type is none */
-    struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t2"), lt_msg(0, 7, "c", "t3"), lt_msg(0, 8, "d", "t4")};
+    struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 8, "d", "t1")};
     m[0].dedup = m[1].dedup = "id-1"; /* m[1] is the one that was recorded */
     m[2].dedup = "id-2";
     m[3].dedup = "broken";
@@ -149,12 +148,10 @@ static void segments_meet_at_their_borders(void **state) {
     const int64_t at[] = {0, 3, 4, 16383, 16384, far_offset - 1, far_offset, far_offset + 16383};
     struct lt_msg busy[8], m[8];
     char lanes[8][2];
-    static const char *const first[] = {"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"};
-    static const char *const second[] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
     for (size_t i = 0; i < 8; i++) {
         snprintf(lanes[i], 2, "%c", (char)('a' + i));
-        busy[i] = lt_msg(9, at[i], lanes[i], first[i]);
-        m[i] = lt_msg(0, at[i], lanes[i], second[i]);
+        busy[i] = lt_msg(9, at[i], lanes[i], "b1");
+        m[i] = lt_msg(0, at[i], lanes[i], "t1");
     }
     assert_string_equal(lt_gate(l, busy, 8), "RRRRRRRR");
     assert_string_equal(lt_gate(l, m, 8), "WWWWWWWW");
@@ -170,7 +167,7 @@ static void segments_meet_at_their_borders(void **state) {
 /* The states of a batch are read at once, from its lowest offset to its highest, wherever these stand. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t2"), lt_msg(0, 7, "c", "t3"), lt_msg(0, 501, "d", "t4")};
+    const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
     lt_set_state(l, m[0], 2);
     lt_set_state(l, m[1], 3);
     lt_set_state(l, m[2], 2);
@@ -181,12 +178,11 @@ static void offsets_come_in_any_order(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][24], tokens[LT_BATCH_MAX][24];
+    static char lanes[LT_BATCH_MAX][24];
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        snprintf(tokens[i], sizeof tokens[i], "t%d", i);
-        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], tokens[i]);
+        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], "t1");
         if (i % 3 == 0) lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lanes[i], LT_TTL_MS);
         if (i % 16 == 5) lt_set_state(l, m[i], i % 32 == 5 ? 2 : 3);
         want[i] = i % 16 == 5 ? 'D' : i % 3 == 0 ? 'W' : 'R';
@@ -194,7 +190,7 @@ static void a_full_batch(void **state) {
     assert_string_equal(lt_gate(l, m, LT_BATCH_MAX), want);
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         assert_int_equal(lt_state(l, m[i]), want[i] == 'D' ? (i % 32 == 5 ? 2 : 3) : want[i] == 'W' ? 1 : 0);
-        assert_string_equal(lt_lock(l, m[i]), i % 3 == 0 ? "other" : want[i] == 'D' ? "(nil)" : tokens[i]);
+        assert_string_equal(lt_lock(l, m[i]), i % 3 == 0 ? "other" : want[i] == 'D' ? "(nil)" : "t1");
     }
 }
 
@@ -206,11 +202,9 @@ static void keys_are_any_bytes(void **state) {
                                      lw_bytes_of("{t.1}:x"),    lw_bytes_of("}:lock:{"), lw_bytes_of("\xc3\xa4\xff\xe2\x82"),
                                      lw_bytes_of("a b\r\n*%$"), lw_bytes(kilo, 512)};
     struct lt_msg m[8], again[8];
-    static const char *const first[] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
-    static const char *const second[] = {"u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7"};
     for (int i = 0; i < 8; i++) {
-        m[i] = lt_msg_bytes(0, i, lanes[i], first[i]);
-        again[i] = lt_msg_bytes(1, i, lanes[i], second[i]);
+        m[i] = lt_msg_bytes(0, i, lanes[i], "t1");
+        again[i] = lt_msg_bytes(1, i, lanes[i], "u1");
     }
     assert_string_equal(lt_gate(l, m, 8), "RRRRRRRR");
     assert_string_equal(lt_gate(l, again, 8), "WWWWWWWW");
@@ -218,7 +212,7 @@ static void keys_are_any_bytes(void **state) {
     for (int i = 0; i < 8; i++) {
         snprintf(want, sizeof want, "1/%d", i);
         assert_string_equal(lt_waiting(l, m[i]), want);
-        assert_string_equal(lt_lock(l, m[i]), first[i]);
+        assert_string_equal(lt_lock(l, m[i]), "t1");
         assert_string_not_equal(lt_text(l, "ZSCORE " LT_TAG "lanes %b", lanes[i].p, lanes[i].n), "(nil)");
     }
     assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), 8);
@@ -229,7 +223,7 @@ static void a_broken_name_is_bad_for_that_message_only(void **state) {
     lt_int(l, "LPUSH " LT_TAG "lock:b x");
     lt_text(l, "SET " LT_TAG "wait:c x");
     lt_text(l, "SET " LT_TAG "lock:c other:1");
-    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t2"), lt_msg(0, 3, "c", "t3"), lt_msg(0, 4, "d", "t4")};
+    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"), lt_msg(0, 4, "d", "t1")};
     assert_string_equal(lt_gate(l, m, 4), "RBBR");
     assert_int_equal(lt_state(l, m[1]), 0);
     assert_int_equal(lt_state(l, m[2]), 0);
@@ -239,7 +233,7 @@ static void a_broken_name_is_bad_for_that_message_only(void **state) {
 }
 
 static void assert_refused(struct lt *l, const char *why) {
-    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t2")};
+    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t1")};
     char *before = lt_dump(l, true);
     assert_string_equal(lt_gate(l, m, 2), why);
     lt_assert_unchanged(l, before, true);

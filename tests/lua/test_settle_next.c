@@ -33,7 +33,7 @@ static void next_hands_the_head_over(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);
     assert_string_equal(settle1(l, message(1)), "N");
-    assert_string_equal(lt_head(l, 0), "0/2");
+    assert_string_equal(lt_heads(l, 0), "0/2");
     assert_int_equal(lt_attempts(l, 0), 0);
     assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3"); /* the head stays until it is settled */
     assert_string_equal(lt_lock(l, message(1)), "t1");
@@ -41,7 +41,7 @@ static void next_hands_the_head_over(void **state) {
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_int_equal(n_hints(l), 0);
     assert_string_equal(settle1(l, message(2)), "N");
-    assert_string_equal(lt_head(l, 0), "0/3");
+    assert_string_equal(lt_heads(l, 0), "0/3");
     assert_string_equal(settle1(l, message(3)), "L");
     assert_released(l, 0);
     assert_false(in_lanes(l));
@@ -61,7 +61,7 @@ static void drop_releases_and_hints(void **state) {
     WAITERS(l, 2);
     int64_t from = lt_now_ms(l);
     assert_string_equal(settle1(l, lt_with(message(1), "done", "drop")), "L");
-    assert_string_equal(lt_head(l, 0), "");
+    assert_string_equal(lt_heads(l, 0), "");
     assert_released(l, 1);
     int64_t score = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"));
     assert_true(score >= from + LT_HANDOFF_MS && score <= lt_now_ms(l) + LT_HANDOFF_MS);
@@ -86,7 +86,7 @@ static void finished_heads_are_dropped(void **state) {
     lt_set_state(l, message(3), 3);
     lt_set_state(l, message(16384), 2);
     assert_string_equal(settle1(l, message(1)), "N");
-    assert_string_equal(lt_head(l, 0), "0/16385");
+    assert_string_equal(lt_heads(l, 0), "0/16385");
     assert_string_equal(lt_waiting(l, message(1)), "0/16385 0/16386");
     lt_floor(l, "orders:0", 16387, 0);
     assert_string_equal(settle1(l, message(16385)), "L");
@@ -99,7 +99,7 @@ static void a_head_of_another_version_is_put_aside(void **state) {
     WAITERS(l, 2);
     lt_int(l, "RPUSH " LT_TAG "wait:k %s", "2 what is this");
     assert_string_equal(settle1(l, message(1)), "N");
-    assert_string_equal(lt_head(l, 0), "0/2");
+    assert_string_equal(lt_heads(l, 0), "0/2");
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
 }
 
@@ -115,7 +115,7 @@ static void a_waiting_duplicate_is_dropped(void **state) {
     gate1(l, copy);
     gate1(l, other);
     assert_string_equal(settle1(l, m), "N");
-    assert_string_equal(lt_head(l, 0), "0/3");
+    assert_string_equal(lt_heads(l, 0), "0/3");
     assert_string_equal(lt_waiting(l, m), "0/3");
     assert_int_equal(lt_state(l, copy), 2);
 }
@@ -139,23 +139,28 @@ static struct lt_msg keep(struct lt_msg m, const struct lt_msg *next) {
     m.next = next;
     return m;
 }
+/* The lane is kept, and this is said of the one that is named. */
+static void kept(struct lt *l, struct lt_msg m, const struct lt_msg *next, const char *named) {
+    assert_string_equal(settle1(l, keep(m, next)), "K");
+    assert_string_equal(l->named, named);
+}
 
 static void keep_extends_for_the_chain(void **state) {
     struct lt *l = *state;
     WAITERS(l, 9);
     lt_int(l, "HSET " LT_TAG "tries:orders:0:1 16384 %s", "2 5 0");
     const struct lt_msg second = message(2), third = message(16384);
-    uint64_t fence = l->fence_seen;
-    assert_string_equal(settle1(l, keep(message(1), &second)), "K");
-    assert_true(l->fence_seen > fence);
-    assert_int_equal(lt_attempts(l, 0), 0);
     char value[64];
-    snprintf(value, sizeof value, "t1:%" PRIu64, l->fence_seen);
-    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
+    snprintf(value, sizeof value, "%s", lt_text(l, "GET " LT_TAG "lock:k"));
+    uint64_t fence = l->fence_seen;
+    kept(l, message(1), &second, "A");
+    assert_true(lt_fence(l, 0) > fence);
+    assert_int_equal(lt_attempts(l, 0), 0);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value); /* names the acquisition: a kept one is not written again */
     assert_true(lease_left(l) > 1000);
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
-    assert_string_equal(settle1(l, keep(second, &third)), "K");
+    kept(l, second, &third, "A");
     assert_int_equal(lt_attempts(l, 0), 2);
     assert_string_equal(lt_waiting(l, message(1)), "0/9");
     assert_int_equal(n_hints(l), 0);
@@ -178,12 +183,12 @@ static void a_finished_next_is_skipped(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
     for (int as = 2; as <= 3; as++) {
         lt_set_state(l, second, as);
-        assert_string_equal(settle1(l, keep(message(1), &second)), "P");
+        kept(l, message(1), &second, "P");
         assert_string_equal(lt_lock(l, second), "t1");
         assert_true(lease_left(l) > 1000);
     }
     lt_floor(l, "orders:7", 16385, 0);
-    assert_string_equal(settle1(l, keep(message(1), &other)), "P");
+    kept(l, message(1), &other, "P");
     assert_int_equal(lt_state(l, other), 0);
 }
 
@@ -194,7 +199,7 @@ static void a_duplicate_next_is_skipped_and_counted(void **state) {
     struct lt_msg second = message(2);
     second.dedup = "id-1";
     gate1(l, message(1));
-    assert_string_equal(settle1(l, keep(message(1), &second)), "P");
+    kept(l, message(1), &second, "P");
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, second), 2);
 }
@@ -206,7 +211,7 @@ static void a_next_with_the_id_of_this_one_is_skipped(void **state) {
     struct lt_msg first = message(1), second = message(2);
     first.dedup = second.dedup = "id-1";
     gate1(l, first);
-    assert_string_equal(settle1(l, keep(first, &second)), "P");
+    kept(l, first, &second, "P");
     assert_int_equal(lt_state(l, second), 2);
 }
 
@@ -259,7 +264,7 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
     struct lt_msg claim = message(2); /* the next one runs, fails too, and then the third */
     assert_string_equal(lt_claim(l, &claim, 1), "N");
-    assert_string_equal(lt_head(l, 0), "0/2");
+    assert_string_equal(lt_heads(l, 0), "0/2");
     m.offset = 2;
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/3 0/1 0/2");
@@ -273,7 +278,7 @@ static void skip_without_backoff_stays_first(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1 0/2");
     assert_released(l, 1);
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
-    assert_string_equal(lt_head(l, 0), "0/1");
+    assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
 static void heads_not_due_rotate(void **state) {
@@ -284,7 +289,7 @@ static void heads_not_due_rotate(void **state) {
     due_at(l, 3, lt_now_ms(l) + 300000);
     due_at(l, 4, lt_now_ms(l) - 1);
     assert_string_equal(settle1(l, message(1)), "N");
-    assert_string_equal(lt_head(l, 0), "0/4");
+    assert_string_equal(lt_heads(l, 0), "0/4");
     assert_string_equal(lt_waiting(l, message(1)), "0/4 0/5 0/2 0/3");
 }
 
@@ -311,11 +316,11 @@ static void due_times_count_in_skip_only(void **state) {
     due_at(l, 2, lt_now_ms(l) + 300000);
     const struct lt_msg chained = message(7);
     l->skip = true;
-    assert_string_equal(settle1(l, keep(message(1), &chained)), "K");
+    kept(l, message(1), &chained, "A");
     assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3");
     l->skip = false;
     assert_string_equal(settle1(l, chained), "N");
-    assert_string_equal(lt_head(l, 0), "0/2");
+    assert_string_equal(lt_heads(l, 0), "0/2");
 }
 
 int main(void) {

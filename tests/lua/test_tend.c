@@ -137,7 +137,7 @@ static void a_dead_holders_lane_moves_on(void **state) {
     assert_string_equal(lt_tend(l), "1");
     assert_string_equal(lt_hints(l), "k");
     assert_string_equal(lt_claim(l, &b, 1), "N");
-    assert_string_equal(lt_head(l, 0), "0/2");
+    assert_string_equal(lt_heads(l, 0), "0/2");
 }
 
 static void broken_names_do_not_stop_it(void **state) {

@@ -39,7 +39,7 @@ static void watch_reads_floors_and_ranges(void **state) {
 
 static void watch_sees_what_gate_and_settle_wrote(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {lt_msg(0, 16380, "a", "t1"), lt_msg(0, 16381, "b", "t2"), lt_msg(0, 16382, "c", "t3")};
+    const struct lt_msg m[] = {lt_msg(0, 16380, "a", "t1"), lt_msg(0, 16381, "b", "t1"), lt_msg(0, 16382, "c", "t1")};
     lt_gate(l, m, 3);
     const struct lt_msg parked = lt_msg(0, 16383, "a", "t4");
     lt_gate(l, &parked, 1);

@@ -5,7 +5,8 @@
  * the whole call ("LOST"), or the first word of an error with a minus ("-OOM"). Valid until the next call.
  *
  * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script that touches any other name fails its test.
- * Each fence that is handed out must be above all before it, and the last be what is stored; this too is checked in every call.
+ * The fences that a call takes must be above all those of calls before it, their last be what is stored, and no lane be granted more
+ * messages than there are fences; the shape of each answer (how many letters, heads, attempts) is looked at too, in every call.
  *
  * The same tests run in variants: each script forgotten before each call (SCRIPT FLUSH), each call but gate at maxmemory, and each call
  * sent twice with the same arguments, as after a lost reply: the second must answer what the protocol says and change nothing. */
@@ -28,7 +29,7 @@
 
 enum { LT_PLAIN = 1, LT_FLUSHED = 2, LT_FULL = 4, LT_TWICE = 8, LT_ALL = 15 };
 /* Long enough that nothing expires while a test runs. */
-enum { LT_TTL_MS = 600000, LT_HANDOFF_MS = 300000, LT_BATCH_MAX = 256, LT_ARGS_MAX = 6000 };
+enum { LT_TTL_MS = 600000, LT_HANDOFF_MS = 300000, LT_BATCH_MAX = 256, LT_ANSWERS_MAX = 2048, LT_ARGS_MAX = 6000, LT_TOKENS_MAX = 64 };
 
 struct lt_args {
     char *p[LT_ARGS_MAX];
@@ -48,14 +49,30 @@ struct lt {
     bool skip, drop; /* retry.order skip, on_busy drop */
     int taken;       /* hints that leave claimed:w */
     int most;        /* of tend, hints */
+    int reserve;     /* fences a lane may need */
+    int want;        /* heads of each lane, of claim */
+    bool narrow;     /* the bytes that are said to matter are those of a segment's first message only */
 
     /* the last call and its answer */
     const struct lw_script *script;
     struct lt_args keys, args;
+    char token[64]; /* of gate and claim */
     redisReply *reply;
-    int stride; /* elements of the answer a message */
-    char answers[LT_BATCH_MAX + 1], text[70000];
-    uint64_t fence_seen;
+    char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
+    uint64_t fence, fence_seen; /* the first that the last call took; the last of all that calls took */
+    int n_items, n_messages;    /* of the call */
+    struct {
+        int n_messages, n_named, first_head, n_heads;
+        int first_grant; /* of its messages, named and heads, from 1; over all items */
+    } item[LT_BATCH_MAX];
+    struct {
+        int grant, in_lane; /* number of its grant over all lanes, from 1, and in its lane, from 0; grant 0: none */
+    } granted[LT_ANSWERS_MAX];
+    struct {
+        char token[64];
+        uint64_t fence;
+    } values[LT_TOKENS_MAX]; /* what gate and claim wrote into locks last, by token */
+    int n_values;
 };
 
 struct lt_msg {
@@ -64,10 +81,22 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
+    bool bare; /* gate is not given its envelope */
     /* for settle */
-    const char *outcome, *mode, *reason;
-    const struct lt_msg *next;
+    const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more, heads */
+    const struct lt_msg *next;           /* the one message that is named */
     int64_t backoff_ms;
+};
+
+/* An item of settle: the finished messages of a lane, the last with the outcome; `named` behind them. Lane and token are the first's. */
+struct lt_item {
+    const struct lt_msg *done;
+    size_t n_done;
+    char mode; /* as in settle.lua */
+    const struct lt_msg *named;
+    size_t n_named;
+    int want, before;
+    const char *value; /* of the lock; NULL: what the token wrote last */
 };
 
 /* A message of topic orders; outcome done, mode next. */
@@ -76,9 +105,12 @@ struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes la
 /* The same message with another outcome and mode. */
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
+/* One token a call, the first's. Messages of one lane that stand side by side are one item; `bare` is that of its first. */
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
+/* A message is an item of its own, and wants one head. */
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n);
-const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* lane and token of each count */
+const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n);
+const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* the lane of each counts, and the first's token */
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_tend(struct lt *l);  /* the number as text */
 const char *lt_hints(struct lt *l); /* lanes, joined by spaces */
@@ -112,11 +144,13 @@ struct lt_entered {
 /* "OK" or "REFUSED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
-/* Of message i of the last answer. */
+/* Of message i of the last answer of gate; of what was granted first to item i of settle, lane i of claim. */
 uint64_t lt_fence(const struct lt *l, int i);
 int lt_attempts(const struct lt *l, int i);
-/* "PARTITION/OFFSET" of the envelope that was handed over, "" if none. */
-const char *lt_head(struct lt *l, int i);
+int lt_attempts_of(const struct lt *l, int i, int k); /* of the k-th grant of item i, from 0 */
+/* "PARTITION/OFFSET" of the envelopes that were handed over to item i, oldest first, "" if none. */
+const char *lt_heads(struct lt *l, int i);
+struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
 int64_t lt_duplicates(const struct lt *l); /* settle, claim */
 
 /* What is in Redis, seen as the administrator. A failing command fails the test. */

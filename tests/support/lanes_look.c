@@ -22,10 +22,13 @@ static size_t identity(struct lw_bytes in, char *out, size_t size) {
     return (size_t)n;
 }
 
-const char *lt_head(struct lt *l, int i) {
-    const redisReply *r = l->reply->element[i * l->stride + 1];
+const char *lt_heads(struct lt *l, int i) {
+    size_t n = 0;
     l->text[0] = '\0';
-    if (r->len > 0) identity(lw_bytes(r->str, r->len), l->text, sizeof l->text);
+    for (int k = 0; k < l->item[i].n_heads; k++) {
+        if (n) l->text[n++] = ' ';
+        n += identity(lt_head_bytes(l, i, k), l->text + n, sizeof l->text - n);
+    }
     return l->text;
 }
 
