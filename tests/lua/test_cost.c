@@ -8,7 +8,17 @@
 
 #include <cmocka.h>
 
-enum { BATCH = 64, PARTITIONS = 4, GATE_MOST = BATCH + 20, SETTLE_MOST = 24 };
+enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
+/* What a call costs whatever is in it, and what its parts cost on top. */
+enum {
+    CALL_MOST = 20,
+    GATE_MOST = BATCH + CALL_MOST,
+    SETTLE_MOST = CALL_MOST,
+    PARKED_MOST = 4 * LANES + CALL_MOST,
+    CLAIM_MOST = 5 * LANES + CALL_MOST,
+    NEXT_MOST = 5 * LANES + CALL_MOST,
+    LAST_MOST = 4 * LANES + CALL_MOST,
+};
 
 /* Calls of a command since RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
 static int64_t calls_of(const char *line) {
@@ -35,38 +45,107 @@ static int64_t commands_in_script(struct lt *l) {
     return n;
 }
 
-static void make_batch(struct lt_msg *m, char (*lanes)[24], int64_t first_offset) {
-    for (int i = 0; i < BATCH; i++) {
+/* `each` messages of each of `n` lanes, those of a lane side by side; partitions in turn. */
+static void make_batch(struct lt_msg *m, char (*lanes)[24], int n, int each, int64_t first_offset) {
+    for (int i = 0; i < n; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        m[i] = lt_msg(i / (BATCH / PARTITIONS), first_offset + i % (BATCH / PARTITIONS), lanes[i], "t1");
+        for (int k = 0; k < each; k++) m[i * each + k] = lt_msg(i % PARTITIONS, first_offset + i / PARTITIONS * each + k, lanes[i], "t1");
     }
 }
 
-static void assert_at_most(const char *what, int64_t n, int64_t most) {
-    print_message("%s: %" PRId64 " commands for %d messages of %d partitions, %.2f a message\n", what, n, BATCH, PARTITIONS,
-                  (double)n / BATCH);
+static void assert_at_most(const char *what, int64_t n, int n_messages, int64_t most) {
+    print_message("%s: %" PRId64 " commands for %d messages, %.2f a message\n", what, n, n_messages, (double)n / n_messages);
     if (n > most) fail_msg("%s: %" PRId64 " commands, more than %" PRId64, what, n, most);
 }
+static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; } /* the support looks at the fence */
 
+static void answered(const struct lt *l, const char *cycle, int n) {
+    for (int i = 0; i < n; i++) assert_int_equal(l->answers[i], cycle[i % (int)strlen(cycle)]);
+    assert_int_equal(l->answers[n], 0);
+}
+
+/* One message a lane, and nobody waits: a SET each, and a share of what a call costs. */
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
     static char lanes[BATCH][24];
-    make_batch(m, lanes, 100);
+    make_batch(m, lanes, BATCH, 1, 100);
+    for (int i = 0; i < BATCH; i++) m[i].bare = true;
     lt_text(l, "CONFIG RESETSTAT");
     lt_gate(l, m, BATCH);
-    int64_t gate = commands_in_script(l) - 1; /* the support looks at the fence */
-    for (int i = 0; i < BATCH; i++) assert_int_equal(l->answers[i], 'R');
+    int64_t gate = counted(l);
+    answered(l, "R", BATCH);
     lt_settle(l, m, BATCH);
     int64_t settle = commands_in_script(l);
-    for (int i = 0; i < BATCH; i++) assert_int_equal(l->answers[i], 'L');
+    answered(l, "L", BATCH);
     assert_true(gate > BATCH); /* the count counts */
-    assert_at_most("gate", gate, GATE_MOST);
-    assert_at_most("settle", settle, SETTLE_MOST);
-    assert_at_most("both", gate + settle, 2 * BATCH);
+    assert_at_most("gate", gate, BATCH, GATE_MOST);
+    assert_at_most("settle", settle, BATCH, SETTLE_MOST);
+}
+
+/* Messages of a lane side by side: one SET for all of them. */
+static void several_messages_of_a_lane(void **state) {
+    struct lt *l = *state;
+    static struct lt_msg m[BATCH];
+    static struct lt_item items[LANES];
+    static char lanes[LANES][24];
+    make_batch(m, lanes, LANES, EACH, 100);
+    lt_text(l, "CONFIG RESETSTAT");
+    lt_gate(l, m, BATCH);
+    int64_t gate = counted(l);
+    answered(l, "RAAAAAAA", BATCH);
+    for (int i = 0; i < LANES; i++) items[i] = (struct lt_item){.done = m + i * EACH, .n_done = EACH, .mode = 'n', .want = EACH};
+    lt_settle_items(l, items, LANES);
+    int64_t settle = commands_in_script(l);
+    answered(l, "L", LANES);
+    assert_at_most("gate, 8 of a lane", gate, BATCH, LANES + CALL_MOST);
+    assert_at_most("settle, 8 of a lane", settle, BATCH, SETTLE_MOST);
+}
+
+/* Parked, claimed, and drained eight at a time. */
+static void parked_and_drained(void **state) {
+    struct lt *l = *state;
+    static struct lt_msg m[2 * BATCH], claims[LANES];
+    static struct lt_item items[LANES];
+    static char lanes[LANES][24];
+    l->want = EACH;
+    make_batch(m, lanes, LANES, 2 * EACH, 100);
+    for (int i = 0; i < LANES; i++) {
+        claims[i] = lt_msg(0, 0, lanes[i], "t2");
+        lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lanes[i], LT_TTL_MS);
+    }
+    lt_text(l, "CONFIG RESETSTAT");
+    lt_gate(l, m, 2 * BATCH);
+    int64_t parked = counted(l);
+    answered(l, "W", 2 * BATCH);
+    for (int i = 0; i < LANES; i++) lt_free_lock(l, claims[i]);
+    lt_text(l, "CONFIG RESETSTAT");
+    lt_claim(l, claims, LANES);
+    int64_t claim = counted(l);
+    answered(l, "N", LANES);
+    for (int i = 0; i < 2 * BATCH; i++) m[i].token = "t2";
+    for (int i = 0; i < LANES; i++)
+        items[i] = (struct lt_item){.done = m + 2 * i * EACH, .n_done = EACH, .mode = 'n', .want = EACH, .before = EACH};
+    lt_settle_items(l, items, LANES);
+    int64_t next = counted(l);
+    answered(l, "N", LANES);
+    for (int i = 0; i < LANES; i++) {
+        assert_int_equal(l->item[i].n_heads, EACH);
+        items[i].done += EACH;
+    }
+    lt_text(l, "CONFIG RESETSTAT");
+    lt_settle_items(l, items, LANES);
+    int64_t last = commands_in_script(l);
+    answered(l, "L", LANES);
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), 0);
+    assert_at_most("gate, parked", parked, 2 * BATCH, PARKED_MOST);
+    assert_at_most("claim", claim, BATCH, CLAIM_MOST);
+    assert_at_most("settle and hand over", next, BATCH, NEXT_MOST);
+    assert_at_most("settle the last", last, BATCH, LAST_MOST);
+    assert_at_most("parked and drained", parked + claim + next + last, 2 * BATCH, 2 * BATCH * 3 / 2);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {LT(gate_and_settle_without_waiters)};
+    const struct CMUnitTest tests[] = {LT(gate_and_settle_without_waiters), LT(several_messages_of_a_lane), LT(parked_and_drained)};
     return LT_RUN(tests, LT_PLAIN);
 }
