@@ -190,7 +190,7 @@ local function settle_one(i, o)
                     grant_named(named, ids)
                 end
             else
-                if mode ~= 110 then grant_none(named) end
+                grant_none(named)
                 if not heads or heads == 'BAD' then
                     free[#free + 1] = lock
                     answer = 'L'
@@ -217,8 +217,8 @@ end
 for i = 1, n do
     local o = 7 * i - 6
     local mode = item[o + 3]
-    if item[o + 1] == 1 and item[o + 2] == 100 and (mode == 110 or mode == 45) and not (waiting and waiting[i]) and not with_dedup and
-        held[i] == ARGV[first_value + item[o]] then -- as most are: one message, done, and nobody waits
+    if item[o + 1] == 1 and item[o + 2] == 100 and (mode == 110 or mode == 45) and item[o + 4] == 0 and not (waiting and waiting[i]) and
+        not with_dedup and held[i] == ARGV[first_value + item[o]] then -- as most are: one message, done, and nobody waits
         local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
         at = at + 3
         if s.base + index >= s.floor then put_state(s, index, 2) end
