@@ -1,0 +1,614 @@
+/* settle: several messages of a lane in one call, what is named behind them, and several heads at once. */
+#include "tests/support/lanes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct lt_msg message(int64_t offset) { return lt_msg(0, offset, "k", "t1"); }
+static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
+static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:k"); }
+static bool in_lanes(struct lt *l) { return lt_int(l, "ZCARD " LT_TAG "lanes") > 0; }
+static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
+static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
+
+enum { MOST = 80 };
+/* Offsets from `first`, n of them, in an array that lives until the next call with the same `slot`. */
+static struct lt_msg *run_of(int slot, int64_t first, int n) {
+    static struct lt_msg m[3][MOST];
+    assert_true(n <= MOST);
+    for (int i = 0; i < n; i++) m[slot][i] = message(first + i);
+    return m[slot];
+}
+static void gate_run(struct lt *l, int64_t first, int n) {
+    const struct lt_msg *m = run_of(2, first, n);
+    lt_gate(l, m, (size_t)n);
+    assert_int_equal(l->answers[0], 'R');
+    assert_int_equal(strspn(l->answers, "RA"), n);
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000"); /* so that an extension is seen */
+}
+static void park_run(struct lt *l, int64_t first, int n) {
+    struct lt_msg *m = run_of(2, first, n);
+    bool was_free = strcmp(lt_lock(l, *m), "(nil)") == 0;
+    if (was_free) lt_text(l, "SET " LT_TAG "lock:k other:1");
+    for (int i = 0; i < n; i++) m[i].token = "x1";
+    lt_gate(l, m, (size_t)n);
+    assert_int_equal(strspn(l->answers, "W"), n);
+    if (was_free) lt_free_lock(l, *m);
+}
+static const char *settle(struct lt *l, struct lt_item item) { return lt_settle_items(l, &item, 1); }
+/* done: n from first; its last with the outcome. */
+static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
+    struct lt_item it = {.done = run_of(0, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
+    if (n) run_of(0, first, n)[n - 1].outcome = outcome;
+    return it;
+}
+static struct lt_item naming(struct lt_item it, int64_t first, int n) {
+    it.named = run_of(1, first, n);
+    it.n_named = (size_t)n;
+    return it;
+}
+static struct lt_item wanting(struct lt_item it, int want, int before) {
+    it.want = want;
+    it.before = before;
+    return it;
+}
+
+/* --- several finished --------------------------------------------------------------------------------------------------------- */
+
+static void all_done(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 1, 5);
+    assert_string_equal(settle(l, item(1, 5, "done", 'n')), "L");
+    for (int64_t o = 1; o <= 5; o++) assert_int_equal(lt_state(l, message(o)), 2);
+    assert_string_equal(lt_lock(l, message(1)), "(nil)");
+    assert_int_equal(n_hints(l), 0);
+}
+
+static void the_last_one_fails(void **state) {
+    struct lt *l = *state;
+    static const struct {
+        const char *outcome;
+        int state;
+        const char *waits, *tries;
+    } cases[] = {{"retry", 1, "0/3", "1"}, {"back", 1, "0/3", ""}, {"dead", 3, "", ""}, {"sent", 3, "", ""}};
+    for (size_t i = 0; i < 4; i++) {
+        lt_setup(state);
+        gate_run(l, 1, 3);
+        assert_string_equal(settle(l, item(1, 3, cases[i].outcome, 'n')), "L");
+        assert_int_equal(lt_state(l, message(1)), 2);
+        assert_int_equal(lt_state(l, message(2)), 2);
+        assert_int_equal(lt_state(l, message(3)), cases[i].state);
+        assert_string_equal(lt_waiting(l, message(1)), cases[i].waits);
+        assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), strcmp(cases[i].outcome, "dead") == 0);
+        assert_string_equal(lt_lock(l, message(1)), "(nil)");
+        assert_int_equal(strncmp(tries(l, 3), *cases[i].tries ? cases[i].tries : "(nil)", 1), 0);
+        assert_int_equal(n_hints(l), cases[i].state == 1);
+    }
+}
+
+static void the_last_of_the_heads_fails(void **state) {
+    struct lt *l = *state;
+    park_run(l, 1, 4);
+    l->want = 3;
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
+    assert_string_equal(lt_heads(l, 0), "0/1 0/2 0/3");
+    struct lt_item it = item(1, 2, "retry", 'n');
+    ((struct lt_msg *)it.done)[1].backoff_ms = 100000;
+    assert_string_equal(settle(l, it), "L");
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* once, and in its place */
+    assert_string_equal(lt_lock(l, message(1)), "backoff");
+    assert_int_equal(lt_state(l, message(1)), 2);
+    assert_int_equal(lt_state(l, message(3)), 1);
+}
+
+static void the_last_one_is_finished_already(void **state) {
+    struct lt *l = *state;
+    static const char *const outcomes[] = {"retry", "back", "dead", "sent"};
+    for (size_t i = 0; i < 4; i++) {
+        lt_setup(state);
+        gate_run(l, 1, 2);
+        lt_set_state(l, message(2), 2);
+        lt_set_state(l, message(1), 3);
+        assert_string_equal(settle(l, item(1, 2, outcomes[i], 'n')), "L");
+        assert_int_equal(lt_state(l, message(1)), 3); /* never down, nor across */
+        assert_int_equal(lt_state(l, message(2)), 2);
+        assert_string_equal(lt_waiting(l, message(1)), "");
+        assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead " LT_TAG "tries:orders:0:0"), 0);
+    }
+}
+
+/* Whoever has the lane now runs the others again, in order: an older effect must not come last. */
+static void without_the_lease_only_the_first_is_recorded(void **state) {
+    struct lt *l = *state;
+    l->window_s = 1000;
+    gate_run(l, 1, 1);
+    lt_text(l, "SET " LT_TAG "lock:k other:1");
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s 2 %s", "1 5 0", "1 5 0");
+    struct lt_item it = naming(item(1, 3, "done", 'k'), 4, 2);
+    for (int i = 0; i < 3; i++) ((struct lt_msg *)it.done)[i].dedup = (const char *[]){"a", "b", "c"}[i];
+    assert_string_equal(settle(l, it), "S");
+    assert_string_equal(l->named, "GG");
+    assert_int_equal(lt_state(l, message(1)), 2);
+    assert_int_equal(lt_state(l, message(2)), 0);
+    assert_int_equal(lt_state(l, message(3)), 0);
+    assert_string_equal(tries(l, 1), "(nil)");
+    assert_string_equal(tries(l, 2), "1 5 0");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:a"), 1);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:b " LT_TAG "dedup:c"), 0);
+    assert_string_equal(lt_lock(l, message(1)), "other");
+    lt_setup(state);
+    assert_string_equal(settle(l, item(1, 1, "dead", 'n')), "S");
+    assert_int_equal(lt_state(l, message(1)), 0);
+    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first was done */
+    assert_int_equal(lt_state(l, message(1)), 2);
+    assert_int_equal(lt_state(l, message(2)), 0);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
+}
+
+/* The same token with another fence is the same acquisition: its gate was sent twice. Any other value is not. */
+static void the_value_of_the_lock_decides(void **state) {
+    struct lt *l = *state;
+    static const struct {
+        const char *lock, *value, *answer;
+    } cases[] = {{"t1:5", "t1:5", "L"},  {"t1:9", "t1:5", "L"},    {"t12:5", "t1:5", "S"},      {"t1", "t1:5", "S"},
+                 {"t:15", "t1:5", "S"},  {"backoff", "t1:5", "S"}, {"a:b:7:5", "a:b:7:6", "L"}, {"a:b:8:5", "a:b:7:5", "S"},
+                 {"t1:5x", "t1:5", "L"}, {"1", "1:5", "S"},        {"%d+:5", "%d+:6", "L"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lt_setup(state);
+        lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
+        struct lt_item it = item(1, 1, "done", 'n');
+        it.value = cases[i].value;
+        assert_string_equal(settle(l, it), cases[i].answer);
+        it = naming(item(1, 1, "done", 'k'), 2, 1);
+        it.value = cases[i].value;
+        lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
+        assert_string_equal(settle(l, it), *cases[i].answer == 'L' ? "K" : "S");
+        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* not written again */
+    }
+}
+
+static void items_have_values_of_their_own(void **state) {
+    struct lt *l = *state;
+    static struct lt_msg m[6];
+    static const char *const lanes[] = {"a", "b", "c", "d", "e", "f"}, *const tokens[] = {"t1", "t2", "t1", "t3", "t2", "t1"};
+    struct lt_item items[6];
+    for (int i = 0; i < 6; i++) {
+        m[i] = lt_msg(i % 2, 10 + i, lanes[i], tokens[i]);
+        lt_gate(l, &m[i], 1);
+        items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
+    }
+    items[3].value = "t1:77"; /* not its own */
+    assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
+    assert_string_equal(lt_lock(l, m[3]), "t3");
+}
+
+/* --- what is named ------------------------------------------------------------------------------------------------------------ */
+
+static void several_named_run_behind_each_other(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 1, 2);
+    lt_set_state(l, message(4), 2);
+    lt_set_state(l, message(6), 3);
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "2 5 0");
+    assert_string_equal(settle(l, naming(item(1, 2, "done", 'k'), 3, 5)), "K");
+    assert_string_equal(l->named, "APAPA");
+    assert_int_equal(lt_attempts_of(l, 0, 0), 0);
+    assert_int_equal(lt_attempts_of(l, 0, 1), 2);
+    assert_int_equal(lt_attempts_of(l, 0, 2), 0);
+    assert_true(lease_left(l) > 1000);
+    assert_false(in_lanes(l));
+}
+
+static void named_ones_below_the_floor_are_finished(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 10, 1);
+    lt_floor(l, "orders:0", 12, 0);
+    assert_string_equal(settle(l, naming(item(10, 1, "done", 'k'), 11, 2)), "K");
+    assert_string_equal(l->named, "PA");
+}
+
+static void keep_alone_keeps_where_nobody_waits(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 1, 1);
+    assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "K");
+    assert_string_equal(l->named, "AA");
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
+    park_run(l, 7, 2); /* then others have come, but they are all finished */
+    lt_floor(l, "orders:0", 2, 0);
+    lt_set_state(l, message(7), 2);
+    lt_set_state(l, message(8), 2);
+    assert_string_equal(settle(l, naming(item(2, 1, "done", 'K'), 3, 1)), "K");
+    assert_string_equal(l->named, "A");
+    assert_true(lease_left(l) > 1000);
+    assert_false(in_lanes(l));
+    assert_string_equal(lt_lock(l, message(1)), "t1");
+}
+
+static void keep_alone_gives_way(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 1, 1);
+    park_run(l, 7, 2);
+    assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "L");
+    assert_string_equal(l->named, "GG");
+    assert_string_equal(lt_lock(l, message(1)), "(nil)");
+    assert_int_equal(n_hints(l), 1);
+    assert_true(score(l) > lt_now_ms(l) + LT_HANDOFF_MS - 60000 && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
+    assert_string_equal(lt_waiting(l, message(1)), "0/7 0/8");
+    assert_int_equal(lt_state(l, message(2)), 0);
+}
+
+static void keep_keeps_though_others_wait(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 1, 1);
+    park_run(l, 7, 2);
+    assert_string_equal(settle(l, naming(item(1, 1, "done", 'k'), 2, 2)), "K");
+    assert_string_equal(l->named, "AA");
+    assert_int_equal(l->item[0].n_heads, 0);
+    assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
+}
+
+static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
+    struct lt *l = *state;
+    static const char *const outcomes[] = {"retry", "back"};
+    for (size_t i = 0; i < 2; i++) {
+        lt_setup(state);
+        gate_run(l, 1, 1);
+        assert_string_equal(settle(l, naming(item(1, 1, outcomes[i], 'k'), 2, 2)), "L");
+        assert_string_equal(l->named, "GG");
+        assert_string_equal(lt_waiting(l, message(1)), "0/1");
+    }
+    for (int waiters = 0; waiters < 2; waiters++)
+        for (int i = 0; i < 2; i++) { /* a keep that was lost goes again as a drop, whatever it names */
+            lt_setup(state);
+            gate_run(l, 1, 1);
+            if (waiters) park_run(l, 9, 1);
+            struct lt_msg other = lt_msg(0, 30, "j", "t1");
+            assert_string_equal(lt_gate(l, &other, 1), "R");
+            const struct lt_item items[] = {naming(item(1, 1, "done", "-n"[i]), 2, 2), {.done = &other, .n_done = 1, .mode = 'n'}};
+            assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
+            assert_string_equal(l->named, "GG");
+            assert_int_equal(lt_state(l, message(2)), 0);
+            assert_int_equal(lt_state(l, other), 2); /* the next item's places begin behind them */
+        }
+}
+
+/* --- while something runs ----------------------------------------------------------------------------------------------------- */
+
+static void more_never_releases(void **state) {
+    struct lt *l = *state;
+    for (int waiters = 0; waiters < 2; waiters++)
+        for (int paused = 0; paused < 2; paused++) {
+            lt_setup(state);
+            gate_run(l, 1, 3); /* 3 runs on */
+            if (waiters) park_run(l, 9, 2);
+            if (paused) lt_int(l, "SADD " LT_TAG "paused k");
+            assert_string_equal(settle(l, naming(item(1, 2, "done", 'm'), 4, 2)), "K");
+            assert_string_equal(l->named, paused ? "GG" : "AA");
+            assert_string_equal(lt_lock(l, message(1)), "t1");
+            assert_true(lease_left(l) > 1000);
+            assert_int_equal(n_hints(l), 0);
+            assert_int_equal(lt_state(l, message(2)), 2);
+            assert_int_equal(lt_state(l, message(3)), 0);
+            if (waiters) assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
+            assert_int_equal(in_lanes(l), waiters);
+        }
+}
+
+/* Nothing finished: only more is wanted behind what runs. */
+static void more_without_any_finished(void **state) {
+    struct lt *l = *state;
+    gate_run(l, 1, 1);
+    assert_string_equal(settle(l, naming(item(0, 0, "done", 'm'), 2, 3)), "K");
+    assert_string_equal(l->named, "AAA");
+    lt_free_lock(l, message(1));
+    assert_string_equal(settle(l, naming(item(0, 0, "done", 'm'), 2, 3)), "S");
+    assert_string_equal(l->named, "GGG");
+    for (int64_t o = 1; o < 5; o++) assert_int_equal(lt_state(l, message(o)), 0);
+}
+
+static void claim_heads(struct lt *l, int waiting, int want) {
+    park_run(l, 1, waiting);
+    l->want = want;
+    l->reserve = 64;
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
+    assert_int_equal(l->item[0].n_heads, want < waiting ? want : waiting);
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
+}
+
+static void more_heads_come_behind_the_last(void **state) {
+    struct lt *l = *state;
+    claim_heads(l, 8, 3);
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "4 5 0");
+    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K"); /* 3 runs */
+    assert_string_equal(lt_heads(l, 0), "0/4 0/5 0/6");
+    assert_string_equal(l->named, "G");
+    assert_int_equal(lt_attempts_of(l, 0, 0), 0);
+    assert_int_equal(lt_attempts_of(l, 0, 1), 4);
+    assert_string_equal(lt_waiting(l, message(1)), "0/3 0/4 0/5 0/6 0/7 0/8");
+    assert_true(lease_left(l) > 1000);
+    assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
+    assert_string_equal(lt_heads(l, 0), "0/7 0/8");
+    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* none is left behind it */
+    assert_string_equal(lt_heads(l, 0), "");
+    assert_true(in_lanes(l));
+    assert_string_equal(settle(l, wanting(item(6, 3, "done", 'n'), 5, 3)), "L");
+    assert_false(in_lanes(l));
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
+}
+
+static void no_heads_where_the_last_is_not_in_its_place(void **state) {
+    struct lt *l = *state;
+    claim_heads(l, 6, 2);
+    assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 77, 1), 3, 3)), "K");
+    assert_string_equal(lt_heads(l, 0), "");
+    lt_int(l, "DEL " LT_TAG "wait:k"); /* wiped */
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
+    assert_string_equal(lt_heads(l, 0), "");
+    assert_string_equal(lt_lock(l, message(1)), "t1");
+    assert_false(in_lanes(l));
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K"); /* and nobody is said to wait */
+    assert_string_equal(lt_heads(l, 0), "");
+}
+
+/* The named one finished meanwhile, by another hand: what stands behind it may not be next. */
+static void no_heads_where_the_last_is_finished(void **state) {
+    struct lt *l = *state;
+    claim_heads(l, 6, 2);
+    lt_set_state(l, message(2), 2);
+    assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 2, 1), 3, 3)), "K");
+    assert_string_equal(lt_heads(l, 0), "");
+}
+
+static void no_heads_of_a_paused_lane(void **state) {
+    struct lt *l = *state;
+    claim_heads(l, 6, 2);
+    lt_int(l, "SADD " LT_TAG "paused k");
+    assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 2, 1), 3, 2)), "K");
+    assert_string_equal(lt_heads(l, 0), "");
+    assert_true(lease_left(l) > 1000);
+}
+
+static void heads_without_the_lease(void **state) {
+    struct lt *l = *state;
+    claim_heads(l, 6, 2);
+    lt_free_lock(l, message(1));
+    assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 2, 1), 3, 2)), "S");
+    assert_string_equal(l->named, "G");
+    assert_string_equal(lt_heads(l, 0), "");
+}
+
+/* --- heads -------------------------------------------------------------------------------------------------------------------- */
+
+static void next_hands_many_heads_over(void **state) {
+    struct lt *l = *state;
+    l->reserve = 64;
+    gate_run(l, 1, 1);
+    park_run(l, 2, 70);
+    assert_string_equal(settle(l, wanting(item(1, 1, "done", 'n'), 64, 0)), "N");
+    assert_int_equal(l->item[0].n_heads, 64);
+    assert_string_equal(settle(l, wanting(item(2, 64, "done", 'n'), 64, 64)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/66 0/67 0/68 0/69 0/70 0/71");
+    assert_string_equal(lt_waiting(l, message(1)), "0/66 0/67 0/68 0/69 0/70 0/71");
+    assert_string_equal(settle(l, wanting(item(66, 6, "done", 'n'), 64, 6)), "L");
+    assert_string_equal(lt_lock(l, message(1)), "(nil)");
+}
+
+/* Told too little of what stands before, fewer are found; never others, and never none where there is one. */
+static void how_many_stand_before_is_a_guess(void **state) {
+    struct lt *l = *state;
+    l->reserve = 64;
+    gate_run(l, 1, 1);
+    park_run(l, 2, 40);
+    for (int64_t o = 2; o < 22; o++) lt_set_state(l, message(o), 2);
+    assert_string_equal(settle(l, wanting(item(1, 1, "done", 'n'), 4, 18)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/22 0/23");
+    for (int64_t o = 22; o < 32; o++) lt_set_state(l, message(o), 2);
+    assert_string_equal(settle(l, wanting(item(22, 2, "done", 'n'), 4, 255)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/32 0/33 0/34 0/35");
+    for (int64_t o = 32; o < 41; o++) lt_set_state(l, message(o), 3);
+    assert_string_equal(settle(l, wanting(item(32, 1, "done", 'n'), 4, 0)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/41");
+}
+
+/* Put back by one owner, parked by the next: one message, whatever is in the list. */
+static void a_head_that_stands_twice_is_handed_over_once(void **state) {
+    struct lt *l = *state;
+    l->reserve = 64;
+    park_run(l, 1, 3);
+    struct lt_msg copy = message(1);
+    struct lw_buf e = {0};
+    lt_encode(&copy, &e);
+    lt_int(l, "LPUSH " LT_TAG "wait:k %b", e.p, e.n);
+    lt_int(l, "RPUSH " LT_TAG "wait:k %b", e.p, e.n);
+    lw_buf_free(&e);
+    l->want = 10;
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
+    assert_string_equal(lt_heads(l, 0), "0/1 0/2 0/3");
+    assert_string_equal(settle(l, wanting(item(1, 3, "done", 'n'), 10, 5)), "L");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k"), 0);
+}
+
+static void a_strange_head_behind_others_ends_what_is_taken(void **state) {
+    struct lt *l = *state;
+    park_run(l, 1, 2);
+    lt_int(l, "LPUSH " LT_TAG "wait:k %s", "2 what is this");
+    park_run(l, 3, 1);
+    l->want = 8;
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
+    assert_string_equal(lt_heads(l, 0), "0/1 0/2");
+    assert_string_equal(settle(l, wanting(item(1, 2, "done", 'n'), 8, 2)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/3");
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
+}
+
+static void skip_hands_one_head_over(void **state) {
+    struct lt *l = *state;
+    l->skip = true;
+    park_run(l, 1, 5);
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s", "1 5 99999999999999");
+    l->want = 4;
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
+    assert_string_equal(lt_heads(l, 0), "0/2");
+    assert_string_equal(settle(l, wanting(item(2, 1, "done", 'n'), 4, 1)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/3");
+    assert_string_equal(lt_waiting(l, message(1)), "0/3 0/4 0/5 0/1");
+}
+
+static void long_lists_of_finished_heads(void **state) {
+    struct lt *l = *state;
+    l->reserve = 64;
+    gate_run(l, 1, 1);
+    for (int i = 0; i < 50; i++) park_run(l, 100 + 80 * i, 80); /* 4,000 */
+    lt_floor(l, "orders:0", 4080, 0);
+    assert_string_equal(settle(l, wanting(item(1, 1, "done", 'n'), 4, 0)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/4080 0/4081 0/4082 0/4083");
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 20);
+}
+
+static void more_finished_than_the_bound(void **state) {
+    struct lt *l = *state;
+    static const char modes[] = "nkKm-h";
+    for (size_t i = 0; modes[i]; i++) {
+        lt_setup(state);
+        gate_run(l, 1, 2);
+        for (int k = 0; k < 60; k++) park_run(l, 100 + 80 * k, 80); /* 4,800 */
+        lt_floor(l, "orders:0", 4899, 0);
+        struct lt_item it = item(4899, 1, "done", modes[i]);
+        if (strchr("kKm", modes[i])) it = naming(it, 5000, 1);
+        bool kept = strchr("kmh", modes[i]) != NULL;
+        assert_string_equal(settle(l, it), kept ? "K" : "L");
+        if (kept && modes[i] != 'h') assert_string_equal(l->named, "A");
+        assert_string_equal(lt_lock(l, message(1)), kept ? "t1" : "(nil)");
+        assert_int_equal(n_hints(l), !kept); /* goes on there */
+        assert_true(in_lanes(l));
+        int64_t left = lt_int(l, "LLEN " LT_TAG "wait:k");
+        assert_true(left > 0 && left <= 4800 - 4096);
+    }
+}
+
+/* --- business ids ------------------------------------------------------------------------------------------------------------- */
+
+static void ids_of_all_that_is_done_are_recorded(void **state) {
+    struct lt *l = *state;
+    l->window_s = 1000;
+    gate_run(l, 1, 3);
+    struct lt_item it = naming(item(1, 3, "dead", 'k'), 4, 3);
+    struct lt_msg *done = (struct lt_msg *)it.done, *named = (struct lt_msg *)it.named;
+    done[0].dedup = "a", done[2].dedup = "c";
+    done[2].reason = "why";
+    named[0].dedup = "a", named[1].dedup = "c";
+    assert_string_equal(settle(l, it), "K");
+    assert_string_equal(l->named, "PAA"); /* what died is no duplicate, and no id is none */
+    assert_int_equal(lt_duplicates(l), 1);
+    assert_int_equal(lt_state(l, message(4)), 2);
+    assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:a"), "orders:0:1");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:c"), 0);
+}
+
+static void a_waiting_duplicate_of_what_was_just_done(void **state) {
+    struct lt *l = *state;
+    l->window_s = 1000;
+    gate_run(l, 1, 1);
+    struct lt_msg copies[] = {message(7), message(8), message(9)};
+    for (int i = 0; i < 3; i++) copies[i].token = "x1", copies[i].dedup = i == 1 ? "b" : "a";
+    assert_string_equal(lt_gate(l, copies, 3), "WWW");
+    struct lt_item it = item(1, 1, "done", 'n');
+    ((struct lt_msg *)it.done)->dedup = "a";
+    assert_string_equal(settle(l, wanting(it, 1, 0)), "N");
+    assert_string_equal(lt_heads(l, 0), "0/8");
+    assert_int_equal(lt_duplicates(l), 1);
+    assert_int_equal(lt_state(l, message(7)), 2);
+}
+
+/* --- many of everything ------------------------------------------------------------------------------------------------------- */
+
+/* 256 lanes whose items need everything an item can need: what one takes of arguments and places must not shift the next one's. */
+static void a_full_batch(void **state) {
+    struct lt *l = *state;
+    enum { EACH = 3 };
+    static struct lt_msg m[LT_BATCH_MAX * EACH], named[LT_BATCH_MAX * 2], waiter[LT_BATCH_MAX];
+    static struct lt_item items[LT_BATCH_MAX];
+    static char lanes[LT_BATCH_MAX][24], want[LT_BATCH_MAX + 1], want_named[2 * LT_BATCH_MAX + 1];
+    static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
+    static const int states[] = {2, 1, 1, 3, 3};
+    size_t n_named = 0;
+    l->window_s = 1000;
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
+        for (int k = 0; k < EACH; k++) m[i * EACH + k] = lt_msg(i / 32, 16384 - 48 + i % 32 * EACH + k, lanes[i], "t1");
+        m[i * EACH + EACH - 1].outcome = outcomes[i % 5];
+        m[i * EACH + EACH - 1].reason = "reason";
+        waiter[i] = lt_msg(9, i, lanes[i], "x1");
+        for (int k = 0; k < 2; k++) named[2 * i + k] = lt_msg(i / 32, 40000 + i % 32 * 2 + k, lanes[i], "t1");
+    }
+    lt_gate(l, m, LT_BATCH_MAX * EACH);
+    assert_int_equal(strspn(l->answers, "RA"), LT_BATCH_MAX * EACH);
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        bool waits = i % 2, put_back = i % 5 == 1 || i % 5 == 2;
+        if (waits) assert_string_equal(lt_gate(l, &waiter[i], 1), "W");
+        char mode = "nkK-"[i % 4];
+        items[i] = (struct lt_item){.done = &m[i * EACH], .n_done = EACH, .mode = mode, .want = 2, .before = i % 3};
+        if (strchr("kK", mode)) items[i].named = &named[2 * i], items[i].n_named = 2;
+        bool kept = !put_back && (mode == 'k' || (mode == 'K' && !waits));
+        want[i] = put_back ? 'L' : kept ? 'K' : mode == 'n' && waits ? 'N' : 'L';
+        for (size_t k = 0; k < items[i].n_named; k++) want_named[n_named++] = kept ? 'A' : 'G';
+        if (i % 7 == 0) {
+            lt_free_lock(l, waiter[i]);
+            want[i] = 'S';
+            if (items[i].n_named) memset(want_named + n_named - 2, 'G', 2);
+        }
+        m[i * EACH].dedup = lanes[i];
+    }
+    want_named[n_named] = '\0';
+    assert_string_equal(lt_settle_items(l, items, LT_BATCH_MAX), want);
+    assert_string_equal(l->named, want_named);
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        bool stale = want[i] == 'S';
+        assert_int_equal(lt_state(l, m[i * EACH]), 2);
+        assert_int_equal(lt_state(l, m[i * EACH + 1]), stale ? 0 : 2);
+        assert_int_equal(lt_state(l, m[i * EACH + 2]), stale ? 0 : states[i % 5]);
+        assert_string_equal(lt_lock(l, m[i * EACH]), strchr("KN", want[i]) ? "t1" : "(nil)");
+        assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:%s", lanes[i]), 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(all_done),
+        LT(the_last_one_fails),
+        LT(the_last_of_the_heads_fails),
+        LT(the_last_one_is_finished_already),
+        LT(without_the_lease_only_the_first_is_recorded),
+        LT(the_value_of_the_lock_decides),
+        LT(items_have_values_of_their_own),
+        LT(several_named_run_behind_each_other),
+        LT(named_ones_below_the_floor_are_finished),
+        LT(keep_alone_keeps_where_nobody_waits),
+        LT(keep_alone_gives_way),
+        LT(keep_keeps_though_others_wait),
+        LT(nothing_named_is_granted_where_the_lane_is_let_go),
+        LT(more_never_releases),
+        LT(more_without_any_finished),
+        LT(more_heads_come_behind_the_last),
+        LT(no_heads_where_the_last_is_not_in_its_place),
+        LT(no_heads_where_the_last_is_finished),
+        LT(no_heads_of_a_paused_lane),
+        LT(heads_without_the_lease),
+        LT(next_hands_many_heads_over),
+        LT(how_many_stand_before_is_a_guess),
+        LT(a_head_that_stands_twice_is_handed_over_once),
+        LT(a_strange_head_behind_others_ends_what_is_taken),
+        LT(skip_hands_one_head_over),
+        LT(long_lists_of_finished_heads),
+        LT(ids_of_all_that_is_done_are_recorded),
+        LT(a_waiting_duplicate_of_what_was_just_done),
+        LT(a_full_batch),
+    };
+    const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)}; /* a second call goes on where the bound stopped the first */
+    return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
+}
