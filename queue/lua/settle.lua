@@ -6,7 +6,8 @@
 --      many fences a lane may need, 7 the lanes' items, seven bytes each (below), 8 the messages' places, three bytes each (lane.lua), 9 G,
 --      then G × (topic:partition, number of its segment, first and last byte that matter), 10 + 4G how many locks' values follow, then those, then what the items need
 -- An item: which value, from 0, its lock has while it is ours; how many messages finished, in order; what became of the last of them (those
---      before it are done); how to go on; how many messages are named behind them; how many heads are wanted; how many stand before those
+--      before it are done); how to go on; how many messages are named behind them; how many heads are wanted, of 'n' one
+--      at least; how many stand before those
 --   'd' done; 'r' retry, counts a try: backoff_ms, envelope; 'b' back: envelope; 'x' dead: reason, envelope; 's' dead and sent to its topic
 --   nothing of the lease runs any more: 'k' keep it for the named messages of the local chain; 'K' the same, unless others wait; 'n' hand
 --      heads over; '-' drop it
@@ -165,7 +166,7 @@ local function settle_one(i, o)
             local lane, heads, due = nil, nil, nil
             if waiting and waiting[i] then
                 lane = lane_of(lock)
-                if mode == 104 then
+                if mode == 104 and want > 0 then
                     local last, last_index = nil, nil
                     if named > 0 then last, last_index = take_place() end
                     named_out[#named_out + 1] = named > 0 and 'G' or nil
@@ -174,6 +175,10 @@ local function settle_one(i, o)
                     heads, due = runnable_heads(lane, skip, want, before)
                 else
                     heads = take_heads(lane, 1, 0)
+                    if mode == 104 then -- none is wanted now
+                        grant_none(named)
+                        if type(heads) == 'table' then heads = {} end
+                    end
                 end
             elseif mode == 104 then
                 grant_none(named)
