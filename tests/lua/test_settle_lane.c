@@ -341,6 +341,21 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
+/* Sent again, or by a worker that stops: the lease is held for what runs, and nothing more is handed over. */
+static void no_heads_where_none_is_wanted(void **state) {
+    struct lt *l = *state;
+    claim_heads(l, 6, 2);
+    lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
+    assert_string_equal(settle(l, wanting(item(1, 1, "done", 'h'), 0, 0)), "K");
+    assert_string_equal(lt_heads(l, 0), "");
+    assert_true(lease_left(l) > 1000);
+    assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 0, 0)), "K");
+    assert_string_equal(l->named, "G");
+    assert_string_equal(lt_heads(l, 0), "");
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4 0/5 0/6");
+}
+
 static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -595,6 +610,7 @@ int main(void) {
         LT(more_never_releases),
         LT(more_without_any_finished),
         LT(more_heads_come_behind_the_last),
+        LT(no_heads_where_none_is_wanted),
         LT(no_heads_where_the_last_is_not_in_its_place),
         LT(no_heads_where_the_last_is_finished),
         LT(no_heads_of_a_paused_lane),
