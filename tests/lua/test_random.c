@@ -226,7 +226,9 @@ static void expect_next(struct world *w, struct lane *k, struct settle *s, int t
     bool stop = k->paused && s->mode != '-';
     int heads = -1;
     if (k->listed) {
-        if (s->mode == 'h')
+        if (s->mode == 'h' && !s->want)
+            heads = take_heads(w, k, 1, 0, NULL, s->heads) >= 0 ? 0 : -1;
+        else if (s->mode == 'h')
             heads = take_heads(w, k, s->want, s->before, s->n_named ? &s->named[0] : NULL, s->heads);
         else
             heads = take_heads(w, k, s->mode == 'n' ? s->want : 1, s->mode == 'n' ? s->before : 0, NULL, s->heads);
@@ -452,6 +454,7 @@ static bool make_settle(struct world *w, int lane, struct hold *h, struct settle
     if (more) {
         s->n_done = pick(w, h->n);
         s->mode = h->of_heads ? 'h' : 'm';
+        if (chance(w, 15)) s->want = 0;
     } else {
         s->n_done = 1 + pick(w, h->n);
         s->outcome = outcomes[pick(w, 10)];
@@ -460,17 +463,17 @@ static bool make_settle(struct world *w, int lane, struct hold *h, struct settle
     }
     memcpy(s->done, h->msg, (size_t)s->n_done * sizeof *s->done);
     if (chance(w, 50)) s->backoff_ms = 100000;
-    if (s->mode == 'h') {
+    if (s->mode == 'h' && (s->want || chance(w, 50))) {
         s->named[s->n_named++] = h->msg[h->n - 1];
         s->before = chance(w, 70) ? h->n : pick(w, 6);
-    } else if (strchr("mkK", s->mode)) {
+    } else if (strchr("mkK", s->mode) || (s->mode == '-' && chance(w, 30))) {
         s->n_named = distinct_messages(w, lane, w->dedup ? 1 : 1 + pick(w, 4), s->named);
         for (int i = 0; i < s->n_named; i++)
             for (int k = 0; k < h->n; k++)
                 if (same(s->named[i], h->msg[k])) s->n_named = 0;
-        if (!s->n_named && s->mode != 'm') s->mode = 'n';
-        if (!s->n_named && !s->n_done) return false;
+        if (!s->n_named && strchr("kK", s->mode)) s->mode = 'n';
     }
+    if (!s->n_named && !s->n_done) return false;
     if (s->mode == 'n') s->before = chance(w, 70) ? s->n_done : pick(w, 6);
     return true;
 }
