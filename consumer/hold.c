@@ -111,8 +111,8 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
         struct run *r = *at;
+        if (before->state == SENDING || (before->state == FINISHED && before->verdict != V_DONE)) break; /* never started */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
-        if (before->state == FINISHED && before->verdict != V_DONE) break; /* never started */
         before = r;                                                        /* it has started, or will any moment: it is reported */
         at = &r->next;
     }
