@@ -44,6 +44,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 
 static void unlist(struct lw_worker *w, struct hold *h) {
     struct shard *sh = &w->shards[h->lease.shard];
+    sh->n_finished--;
     for (struct hold **at = &sh->finished; *at; at = &(*at)->next)
         if (*at == h) {
             *at = h->next;
@@ -124,11 +125,17 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
 
 void hold_to_settle(struct lw_worker *w, struct hold *h) {
     struct shard *sh = &w->shards[h->lane->shard];
-    if (h->listed || h->stale) return;
+    if (h->stale) return;
+    if (h->listed) { /* more of it finished */
+        if (settle_due(w, h, 0)) sh->urgent = true;
+        return;
+    }
     h->listed = true;
     h->next = NULL;
     *sh->finished_tail = h;
     sh->finished_tail = &h->next;
+    sh->n_finished++;
+    if ((h->kind == LANE || h->lane->head || h->failed) && settle_due(w, h, 0)) sh->urgent = true;
 }
 
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m) {

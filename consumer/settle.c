@@ -34,6 +34,8 @@ static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
     return h->done_ms + PARTIAL_MS;
 }
 
+bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) { return due_ms(w, h) <= now; }
+
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t due = INT64_MAX;
     for (const struct hold *h = sh->finished; h && due; h = h->next) {
@@ -179,6 +181,7 @@ static void put_later(struct shard *sh, struct hold *h) {
     h->next = NULL;
     *sh->finished_tail = h;
     sh->finished_tail = &h->next;
+    sh->n_finished++;
 }
 
 void settle_build(struct lw_worker *w, struct shard *sh) {
@@ -189,6 +192,8 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
     struct hold *h = sh->finished;
     sh->finished = NULL;
     sh->finished_tail = &sh->finished;
+    sh->n_finished = 0;
+    sh->urgent = false;
     while (h) {
         struct hold *next = h->next;
         struct lane *l = h->lane;

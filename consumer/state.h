@@ -22,6 +22,7 @@ enum {
     KEPT_CALLS = 3, /* settle, gate, claim */
     SEGMENT = 16384,
     HELD_MAX = 20000,   /* records in memory that wait for a turn or behind a run of their key */
+    PACE_MS = 2, /* what keeps nobody waiting is sent so often, that there be more of it in a call */
     LOOK_SEGMENTS = 64, /* how far ahead the states are read on assign */
     OPEN_TAGS = 1 << 16,
 };
@@ -240,6 +241,8 @@ struct shard {
     struct lane *gate_head, **gate_tail;
     int64_t gate_rest_ms;                   /* until then all lanes in the gate queue have to wait (not_before_ms) */
     struct hold *finished, **finished_tail; /* to settle */
+    size_t n_finished;                      /* how many */
+    bool urgent;                            /* one of them keeps somebody waiting */
     struct lw_bytes *hints;                 /* ring of lanes that may be runnable; owned copies */
     size_t hints_head, n_hints, cap_hints;
     size_t hints_taken; /* popped from `claimed` and not told yet */
@@ -384,6 +387,7 @@ bool runs_ahead(const struct lw_worker *w);
 /* the steps */
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when there is something to settle; INT64_MAX never */
+bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -30,8 +30,16 @@ static size_t room(struct lw_worker *w) {
     return held < w->window ? w->window - held : 0;
 }
 
+/* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The rest
+ * goes along, or PACE_MS after the last pipeline. */
+static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+    if (sh->phase != READY || sh->checking || !sh->loaded || sh->n_kept || w->stopping || sh->urgent || now - sh->sent_ms >= PACE_MS) return true;
+    if (sh->n_finished >= BATCH / 4) return true;
+    return (sh->gate_head || sh->n_hints || sh->more_hints) && w->in_flight < (size_t)w->c->handler.threads;
+}
+
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
-    if (sh->open || sh->phase == DOWN || sh->phase == HELLO) return;
+    if (sh->open || sh->phase == DOWN || sh->phase == HELLO || !worth(w, sh, now_ms(w))) return;
     if (pipe_urgent(w, sh)) return;
     if (sh->phase == ENTERING) {
         if (sh->index && !w->joined) return;
@@ -67,7 +75,7 @@ void lw_worker_turn(struct lw_worker *w) {
     run_flush(w);
     if (w->confirm && !commit_confirm(w)) return;
     bool idle = false;
-    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].open;
+    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].open && worth(w, &w->shards[i], now_ms(w));
     size_t most = idle ? room(w) : 0; /* the window counts by round trips */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
@@ -177,10 +185,11 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     if (w->confirm && now < w->confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (!sh->open && sh->phase != DOWN && has_work(w, sh, now) && w->in_flight < w->window) return 0;
         if (sh->open || sh->phase == DOWN) continue;
         if (sh->n_kept) return 0;
         int64_t due = settle_due_ms(w, sh);
+        if (has_work(w, sh, now) && w->in_flight < w->window) due = now;
+        if (due <= now) due = worth(w, sh, now) ? now : sh->sent_ms + PACE_MS;
         if (due <= now) return 0;
         if (due - now < wait) wait = due - now;
     }
