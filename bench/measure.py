@@ -255,10 +255,10 @@ class Measure:
             begin = time.monotonic()
             p = self.start([contender.path, "run", "-c", contender.config(run, data.topic)])
             try:
-                while c.calls().get("lpush", 0) < data.messages:
+                while self.waiting(c, prefix, data) < data.messages:
                     if time.monotonic() - begin > run.workload.limit_s or p.poll() is not None:
                         raise Failure("parking: not all messages wait")
-                    time.sleep(0.1)
+                    time.sleep(0.5)
             except BaseException:
                 end_group(p)
                 p.wait()
@@ -267,6 +267,12 @@ class Measure:
             time.sleep(1)
             figures = self.waiting_figures(c, prefix, data, int(c.info("memory")["used_memory"]) - before)
         return p, figures | {"park_rate": data.messages / park_s}
+
+    def waiting(self, c, prefix, data):
+        """How many elements the waiting lists hold together."""
+        text = "local n = 0; for i = 1, #ARGV do n = n + redis.call('LLEN', KEYS[1] .. ARGV[i]) end; return n"
+        return sum(int(c("EVAL", text, "1", prefix + "wait:", *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys)))))
+                   for i in range(0, data.keys, 1000))
 
     def in_chunks(self, c, command, name, data):
         for i in range(0, data.keys, 1000):

@@ -32,7 +32,7 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
 }
 
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    if (!sh->more_hints || sh->n_hints || !most) return;
+    if (!sh->more_hints || sh->n_hints >= CLAIM_BATCH || !most) return;
     sh->more_hints = false;
     pipe_call(sh, CALL_HINTS);
     pipe_script(sh, &lw_script_hints, 3);

@@ -66,7 +66,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     }
     late_build(w, sh);
     floor_build(w, sh);
-    hints_want(w, sh, !quiet && !w->stopping && wanted && !sh->n_hints);
+    hints_want(w, sh, !quiet && !w->stopping && wanted && !sh->n_hints && !sh->more_hints);
     pipe_send(w, sh);
 }
 

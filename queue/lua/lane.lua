@@ -184,9 +184,9 @@ local function forget_tries(tp, offset) call('HDEL', P .. 'tries:' .. segment_na
 
 -- Envelopes: see queue/envelope.h.
 local function identity_of(envelope)
-    local topic, partition, offset = string.match(envelope, '^1 (%S+) (%d+) (%d+) ')
+    local topic, partition, offset, n_dedup = string.match(envelope, '^1 (%S+) (%d+) (%d+) %d+ %-?%d+ %-?%d+ %-?%d+ (%d+) ')
     if not topic then return nil end
-    return topic .. ':' .. partition, tonumber(offset)
+    return topic .. ':' .. partition, tonumber(offset), n_dedup
 end
 local function dedup_of(envelope)
     local head, size = string.match(envelope, '^([^\n]*)\n'), nil
@@ -233,10 +233,10 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         local out, n, drop, any, behind, seen = {}, 0, 0, false, after_tp == nil, {}
         for i = #list, 1, -1 do
             local envelope = list[i]
-            local tp, offset = identity_of(envelope)
+            local tp, offset, n_dedup = identity_of(envelope)
             local over = tp and finished(tp, offset)
             local again = any and seen[tp] and seen[tp][offset] -- put back by one owner, parked by the next
-            if tp and not over and is_duplicate(dedup_of(envelope), tp, offset) then
+            if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, 2)
                 duplicates = duplicates + 1
                 over = true
@@ -262,7 +262,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
                 end
             end
         end
-        if drop > 0 then call('RPOP', wait, drop) end
+        if drop > 0 then call('LTRIM', wait, 0, -1 - drop) end
         if any then return out end
         if #list < size then
             call('ZREM', P .. 'lanes', lane)

@@ -166,6 +166,15 @@ local function settle_one(i, o)
             local lane, heads, due = nil, nil, nil
             if waiting and waiting[i] then
                 lane = lane_of(lock)
+                if before >= count and count > 0 then -- heads were handed over: are the last `count` elements just those that finished?
+                    local tp, offset = nil, nil
+                    local last = pcall_('LINDEX', P .. 'wait:' .. lane, -count)
+                    if type(last) == 'string' then tp, offset = identity_of(last) end
+                    if tp == s.tp and offset == s.base + index then
+                        call('LTRIM', P .. 'wait:' .. lane, 0, -1 - count)
+                        before = before - count
+                    end
+                end
                 if mode == 104 and want > 0 then
                     local last, last_index = nil, nil
                     if named > 0 then last, last_index = take_place() end
