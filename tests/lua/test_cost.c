@@ -16,8 +16,8 @@ enum {
     SETTLE_MOST = CALL_MOST,
     PARKED_MOST = 4 * LANES + CALL_MOST,
     CLAIM_MOST = 5 * LANES + CALL_MOST,
-    NEXT_MOST = 68_MOST,
-    LAST_MOST = 56_MOST,
+    NEXT_MOST = 6 * LANES + CALL_MOST,
+    LAST_MOST = 5 * LANES + CALL_MOST,
 };
 
 /* Calls of a command since RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
