@@ -56,7 +56,7 @@ struct lw_config {
     } key;
     struct {
         int64_t ttl_ms;
-        int max_run;
+        int max_run, run_ahead;
     } lock;
     struct {
         int64_t max_waiting; /* a partition */

@@ -10,12 +10,14 @@
 #include <stdlib.h>
 
 /* Followers are linked, and more than one message asked for, where order and dedup allow it. */
-bool runs_ahead(const struct lw_worker *w) { return w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business; }
+bool runs_ahead(const struct lw_worker *w) {
+    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business;
+}
 
 size_t wanted_heads(const struct lw_worker *w) {
     if (!runs_ahead(w)) return 1;
-    size_t n = ((size_t)1 << 20) / (w->big_bytes + 1);
-    return n < 1 ? 1 : n > AHEAD_MAX ? AHEAD_MAX : n;
+    size_t n = ((size_t)1 << 20) / (w->big_bytes + 1), most = (size_t)w->c->lock.run_ahead;
+    return n < 1 ? 1 : n > most ? most : n;
 }
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms) {

@@ -29,6 +29,11 @@ SAMPLES = [(205, ("t", 0), 1), (505, ("t", 0), 3), (805, ("t", 0), 4), (900, ("t
 IDLE = [b"lw:{n.0}:epoch", b"lw:{n.0}:floor", b"lw:{n.0}:fence", b"lw:{n.0}:workers", b"lw:{n.0}:state:t:0:0"]
 
 
+def again(*offsets):
+    """One key's messages, done one after the other in this order."""
+    return "".join("start %d 12 t/0/%d 6b39 %d 1\nend %d 12 t/0/%d 6b39 %d 1 done\n" % (10 * i, o, i + 1, 10 * i + 5, o, i + 1) for i, o in enumerate(offsets))
+
+
 def parse(text):
     with tempfile.NamedTemporaryFile("w", delete=False) as f:
         f.write(text.lstrip())
@@ -77,8 +82,9 @@ CASES = [
      oracles.fences(oracles.under_lease(parse(GOOD + "start 900 12 t/0/2 6b32 1 1\n"), [(12, 595)])),
      [oracles.fences(oracles.under_lease(parse(GOOD + "start 900 12 t/0/2 6b32 1 1\n"), [(11, 595)])),
       oracles.fences(oracles.under_lease(parse(GOOD + "start 900 12 t/0/2 6b32 1 1\n"), [(12, 905)]))]),
-    ("backwards", oracles.backwards(good), [
-        oracles.backwards(parse(GOOD + "start 900 12 t/0/2 6b32 9 1\n"))]),
+    ("backwards", oracles.backwards(good) + oracles.backwards(parse(again(1, 2, 3, 2, 3))), [
+        oracles.backwards(parse(again(1, 2, 3, 2, 1))),
+        oracles.backwards(parse(again(1, *range(2, 102), 1)))]),
     ("lost", oracles.lost(ENDS, good), [
         oracles.lost(ENDS, without("end 390 11 t/1/0 6b31 6 1 done")),
         oracles.lost({**ENDS, ("t", 2): (5, 6)}, good),

@@ -733,6 +733,7 @@ static void set_up(struct world *w) {
     c->kafka.group_id = "t";
     c->lock.ttl_ms = TTL_MS;
     c->lock.max_run = 3;
+    c->lock.run_ahead = 1 + (int)(w->rng % 3) * 3; /* 1, 4 or 7 */
     c->queue.max_waiting = 60;
     c->retry.max_attempts = 4;
     c->retry.backoff_ms = 200;
