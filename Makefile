@@ -9,7 +9,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 WERROR ?= -Werror
 SAN ?=
 CPPFLAGS += -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude -I$(B)
-override ALLFLAGS = -std=c17 $(WARN) $(WERROR) -fvisibility=hidden $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
+override ALLFLAGS = -std=c17 $(WARN) $(WERROR) -fvisibility=hidden $(PIC) $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
 LIBS = $(LW_LIBS) -lpthread -ldl -lm
 
 # V=1 shows the commands
@@ -25,14 +25,24 @@ include $(B)/flags.mk
 endif
 
 .PHONY: all
-all: $(B)/latchwork examples
+all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand ---------------------------
 DIRS := base config queue lock handlers consumer tools
 SRC := $(filter-out consumer/main.c,$(wildcard $(DIRS:%=%/*.c)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
-OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o
-LIB := $(B)/liblatchwork-core.a
+OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/lock-scripts.gen.o
+# the lock library: lock/ but what only the worker uses, and what it needs of base/
+LOCKLUA := $(filter-out lock/lua/lib/common.lua,$(sort $(wildcard lock/lua/lib/*.lua)))
+LOCKSRC := $(filter-out lock/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis_url.c
+LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
+LOCKLIB := $(B)/liblatchwork.a
+SONAME := liblatchwork.so.0
+SO := liblatchwork.so.$(VERSION)
+$(LOCKOBJ): PIC := -fPIC
+$(LOCKOBJ): Makefile
+CORE := $(B)/liblatchwork-core.a
+LIB := $(CORE) $(LOCKLIB)
 
 $(B)/flags.mk: tools/packages.txt
 	@mkdir -p $(@D)
@@ -46,14 +56,24 @@ $(B)/%.o: %.c $(B)/flags.mk
 
 $(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh queue/lua/lane.lua $(LUA) > $@.tmp && mv $@.tmp $@
-$(B)/scripts.gen.o: $(B)/scripts.gen.c
+	@tools/embed-lua.sh base/script.h lw_script_ queue/lua/lane.lua $(LUA) > $@.tmp && mv $@.tmp $@
+$(B)/lock-scripts.gen.c: lock/lua/lib/common.lua $(LOCKLUA) tools/embed-lua.sh
+	@mkdir -p $(@D)
+	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/lib/common.lua $(LOCKLUA) > $@.tmp && mv $@.tmp $@
+$(B)/scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
-$(LIB): $(OBJ)
+$(CORE): $(filter-out $(LOCKOBJ),$(OBJ))
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
+$(LOCKLIB): $(LOCKOBJ)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(B)/$(SO): $(LOCKOBJ)
+	$(call say,LD)
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs hiredis) -lpthread
+	@ln -sf $(SO) $(B)/$(SONAME) && ln -sf $(SO) $(B)/liblatchwork.so
 $(B)/latchwork: $(B)/consumer/main.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -96,12 +116,15 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 755 $(B)/latchwork $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 include/latchwork/*.h $(DESTDIR)$(PREFIX)/include/latchwork/
+	install -m 644 $(LOCKLIB) $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(B)/$(SO) $(DESTDIR)$(PREFIX)/lib/
+	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(DESTDIR)$(PREFIX)/lib/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/latchwork.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/latchwork.pc
 	for m in doc/man/*.1; do [ ! -f $$m ] || install -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/; done
 	[ ! -f tools/completion.bash ] || install -m 644 tools/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/latchwork
 	cp -r doc/* $(DESTDIR)$(PREFIX)/share/doc/latchwork/
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/latchwork $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/pkgconfig/latchwork.pc $(DESTDIR)$(PREFIX)/share/man/man1/latchwork*.1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions/latchwork
+	rm -rf $(DESTDIR)$(PREFIX)/bin/latchwork $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/liblatchwork.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/latchwork.pc $(DESTDIR)$(PREFIX)/share/man/man1/latchwork*.1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions/latchwork
 
 clean:
 	rm -rf $(B)

@@ -1,10 +1,12 @@
-/* The Lua scripts, embedded at build time from queue/lua and lock/lua (tools/embed-lua.sh makes build/scripts.gen.c). */
+/* The Lua scripts, embedded at build time from queue/lua and lock/lua (tools/embed-lua.sh makes build/scripts.gen.c; those of the lock
+ * library, lock/lua/lib, go to build/lock-scripts.gen.c: see lock/scripts.h). */
 #ifndef LW_BASE_SCRIPT_H
 #define LW_BASE_SCRIPT_H
 
 struct lw_script {
     const char *name;
     const char *text;
+    const char *sha1; /* of the text, in hex: what EVALSHA takes */
 };
 
 enum { LW_SCRIPTS = 10 };

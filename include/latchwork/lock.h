@@ -234,7 +234,7 @@ LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold
 /* Frees the object and leaves the lock in Redis to expire: for who has to go at once. */
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
 /* Extends the lease to ttl_ms (0: the lock's TTL) from now if it is still ours; never acquires. LOST is for good: also where the lease has
- * ended by our own clock. */
+ * ended by our own clock. With RENEW it can only be made longer than usual, not shorter. */
 LATCHWORK_API enum latchwork_result latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
 /* Asks Redis whether it is still ours: OK or LOST. Only true at that moment: what protects is the fence. */
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold, struct latchwork_error *error);

@@ -1,0 +1,213 @@
+/* Calls, and what their errors mean. */
+#include "lock/client.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result, int code, const char *fmt, ...) {
+    if (!error) return result;
+    error->code = code;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(error->text, sizeof error->text, fmt, ap);
+    va_end(ap);
+    return result;
+}
+
+const char *latchwork_result_name(enum latchwork_result result) {
+    static const char *const names[] = {"ok", "busy", "lost", "error"};
+    return (unsigned)result < sizeof names / sizeof *names ? names[result] : "unknown";
+}
+
+void lw_random_hex(char *out, size_t size) {
+    unsigned char bytes[64];
+    size_t n = size / 2, got = 0;
+    assert(size % 2 == 1 && n <= sizeof bytes);
+    while (got < n) {
+        ssize_t r = getrandom(bytes + got, n - got, 0);
+        if (r < 0 && errno != EINTR) {
+            perror("latchwork: getrandom");
+            abort();
+        }
+        if (r > 0) got += (size_t)r;
+    }
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+    }
+    out[2 * n] = '\0';
+}
+
+uint64_t lw_random(uint64_t below) {
+    static _Thread_local uint64_t state;
+    if (!state && getrandom(&state, sizeof state, 0) != sizeof state) state = (uint64_t)lw_boot_us();
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return below ? (state >> 33) % below : 0;
+}
+
+/* --- building ------------------------------------------------------------------------------------------------------------------- */
+
+void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys) {
+    call->script = script;
+    call->n = call->n_numbers = call->again = 0;
+    call->sent_again = false;
+    call->sent_ms = 0;
+    if (!script) return;
+    lw_call_add(call, "EVALSHA", 7);
+    lw_call_add(call, script->sha1, 40);
+    lw_call_number(call, n_keys);
+}
+
+void lw_call_add(struct lw_call *call, const char *p, size_t n) {
+    assert(call->n < LW_CALL_ARGS);
+    call->arg[call->n] = p;
+    call->size[call->n++] = n;
+}
+
+void lw_call_text(struct lw_call *call, const char *s) { lw_call_add(call, s, strlen(s)); }
+
+void lw_call_number(struct lw_call *call, int64_t n) {
+    assert(call->n_numbers < LW_CALL_NUMBERS);
+    char *text = call->number[call->n_numbers++];
+    int size = snprintf(text, sizeof call->number[0], "%" PRId64, n);
+    lw_call_add(call, text, (size_t)size);
+}
+
+/* --- sending -------------------------------------------------------------------------------------------------------------------- */
+
+void lw_call_encode(struct lw_call *call, struct lw_buf *out) {
+    char *bytes = NULL;
+    int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
+    if (n < 0) abort(); /* out of memory */
+    lw_buf_add(out, bytes, (size_t)n);
+    free(bytes);
+}
+
+void lw_send(redisContext *redis, const char *p, size_t n) {
+    while (n && !redis->err) {
+        ssize_t sent = send(redis->fd, p, n, MSG_NOSIGNAL); /* hiredis itself would raise SIGPIPE */
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) {
+            redis->err = REDIS_ERR_IO;
+            snprintf(redis->errstr, sizeof redis->errstr, "%s", strerror(errno));
+            return;
+        }
+        p += sent;
+        n -= (size_t)sent;
+    }
+}
+
+static void send_call(redisContext *redis, struct lw_call *call) {
+    char *bytes = NULL;
+    int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
+    if (n < 0) abort(); /* out of memory */
+    call->sent_ms = lw_boot_ms();
+    lw_send(redis, bytes, (size_t)n);
+    free(bytes);
+}
+
+bool lw_is_no_script(const redisReply *reply) { return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0; }
+
+redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error) {
+    void *reply = NULL;
+    errno = 0;
+    if (!redis->err && redisGetReply(redis, &reply) == REDIS_OK) return reply;
+    bool late = redis->err == REDIS_ERR_IO && errno == EAGAIN;
+#ifdef REDIS_ERR_TIMEOUT
+    late = late || redis->err == REDIS_ERR_TIMEOUT;
+#endif
+    if (late)
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (command_ms)", c->where);
+    else
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: the connection broke: %s", c->where, redis->errstr);
+    return NULL;
+}
+
+redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct lw_call *call, struct latchwork_error *error) {
+    send_call(redis, call);
+    redisReply *reply = lw_next_reply(c, redis, error);
+    if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
+    freeReplyObject(reply);
+    call->arg[0] = "EVAL", call->size[0] = 4; /* runs it and keeps it for the next EVALSHA */
+    call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
+    send_call(redis, call);
+    return lw_next_reply(c, redis, error);
+}
+
+static void send_again(struct lw_call *call) {
+    call->sent_again = true;
+    if (call->again) call->arg[call->again] = "1", call->size[call->again] = 1;
+    if (!call->script) return;
+    call->arg[0] = "EVALSHA", call->size[0] = 7;
+    call->arg[1] = call->script->sha1, call->size[1] = 40;
+}
+
+redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
+    if (!lw_client_ok(c, error)) return NULL;
+    for (int attempt = 0;; attempt++) {
+        redisContext *redis = lw_client_get(c, error);
+        if (!redis) return NULL;
+        redisReply *reply = lw_call_on(c, redis, call, error);
+        lw_client_put(c, redis);
+        if (reply) return lw_take_reply(c, reply, error);
+        send_again(call);
+        if (attempt) return NULL;
+    }
+}
+
+/* --- errors --------------------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *begins;
+    int code;
+    const char *advice;
+} meanings[] = {
+    {"NOAUTH", LATCHWORK_E_DENIED, "; give user and password in the url"},
+    {"WRONGPASS", LATCHWORK_E_DENIED, "; check user and password in the url"},
+    {"ERR invalid password", LATCHWORK_E_DENIED, "; check the password in the url"},
+    {"NOPERM", LATCHWORK_E_DENIED, "; the user needs ~lwl:* &lwl:* and the commands of the lock library"},
+    {"WRONGTYPE", LATCHWORK_E_TYPE, "; the name is used for something that is not this kind of lock"},
+    {"OOM", LATCHWORK_E_FULL, "; raise maxmemory or free some"},
+    {"READONLY", LATCHWORK_E_READONLY, "; this is a replica: name the master in the url"},
+    {"LOADING", LATCHWORK_E_READONLY, "; try again when it is up"},
+    {"MASTERDOWN", LATCHWORK_E_READONLY, "; try again when the master is up"},
+    {"MISCONF", LATCHWORK_E_READONLY, "; Redis can't save: see its log"},
+    {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS, "; where scripts are forbidden open the client with LATCHWORK_CLIENT_NO_SCRIPTS"},
+};
+
+static int meaning_of(const char *text) {
+    /* an error inside a script is wrapped differently by every version: "ERR Error running script …: @user_script:3: OOM command…" */
+    if (strstr(text, "WRONGTYPE ")) return 4;
+    if (strstr(text, "OOM command not allowed")) return 5;
+    if (strncmp(text, "NOPERM", 6) == 0 && (strstr(text, "'eval") || strstr(text, "'EVAL"))) return 10;
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (strncmp(text, meanings[i].begins, strlen(meanings[i].begins)) == 0) return (int)i;
+    return -1;
+}
+
+redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error) {
+    if (reply->type != REDIS_REPLY_ERROR) return reply;
+    int i = meaning_of(reply->str);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, i < 0 ? (int)LATCHWORK_E_REPLY : meanings[i].code, "Redis at %s: %.300s%s", c->where,
+                 reply->str, i < 0 ? "" : meanings[i].advice);
+    freeReplyObject(reply);
+    return NULL;
+}
+
+bool lw_may_pass(const struct latchwork_error *error) {
+    static const char *const passing[] = {": BUSY ", ": TRYAGAIN ", ": CLUSTERDOWN "};
+    if (error->code == LATCHWORK_E_REPLY)
+        for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+            if (strstr(error->text, passing[i])) return true;
+    return error->code == LATCHWORK_E_CONNECT || error->code == LATCHWORK_E_TIMEOUT || error->code == LATCHWORK_E_POOL ||
+           error->code == LATCHWORK_E_FULL || error->code == LATCHWORK_E_READONLY || error->code == LATCHWORK_E_MAJORITY;
+}

@@ -1,0 +1,93 @@
+/* What a client is inside: a bounded pool of connections, and a call of Redis on one of them.
+ *
+ *     lw_call_script() → lw_call_add()… → lw_client_call() → freeReplyObject()
+ *
+ * A call goes out on a free connection, or on a new one. Where the connection breaks or stays silent, all idle ones are dropped too (they
+ * are likely as dead) and the call is sent once more on a new one: every call may be sent twice, because each names its token. */
+#ifndef LW_LOCK_CLIENT_H
+#define LW_LOCK_CLIENT_H
+
+#include "base/bytes.h"
+#include "base/redis_url.h"
+#include "include/latchwork/lock.h"
+#include "lock/scripts.h"
+
+#include <hiredis/hiredis.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { LW_LABEL_MAX = 64, LW_CALL_ARGS = 32, LW_CALL_NUMBERS = 8, LW_CLIENT_ID = 16 };
+
+struct lw_keeper;
+struct lw_waking;
+
+struct latchwork_client {
+    struct lw_redis_url url;
+    char *where; /* for errors: without password */
+    unsigned flags;
+    int connections;
+    int64_t connect_ms, command_ms;
+    char label[LW_LABEL_MAX + 1];
+    char id[LW_CLIENT_ID + 1]; /* random: its channel is lwl:wake:ID */
+    unsigned forks;            /* of this process when it was opened */
+    atomic_bool interrupted;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t freed;
+    redisContext **idle; /* a stack */
+    int n_idle, n_open;
+
+    pthread_mutex_t start; /* threads are started when first needed */
+    _Atomic(struct lw_keeper *) keeper;
+    _Atomic(struct lw_waking *) waking;
+};
+
+struct lw_call {
+    const struct lw_script *script; /* NULL: arg is a whole command */
+    int n;
+    const char *arg[LW_CALL_ARGS]; /* lent until the call is over */
+    size_t size[LW_CALL_ARGS];
+    int n_numbers;
+    char number[LW_CALL_NUMBERS][24];
+    int again;       /* the argument that becomes "1" when it is sent again; 0 none */
+    bool sent_again; /* the answer to an earlier one is lost */
+    int64_t sent_ms; /* before the last one was sent */
+};
+
+/* Fills *error (which may be NULL) and returns `result`. */
+enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result, int code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* An error of the caller: always ERROR, ARGUMENT. */
+#define lw_lock_wrong(error, ...) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_ARGUMENT, __VA_ARGS__)
+
+/* lw_client_ok: false, with the error, in a child of the process that opened it. */
+bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error);
+/* Random bytes as hex and a NUL: size is odd. */
+void lw_random_hex(char *out, size_t size);
+uint64_t lw_random(uint64_t below); /* not for secrets */
+
+void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys);
+void lw_call_add(struct lw_call *call, const char *p, size_t n);
+void lw_call_text(struct lw_call *call, const char *s);
+void lw_call_number(struct lw_call *call, int64_t n);
+
+/* A reply that is no error; or NULL with *error. */
+redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error);
+
+/* For what needs several commands on one connection, and for threads with a connection of their own. */
+redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
+void lw_client_put(struct latchwork_client *c, redisContext *redis); /* a broken one is dropped, with all that are idle */
+redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
+/* Writes what is wanted of several calls; each reply is fetched by lw_next_reply(), NULL with *error where the connection broke. */
+void lw_call_encode(struct lw_call *call, struct lw_buf *out);
+void lw_send(redisContext *redis, const char *p, size_t n);
+redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error);
+/* NULL with *error for a connection that broke. Runs a script that the server does not know. */
+redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct lw_call *call, struct latchwork_error *error);
+bool lw_is_no_script(const redisReply *reply);
+/* Takes the reply: as it is, or freed with *error where it is an error. */
+redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error);
+/* May go away by itself: another try makes sense. */
+bool lw_may_pass(const struct latchwork_error *error);
+
+#endif

@@ -1,0 +1,318 @@
+/* Locks and holds: what all kinds have in common, and the public functions. */
+#include "lock/hold.h"
+
+#include "base/clock.h"
+#include "lock/keeper.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TTL_MS = 10000, TTL_MIN_MS = 10, TTL_MAX_MS = 24 * 3600 * 1000, MAX_HOLD_MS = 3600 * 1000, PERMITS_MAX = 1000000 };
+
+/* --- locks ---------------------------------------------------------------------------------------------------------------------- */
+
+static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_options *given, struct latchwork_error *error) {
+    struct latchwork_lock_options *o = &l->o;
+    if (given && (given->size < 8 || given->size > 4096)) {
+        lw_lock_wrong(error, "options.size is not set: begin them with LATCHWORK_LOCK_INIT");
+        return false;
+    }
+    if (given) memcpy(o, given, given->size < sizeof *o ? given->size : sizeof *o);
+    if (!o->ttl_ms) o->ttl_ms = TTL_MS;
+    if (!o->max_hold_ms) o->max_hold_ms = MAX_HOLD_MS;
+    const char *wrong = NULL;
+    if (o->flags & ~(unsigned)(LATCHWORK_LOCK_RENEW | LATCHWORK_LOCK_PLAIN)) wrong = "flags holds an unknown flag";
+    if (o->ttl_ms < TTL_MIN_MS || o->ttl_ms > TTL_MAX_MS) wrong = "ttl_ms must be 10 to 86,400,000";
+    if (o->max_hold_ms < -1 || (o->max_hold_ms > 0 && o->max_hold_ms < o->ttl_ms)) wrong = "max_hold_ms must be at least ttl_ms, or -1";
+    if (o->give_ttl_ms < 0 || o->give_ttl_ms > TTL_MAX_MS) wrong = "give_ttl_ms must be 0 to 86,400,000";
+    if ((o->kind == LATCHWORK_SEMAPHORE) != (o->permits > 0) || o->permits > PERMITS_MAX)
+        wrong = "permits must be 1 to 1,000,000 for a semaphore, and 0 for others";
+    if (wrong) lw_lock_wrong(error, "lock options: %s", wrong);
+    return !wrong;
+}
+
+struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
+                                   const char *label, struct latchwork_error *error) {
+    struct latchwork_lock *l = lw_alloc(sizeof *l);
+    size_t n = 0;
+    if (take_options(l, options, error)) {
+        n = name ? (l->o.name_len ? l->o.name_len : strlen(name)) : 0;
+        if (n < 1 || n > LW_LOCK_NAME_MAX || name[0] == '}') {
+            lw_lock_wrong(error, "a lock's name has 1 to %d bytes and does not begin with }", (int)LW_LOCK_NAME_MAX);
+            n = 0;
+        }
+    }
+    if (!n) {
+        free(l);
+        return NULL;
+    }
+    atomic_init(&l->refs, 1);
+    l->ops = ops;
+    l->name = lw_memdup(name, n);
+    l->n_name = n;
+    snprintf(l->label, sizeof l->label, "%s", label);
+    l->fence_keep_ms = LW_FENCE_KEEP_MS;
+    pthread_mutex_init(&l->mutex, NULL);
+    return l;
+}
+
+void lw_lock_unref(struct latchwork_lock *l) {
+    if (atomic_fetch_sub(&l->refs, 1) > 1) return;
+    if (l->ops->lock_fini) l->ops->lock_fini(l);
+    pthread_mutex_destroy(&l->mutex);
+    free(l->name);
+    free(l);
+}
+
+void latchwork_lock_close(struct latchwork_lock *l) {
+    if (l) lw_lock_unref(l);
+}
+
+struct lw_keeper *lw_client_keeper(struct latchwork_lock *l) {
+    struct latchwork_client *c = l->client;
+    struct lw_keeper *k = atomic_load(&c->keeper);
+    if (k) return k;
+    pthread_mutex_lock(&c->start);
+    k = atomic_load(&c->keeper);
+    if (!k) atomic_store(&c->keeper, k = lw_keeper_open(c));
+    pthread_mutex_unlock(&c->start);
+    return k;
+}
+
+uint64_t lw_lock_saw(struct latchwork_lock *l, uint64_t fence) {
+    uint64_t before = atomic_load(&l->seen);
+    while (before < fence && !atomic_compare_exchange_weak(&l->seen, &before, fence)) continue;
+    return fence;
+}
+
+/* --- holds ---------------------------------------------------------------------------------------------------------------------- */
+
+void lw_hold_token(struct latchwork_hold *h) {
+    char hex[33];
+    lw_random_hex(hex, sizeof hex);
+    if (h->lock->o.flags & LATCHWORK_LOCK_PLAIN)
+        memcpy(h->token, hex, sizeof hex);
+    else
+        snprintf(h->token, sizeof h->token, "%s/%s", h->lock->label, hex);
+}
+
+static struct latchwork_hold *new_hold(struct latchwork_lock *l) {
+    struct latchwork_hold *h = lw_alloc(sizeof *h);
+    atomic_init(&h->refs, 1);
+    atomic_fetch_add(&l->refs, 1);
+    h->lock = l;
+    h->count = 1;
+    h->end_ms = INT64_MAX;
+    return h;
+}
+
+void lw_hold_ref(struct latchwork_hold *h) { atomic_fetch_add(&h->refs, 1); }
+
+void lw_hold_unref(struct latchwork_hold *h) {
+    if (atomic_fetch_sub(&h->refs, 1) > 1) return;
+    if (h->lock->ops->hold_fini) h->lock->ops->hold_fini(h);
+    lw_lock_unref(h->lock);
+    free(h);
+}
+
+void lw_hold_leased(struct latchwork_hold *h, int64_t sent_ms, int64_t ttl_ms) {
+    atomic_store(&h->ttl_ms, ttl_ms);
+    atomic_store(&h->deadline_ms, sent_ms + ttl_ms);
+}
+
+int64_t lw_lock_ttl(const struct latchwork_hold *h, int64_t ttl_ms, int64_t now_ms) {
+    int64_t left = h->end_ms == INT64_MAX ? ttl_ms : h->end_ms - now_ms;
+    if (left < 1) left = 1;
+    return ttl_ms < left ? ttl_ms : left;
+}
+
+void lw_hold_lose(struct latchwork_hold *h, enum latchwork_loss why) {
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&h->loss, &none, (int)why)) return;
+    if (h->lock->o.lost) h->lock->o.lost(h->lock->o.lost_ctx, h, why);
+}
+
+enum latchwork_result lw_hold_not_ours(struct latchwork_hold *h, bool sent_again, struct latchwork_error *error) {
+    lw_hold_lose(h, LATCHWORK_LOSS_NOT_OWNER);
+    if (sent_again)
+        return lw_lock_fail(
+            error, LATCHWORK_LOCK_LOST, LATCHWORK_E_UNKNOWN,
+            "an answer was lost with its connection, and the lock is gone now: perhaps freed by this very call, perhaps before");
+    return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_NOT_OWNER, "the lock is not ours any more; nothing was changed");
+}
+
+/* --- reentrant holds -------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t this_thread(void) {
+    static _Atomic uint64_t threads;
+    static _Thread_local uint64_t me;
+    if (!me) me = atomic_fetch_add(&threads, 1) + 1;
+    return me;
+}
+
+/* The hold that this owner has already, counted once more. */
+static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
+    pthread_mutex_lock(&l->mutex);
+    struct latchwork_hold *h = l->owned;
+    while (h && (h->owner != owner || h->owner_is_thread != is_thread)) h = h->next;
+    if (h && !latchwork_hold_lost(h)) h->count++;
+    pthread_mutex_unlock(&l->mutex);
+    return h;
+}
+
+static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64_t owner, bool is_thread) {
+    h->owner = owner;
+    h->owner_is_thread = is_thread;
+    pthread_mutex_lock(&l->mutex);
+    h->next = l->owned;
+    l->owned = h;
+    pthread_mutex_unlock(&l->mutex);
+}
+
+/* Whether this was the last; then it is no longer owned. */
+static bool count_down(struct latchwork_hold *h, bool all) {
+    struct latchwork_lock *l = h->lock;
+    if (l->o.kind != LATCHWORK_REENTRANT) return true;
+    pthread_mutex_lock(&l->mutex);
+    bool last = all || --h->count == 0;
+    for (struct latchwork_hold **at = &l->owned; last && *at; at = &(*at)->next)
+        if (*at == h) {
+            *at = h->next;
+            break;
+        }
+    pthread_mutex_unlock(&l->mutex);
+    return last;
+}
+
+/* --- acquire ---------------------------------------------------------------------------------------------------------------------- */
+
+static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, bool is_thread, int64_t wait_ms, struct latchwork_hold **out,
+                                     struct latchwork_error *error) {
+    *out = NULL;
+    if (l->client && !lw_client_ok(l->client, error)) return LATCHWORK_LOCK_ERROR;
+    bool reentrant = l->o.kind == LATCHWORK_REENTRANT;
+    struct latchwork_hold *h = reentrant ? find_owned(l, owner, is_thread) : NULL;
+    if (h && latchwork_hold_lost(h))
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
+                            "this owner has the lock but lost it: release it as often as it was acquired, and start anew");
+    if (h) {
+        *out = h;
+        return LATCHWORK_LOCK_OK;
+    }
+    h = new_hold(l);
+    lw_hold_token(h);
+    int64_t now = lw_boot_ms();
+    int64_t deadline_ms = wait_ms == 0 ? 0 : wait_ms < 0 || wait_ms > INT64_MAX - now ? INT64_MAX : now + wait_ms;
+    enum latchwork_result result = l->ops->acquire(l, h, deadline_ms, error);
+    if (result != LATCHWORK_LOCK_OK) {
+        lw_hold_unref(h);
+        return result;
+    }
+    lw_lock_saw(l, h->fence);
+    if (l->o.max_hold_ms > 0) h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;
+    if (reentrant) add_owned(l, h, owner, is_thread);
+    if (l->o.flags & LATCHWORK_LOCK_RENEW) {
+        struct lw_keeper *keeper = l->keeper(l);
+        if (!keeper) {
+            latchwork_hold_release(h, NULL);
+            return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "no thread can be had for renewals");
+        }
+        lw_keeper_add(keeper, h);
+    }
+    *out = h;
+    return LATCHWORK_LOCK_OK;
+}
+
+enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *l, int64_t wait_ms, struct latchwork_hold **hold,
+                                             struct latchwork_error *error) {
+    return acquire(l, l->o.kind == LATCHWORK_REENTRANT ? this_thread() : 0, true, wait_ms, hold, error);
+}
+
+enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchwork_hold **hold, struct latchwork_error *error) {
+    return latchwork_lock_acquire(l, 0, hold, error);
+}
+
+enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64_t owner, int64_t wait_ms, struct latchwork_hold **hold,
+                                                struct latchwork_error *error) {
+    if (l->o.kind != LATCHWORK_REENTRANT) {
+        *hold = NULL;
+        return lw_lock_wrong(error, "only a reentrant lock has owners");
+    }
+    return acquire(l, owner, false, wait_ms, hold, error);
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------------------------- */
+
+static void leave_keeper(struct latchwork_hold *h) {
+    if (h->lock->o.flags & LATCHWORK_LOCK_RENEW) {
+        struct lw_keeper *keeper = h->lock->keeper(h->lock);
+        if (keeper) lw_keeper_remove(keeper, h);
+    }
+}
+
+enum latchwork_result latchwork_hold_release(struct latchwork_hold *h, struct latchwork_error *error) {
+    if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
+    if (!count_down(h, false)) {
+        if (!latchwork_hold_lost(h)) return LATCHWORK_LOCK_OK;
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lock is lost as a whole; release the outer holds too");
+    }
+    leave_keeper(h);
+    enum latchwork_result result = h->lock->ops->release(h, error);
+    lw_hold_unref(h);
+    return result;
+}
+
+void latchwork_hold_forget(struct latchwork_hold *h) {
+    if (!h || (h->lock->client && !lw_client_ok(h->lock->client, NULL))) return;
+    count_down(h, true);
+    leave_keeper(h);
+    lw_hold_unref(h);
+}
+
+/* --- in between --------------------------------------------------------------------------------------------------------------------- */
+
+enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+    if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
+    if (ttl_ms == 0) ttl_ms = h->lock->o.ttl_ms;
+    if (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
+    if (h->lock->o.flags & LATCHWORK_LOCK_RENEW && ttl_ms < h->lock->o.ttl_ms)
+        return lw_lock_wrong(error, "a hold that is renewed by itself can't be shortened");
+    int64_t now = lw_boot_ms();
+    if (latchwork_hold_lost(h) || now >= h->end_ms)
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lease has ended, or max_hold_ms is reached");
+    return h->lock->ops->keep(h, lw_lock_ttl(h, ttl_ms, now), error);
+}
+
+enum latchwork_result latchwork_hold_check(struct latchwork_hold *h, struct latchwork_error *error) {
+    if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
+    return h->lock->ops->keep(h, 0, error);
+}
+
+uint64_t latchwork_hold_fence(const struct latchwork_hold *h) { return h->fence; }
+uint64_t latchwork_hold_fence_at(const struct latchwork_hold *h, size_t i) {
+    return h->lock->ops->fence_at ? h->lock->ops->fence_at(h, i) : h->fence;
+}
+const char *latchwork_hold_token(const struct latchwork_hold *h) { return h->value; }
+int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms); }
+int latchwork_hold_lost(const struct latchwork_hold *h) {
+    return atomic_load(&h->loss) != 0 || lw_boot_ms() >= atomic_load(&h->deadline_ms);
+}
+int64_t latchwork_hold_left_ms(const struct latchwork_hold *h) {
+    int64_t left = atomic_load(&h->deadline_ms) - lw_boot_ms();
+    return left > 0 && !atomic_load(&h->loss) ? left : 0;
+}
+
+enum latchwork_result latchwork_lock_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
+    if (l->ops->show) return l->ops->show(l, seen, ctx, error);
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock can't be shown");
+}
+enum latchwork_result latchwork_lock_break(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
+    if (l->ops->end) return l->ops->end(l, fence, error);
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock can't be broken");
+}
+enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
+    if (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
+    if (l->ops->give_ttl) return l->ops->give_ttl(l, ttl_ms, error);
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock always has a TTL");
+}

@@ -1,0 +1,7 @@
+-- leave: the client waits no more. Where it had been told of a release meanwhile, the next is told.
+-- KEYS 1 zset of waiting clients
+-- ARGV 1 client
+-- Result: 1
+-- @common
+if call('ZREM', KEYS[1], ARGV[1]) == 0 then wake(KEYS[1]) end
+return 1

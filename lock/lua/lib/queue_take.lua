@@ -1,0 +1,84 @@
+-- queue_take: take a fair lock, or one side of a read/write lock, in the order of tickets
+-- KEYS 1 string of the writer, 2 fence, 3 queue of writers, 4 clients alive, and for read/write 5 zset of readers, 6 queue of readers
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 'r' to read, else 'w',
+--      6 waiter CLIENT:NUMBER ('' does not wait), 7 its ticket ('' none yet), 8 how long its client counts as living, ms,
+--      9 '1' where it is sent again
+-- Result: the fence as a string; or {ms left, ticket}
+-- @common
+local lock, fence_key, writers, alive, readers, waiting_readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local token, ttl, seen, keep_ms, reading, waiter, ticket, live_ms, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == 'r', ARGV[6],
+    tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1'
+local queue = reading and waiting_readers or writers
+
+local function enqueue(left)
+    if waiter == '' then return {left, ''} end
+    if not ticket then -- after the last of both queues, and not before the time: a wiped Redis keeps the order of those that come again
+        ticket = now_us()
+        for _, q in ipairs({writers, waiting_readers}) do
+            local last = call('ZRANGE', q, -1, -1, 'WITHSCORES')
+            if last[2] then ticket = math.max(ticket, tonumber(last[2]) + 1) end
+        end
+    end
+    call('ZADD', queue, text(ticket), waiter)
+    call('ZADD', alive, text(now_ms() + live_ms), client_of(waiter))
+    call('PEXPIRE', queue, 60000)
+    call('PEXPIRE', alive, 60000)
+    return {left, text(ticket)}
+end
+
+local function granted(fence)
+    save_fence(fence_key, fence, keep_ms)
+    if waiter ~= '' then call('ZREM', queue, waiter) end
+    return fence
+end
+
+local held = call('GET', lock)
+if held then
+    if not reading and sub(held, 1, #token + 1) == token .. ':' then
+        call('PEXPIRE', lock, ttl) -- ours: the answer to the first call was lost
+        return granted(sub(held, #token + 2))
+    end
+    return enqueue(call('PTTL', lock))
+end
+if reading and again then
+    local value, fence = fence_of_share(readers, token)
+    if value then
+        add_share(readers, value, ttl)
+        return granted(fence)
+    end
+end
+
+-- free of a writer: who is before us?
+local writer, writer_ticket = first_of(writers, alive)
+if writer == waiter then writer = nil end
+if reading then
+    if writer and not (ticket and ticket < writer_ticket) then
+        if call('ZCOUNT', readers, '(' .. text(now_ms()), '+inf') == 0 then tell_first(writers) end
+        return enqueue(0)
+    end
+    local fence = next_fence(fence_key, seen)
+    call('ZREMRANGEBYSCORE', readers, '-inf', text(now_ms()))
+    add_share(readers, token .. ':' .. fence, ttl)
+    return granted(fence)
+end
+if writer and not (ticket and ticket < writer_ticket) then
+    if not readers then
+        tell_first(writers)
+    else
+        tell_queues(writers, alive, readers, waiting_readers)
+    end
+    return enqueue(0)
+end
+if readers then
+    call('ZREMRANGEBYSCORE', readers, '-inf', text(now_ms()))
+    local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')
+    if last[2] then return enqueue(math.max(tonumber(last[2]) - now_ms(), 0)) end
+    local reader, reader_ticket = first_of(waiting_readers, alive)
+    if reader and not (ticket and ticket < reader_ticket) then
+        tell_queues(writers, alive, readers, waiting_readers)
+        return enqueue(0)
+    end
+end
+local fence = next_fence(fence_key, seen)
+call('SET', lock, token .. ':' .. fence, 'PX', ttl)
+return granted(fence)

@@ -1,0 +1,310 @@
+#include "lock/one.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct lw_shape {
+    enum latchwork_kind kind;
+    bool queues, shared;             /* shared: the lease is a member of a zset */
+    int leases;                      /* which key holds the lease */
+    const char *names[LW_LOCK_KEYS]; /* behind lwl:{NAME}: */
+};
+
+static const struct lw_shape shapes[] = {
+    {LATCHWORK_MUTEX, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
+    {LATCHWORK_REENTRANT, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
+    {LATCHWORK_FAIR, true, false, LW_KEY_LOCK, {"lock", "fence", "queue", "alive"}},
+    {LATCHWORK_READ, true, true, LW_KEY_READERS, {"write", "fence", "queue", "alive", "read", "read-queue"}},
+    {LATCHWORK_WRITE, true, false, LW_KEY_LOCK, {"write", "fence", "queue", "alive", "read", "read-queue"}},
+    {LATCHWORK_SEMAPHORE, false, true, LW_KEY_LOCK, {"permits", "fence", "wait"}},
+};
+
+bool lw_one_queues(const struct latchwork_lock *l) { return l->shape->queues; }
+bool lw_one_tells(const struct latchwork_lock *l) { return l->key[LW_KEY_WAIT].p && !(l->o.flags & LATCHWORK_LOCK_PLAIN); }
+struct lw_bytes lw_one_wait_name(const struct latchwork_lock *l) {
+    if (l->o.kind == LATCHWORK_READ) return l->key[LW_KEY_READ_WAIT];
+    return l->key[LW_KEY_WAIT].p ? l->key[LW_KEY_WAIT] : l->key[LW_KEY_LOCK];
+}
+static bool has_readers(const struct latchwork_lock *l) { return l->key[LW_KEY_READERS].p != NULL; }
+static bool is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_LOCK_PLAIN; }
+static bool no_scripts(const struct latchwork_lock *l) { return l->client->flags & LATCHWORK_CLIENT_NO_SCRIPTS; }
+
+static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) {
+    const struct lw_bytes *b = &l->key[l->key[key].p ? key : LW_KEY_LOCK];
+    lw_call_add(c, b->p, b->n);
+}
+
+/* --- taking ----------------------------------------------------------------------------------------------------------------------- */
+
+void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms) {
+    struct latchwork_hold *h = t->hold;
+    h->fence = strtoull(fence, NULL, 10);
+    if (is_plain(t->lock))
+        snprintf(h->value, sizeof h->value, "%s", h->token);
+    else
+        snprintf(h->value, sizeof h->value, "%s:%s", h->token, fence);
+    lw_hold_leased(h, sent_ms, t->lock->o.ttl_ms);
+}
+
+static void begin_take(struct lw_call *c, struct lw_take *t) { /* the arguments that all have */
+    lw_call_text(c, t->hold->token);
+    lw_call_number(c, t->lock->o.ttl_ms);
+    lw_call_number(c, (int64_t)atomic_load(&t->lock->seen));
+    lw_call_number(c, t->lock->fence_keep_ms);
+}
+
+static void add_again(struct lw_call *c, struct lw_take *t) {
+    lw_call_text(c, t->uncertain ? "1" : "0");
+    c->again = c->n - 1;
+}
+
+static void queue_take(struct lw_call *c, struct lw_take *t) {
+    struct latchwork_lock *l = t->lock;
+    int n = has_readers(l) ? 6 : 4;
+    lw_call_script(c, &lw_lock_script_queue_take, n);
+    for (int i = 0; i < n; i++) add_key(c, l, i);
+    begin_take(c, t);
+    lw_call_text(c, l->o.kind == LATCHWORK_READ ? "r" : "w");
+    lw_call_text(c, t->wait ? t->waiter : "");
+    lw_call_text(c, t->ticket);
+    lw_call_number(c, LW_LIVE_MS);
+    add_again(c, t);
+}
+
+static void counted_take(struct lw_call *c, struct lw_take *t) {
+    struct latchwork_lock *l = t->lock;
+    bool permits = l->o.kind == LATCHWORK_SEMAPHORE;
+    lw_call_script(c, permits ? &lw_lock_script_permit_take : &lw_lock_script_mutex_take, 3);
+    for (int i = 0; i < 3; i++) add_key(c, l, i);
+    begin_take(c, t);
+    lw_call_number(c, permits ? l->o.permits : is_plain(l));
+    lw_call_text(c, t->wait && l->key[LW_KEY_WAIT].p ? l->client->id : "");
+    lw_call_text(c, t->more ? "1" : "0");
+    if (permits)
+        add_again(c, t);
+    else
+        lw_call_number(c, l->o.give_ttl_ms);
+}
+
+static enum lw_took nonsense(struct lw_take *t, struct latchwork_error *error) {
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", t->lock->client->where);
+    return LW_FAILED;
+}
+
+static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms, struct latchwork_error *error) {
+    if (r->type == REDIS_REPLY_STRING) {
+        lw_one_granted(t, r->str, sent_ms);
+        return LW_TAKEN;
+    }
+    if (r->type == REDIS_REPLY_ARRAY) {
+        if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_INTEGER || r->element[1]->type != REDIS_REPLY_STRING)
+            return nonsense(t, error);
+        t->left_ms = r->element[0]->integer;
+        snprintf(t->ticket, sizeof t->ticket, "%s", r->element[1]->str);
+        return LW_HELD;
+    }
+    if (r->type != REDIS_REPLY_INTEGER) return nonsense(t, error);
+    t->left_ms = r->integer;
+    return LW_HELD;
+}
+
+enum lw_took lw_one_take(struct lw_take *t, struct latchwork_error *error) {
+    if (no_scripts(t->lock)) return lw_watch_take(t, error);
+    struct lw_call c;
+    (lw_one_queues(t->lock) ? queue_take : counted_take)(&c, t);
+    redisReply *r = lw_client_call(t->lock->client, &c, error);
+    t->uncertain = t->uncertain || c.sent_again;
+    if (!r) return LW_FAILED;
+    enum lw_took result = took(t, r, c.sent_ms, error);
+    freeReplyObject(r);
+    return result;
+}
+
+/* --- giving back ------------------------------------------------------------------------------------------------------------------ */
+
+static void add_queue_keys(struct lw_call *c, const struct latchwork_lock *l, const struct lw_script *script) {
+    lw_call_script(c, script, has_readers(l) ? 5 : 3);
+    add_key(c, l, LW_KEY_LOCK);
+    for (int i = LW_KEY_WAIT; i < (has_readers(l) ? LW_LOCK_KEYS : LW_KEY_READERS); i++) add_key(c, l, i);
+}
+
+void lw_one_leave(struct lw_take *t) {
+    struct latchwork_lock *l = t->lock;
+    struct lw_call c;
+    if (lw_one_queues(l)) {
+        add_queue_keys(&c, l, &lw_lock_script_queue_leave);
+        lw_call_text(&c, t->waiter);
+        lw_call_text(&c, l->o.kind == LATCHWORK_READ ? "r" : "w");
+    } else if (no_scripts(l)) {
+        lw_call_script(&c, NULL, 0);
+        lw_call_add(&c, "ZREM", 4);
+        add_key(&c, l, LW_KEY_WAIT);
+        lw_call_text(&c, l->client->id);
+    } else {
+        lw_call_script(&c, &lw_lock_script_leave, 1);
+        add_key(&c, l, LW_KEY_WAIT);
+        lw_call_text(&c, l->client->id);
+    }
+    struct latchwork_error ignored; /* it would be forgotten by itself */
+    redisReply *r = lw_client_call(l->client, &c, &ignored);
+    if (r) freeReplyObject(r);
+}
+
+static void drop_call(struct latchwork_hold *h, struct lw_call *c) {
+    struct latchwork_lock *l = h->lock;
+    if (lw_one_queues(l)) {
+        add_queue_keys(c, l, &lw_lock_script_queue_drop);
+        lw_call_text(c, h->value);
+        lw_call_text(c, l->o.kind == LATCHWORK_READ ? "r" : "w");
+        return;
+    }
+    bool permits = l->o.kind == LATCHWORK_SEMAPHORE, hint = l->hint.p != NULL;
+    lw_call_script(c, permits ? &lw_lock_script_permit_drop : &lw_lock_script_mutex_drop, hint ? 4 : 2);
+    add_key(c, l, LW_KEY_LOCK);
+    add_key(c, l, LW_KEY_WAIT);
+    if (hint) {
+        lw_call_add(c, l->hint_if.p, l->hint_if.n);
+        lw_call_add(c, l->hint_to.p, l->hint_to.n);
+    }
+    lw_call_text(c, h->value);
+    if (hint) lw_call_add(c, l->hint.p, l->hint.n);
+}
+
+enum latchwork_result lw_one_release(struct latchwork_hold *h, struct latchwork_error *error) {
+    bool sent_again = false;
+    int done;
+    if (no_scripts(h->lock)) {
+        done = lw_watch_drop(h, &sent_again, error);
+    } else {
+        struct lw_call c;
+        drop_call(h, &c);
+        redisReply *r = lw_client_call(h->lock->client, &c, error);
+        sent_again = c.sent_again;
+        done = r ? r->type == REDIS_REPLY_INTEGER && r->integer == 1 : -1;
+        if (r) freeReplyObject(r);
+    }
+    if (done < 0) return LATCHWORK_LOCK_ERROR;
+    return done ? LATCHWORK_LOCK_OK : lw_hold_not_ours(h, sent_again, error);
+}
+
+/* --- keeping ---------------------------------------------------------------------------------------------------------------------- */
+
+static void keep_call(struct latchwork_hold *h, int64_t ttl_ms, struct lw_call *c) {
+    const struct lw_shape *s = h->lock->shape;
+    lw_call_script(c, s->shared ? &lw_lock_script_share_keep : &lw_lock_script_string_keep, 1);
+    add_key(c, h->lock, s->leases);
+    lw_call_text(c, h->value);
+    lw_call_number(c, ttl_ms);
+}
+
+static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+    int done;
+    int64_t sent_ms = 0;
+    if (no_scripts(h->lock)) {
+        done = lw_watch_keep(h, ttl_ms, &sent_ms, error);
+    } else {
+        struct lw_call c;
+        keep_call(h, ttl_ms, &c);
+        redisReply *r = lw_client_call(h->lock->client, &c, error);
+        sent_ms = c.sent_ms;
+        done = r ? r->type == REDIS_REPLY_INTEGER && r->integer == 1 : -1;
+        if (r) freeReplyObject(r);
+    }
+    if (done < 0) return LATCHWORK_LOCK_ERROR;
+    if (!done) return lw_hold_not_ours(h, false, error);
+    if (ttl_ms) lw_hold_leased(h, sent_ms, ttl_ms);
+    return LATCHWORK_LOCK_OK;
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------------------------------- */
+
+static void free_names(struct latchwork_lock *l) {
+    for (int i = 0; i < LW_LOCK_KEYS; i++) free((void *)(uintptr_t)l->key[i].p);
+    free((void *)(uintptr_t)l->hint_if.p);
+    free((void *)(uintptr_t)l->hint_to.p);
+    free((void *)(uintptr_t)l->hint.p);
+}
+
+static const struct lw_lock_ops one = {.acquire = lw_one_acquire,
+                                       .release = lw_one_release,
+                                       .keep = keep,
+                                       .keep_call = keep_call,
+                                       .lock_fini = free_names,
+                                       .show = lw_one_show,
+                                       .end = lw_one_end,
+                                       .give_ttl = lw_one_give_ttl};
+
+static struct lw_bytes copy(const char *p, size_t n) { return p ? lw_bytes(lw_memdup(p, n), n) : lw_bytes(NULL, 0); }
+
+static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what) {
+    struct lw_buf b = {0};
+    lw_buf_add(&b, "lwl:{", 5);
+    lw_buf_add(&b, l->name, l->n_name);
+    lw_buf_addf(&b, "}:%s", what);
+    return lw_bytes(b.p, b.n);
+}
+
+/* Names beside a key of somebody else's, in its Cluster slot: its tag, if it has one, else all of it. */
+static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what) {
+    struct lw_bytes key = l->key[LW_KEY_LOCK];
+    const char *open = memchr(key.p, '{', key.n);
+    const char *close = open ? memchr(open, '}', key.n - (size_t)(open - key.p)) : NULL;
+    if (!close || close == open + 1) return own_name(l, what);
+    struct lw_buf b = {0};
+    lw_buf_add(&b, "lwl:", 4);
+    lw_buf_add(&b, open, (size_t)(close - open) + 1);
+    lw_buf_add(&b, ":", 1);
+    lw_buf_add(&b, key.p, key.n);
+    lw_buf_addf(&b, ":%s", what);
+    return lw_bytes(b.p, b.n);
+}
+
+static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_names *n) {
+    bool hint = n->hint.p || n->hint_if.p || n->hint_to.p;
+    if (n->size < sizeof *n || !n->lock.p || !n->lock.n || !n->fence.p || !n->fence.n) return false;
+    if (hint && !(n->hint.p && n->hint_if.p && n->hint_to.p)) return false;
+    l->key[LW_KEY_LOCK] = copy(n->lock.p, n->lock.n);
+    l->key[LW_KEY_FENCE] = copy(n->fence.p, n->fence.n);
+    l->key[LW_KEY_WAIT] = copy(n->wait.p, n->wait.n);
+    l->hint_if = copy(n->hint_if.p, n->hint_if.n);
+    l->hint_to = copy(n->hint_to.p, n->hint_to.n);
+    l->hint = copy(n->hint.p, n->hint.n);
+    l->fence_keep_ms = 0; /* it belongs to others too */
+    return true;
+}
+
+static const char *take_names(struct latchwork_lock *l) {
+    const struct latchwork_lock_names *names = l->o.names;
+    bool mutex = l->o.kind == LATCHWORK_MUTEX || l->o.kind == LATCHWORK_REENTRANT;
+    l->o.names = NULL;
+    if (!mutex && (names || is_plain(l))) return "PLAIN and custom names are for mutex and reentrant locks";
+    if (!mutex && no_scripts(l))
+        return "this kind of lock needs scripts, which the client may not use: mutex and reentrant locks do without";
+    if (names && is_plain(l)) return "either PLAIN or custom names";
+    if (names) return take_custom(l, names) ? NULL : "custom names: size, lock and fence must be set, and all of the hint or nothing";
+    for (int i = 0; i < LW_LOCK_KEYS && l->shape->names[i]; i++)
+        if (!is_plain(l))
+            l->key[i] = own_name(l, l->shape->names[i]);
+        else
+            l->key[i] = i == LW_KEY_LOCK ? copy(l->name, l->n_name) : beside_name(l, l->shape->names[i]);
+    return NULL;
+}
+
+struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name, const struct latchwork_lock_options *options,
+                                           struct latchwork_error *error) {
+    if (!lw_client_ok(client, error)) return NULL;
+    struct latchwork_lock *l = lw_lock_new(&one, name, options, client->label, error);
+    if (!l) return NULL;
+    l->client = client;
+    l->keeper = lw_client_keeper;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (shapes[i].kind == l->o.kind) l->shape = &shapes[i];
+    const char *wrong = l->shape ? take_names(l) : "kind is none that can be opened so";
+    if (!wrong) return l;
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, l->shape && no_scripts(l) ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT, "%s", wrong);
+    lw_lock_unref(l);
+    return NULL;
+}

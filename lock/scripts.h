@@ -1,0 +1,16 @@
+/* The lock library's scripts, embedded from lock/lua/lib. They are run by EVALSHA and sent whole only where the server says NOSCRIPT.
+ * They have no `#!lua` line, so that they run on any Redis since 5 and on its relatives; at maxmemory those that free or extend a lock go
+ * on, since DEL, ZREM, PEXPIRE and PUBLISH do, and those that take one fail at their first write. */
+#ifndef LW_LOCK_SCRIPTS_H
+#define LW_LOCK_SCRIPTS_H
+
+#include "base/script.h"
+
+enum { LW_LOCK_SCRIPTS = 11 };
+extern const struct lw_script *const lw_lock_scripts[LW_LOCK_SCRIPTS];
+
+extern const struct lw_script lw_lock_script_mutex_take, lw_lock_script_mutex_drop, lw_lock_script_string_keep, lw_lock_script_leave,
+    lw_lock_script_queue_take, lw_lock_script_queue_drop, lw_lock_script_queue_leave, lw_lock_script_permit_take,
+    lw_lock_script_permit_drop, lw_lock_script_share_keep, lw_lock_script_break;
+
+#endif
