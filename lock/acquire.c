@@ -140,7 +140,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
         return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "the client is interrupted: it waits for nothing any more");
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
-    bool line = deadline_ms && waking && !lw_one_queues(l) && lw_wait_has_line(waking, lw_one_wait_name(l));
+    bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
     if (!line) took = try_once(&w.take, &why); /* else those that came before go first */
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {

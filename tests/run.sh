@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the test programs: tests/run.sh all|pure|tsan|unit|lua|sim|cli|live|soak BUILD_DIR
+# Runs the test programs: tests/run.sh all|pure|tsan|unit|lua|lock|sim|cli|live|soak BUILD_DIR
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.
 # A program that is missing, or that says SKIP, has failed: what was not tested is not known to work.
 # LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time one program may take.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-what=${1:?usage: tests/run.sh all|pure|tsan|unit|lua|sim|cli|live|soak BUILD_DIR}
+what=${1:?usage: tests/run.sh all|pure|tsan|unit|lua|lock|sim|cli|live|soak BUILD_DIR}
 build=${2:-build}
 logs=$build/logs
 mkdir -p "$logs"
@@ -96,21 +96,24 @@ threaded="test_pool test_pool_chain test_board test_exec test_plugin test_insert
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)
 case $what in
-unit | lua) run_sources "$what" ;;
+unit | lua | lock) run_sources "$what" ;;
 sim) run_sim "$seeds" ;;
 cli | live) run_scripts "$what" ;;
 tsan)
     # shellcheck disable=SC2086
     run_sources unit $threaded
+    run_sources lock
     ;;
 pure)
     run_sources unit
     run_sources lua
+    run_sources lock
     run_sim "${LW_SEEDS:-100}"
     ;;
 all)
     run_sources unit
     run_sources lua
+    run_sources lock
     run_sim "$seeds"
     run_scripts cli
     run_scripts live

@@ -5,6 +5,7 @@ LUA51_LIBS = $(shell pkg-config --libs lua5.1)
 
 UNIT := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 LUATEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lua/test_*.c))
+LOCKTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lock/test_*.c))
 TESTSUP := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/tools/*.c))
 SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
@@ -14,7 +15,7 @@ SIMLIB := $(filter-out $(SIMMAIN),$(SIMOBJ))
 SIM := $(SIMMAIN:.o=)
 
 $(SIMOBJ): LW_CFLAGS += $(LUA51_CFLAGS)
-$(UNIT) $(LUATEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
+$(UNIT) $(LUATEST) $(LOCKTEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
@@ -24,15 +25,15 @@ $(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
-.PHONY: check check-pure check-tsan check-unit check-lua check-sim check-cli check-live tests
-tests: all $(UNIT) $(LUATEST) $(SIM) $(TOOLS)
+.PHONY: check check-pure check-tsan check-unit check-lua check-lock check-sim check-cli check-live tests
+tests: all $(UNIT) $(LUATEST) $(LOCKTEST) $(SIM) $(TOOLS)
 check: tests
 	tests/run.sh all $(B)
 check-pure: tests
 	tests/run.sh pure $(B)
 check-tsan: tests
 	tests/run.sh tsan $(B)
-check-unit check-lua check-sim check-cli check-live: check-%: tests
+check-unit check-lua check-lock check-sim check-cli check-live: check-%: tests
 	tests/run.sh $* $(B)
 soak: tests
 	tests/run.sh soak $(B)

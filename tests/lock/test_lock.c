@@ -1,0 +1,419 @@
+/* Each kind of lock, one step at a time, on a real Redis. */
+#include "tests/lock/fixture.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct latchwork_client *client;
+
+static int setup(void **state) {
+    if (flush(state)) return -1;
+    client = open_client(NULL);
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    latchwork_client_close(client);
+    return 0;
+}
+
+static void assert_taken(struct latchwork_lock *l) {
+    struct latchwork_hold *h;
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
+    assert_null(h);
+    assert_int_equal(error.code, LATCHWORK_E_BUSY);
+}
+
+static void mutex_excludes_and_names_its_holder(void **state) {
+    (void)state;
+    struct latchwork_lock *l = open_lock(client, "a", NULL);
+    struct latchwork_hold *h = take(l, 0);
+    assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
+    assert_true(redis_number("PTTL lwl:{a}:lock") > 5000);
+    assert_taken(l);
+    assert_ok(latchwork_hold_check(h, &error));
+    assert_false(latchwork_hold_lost(h));
+    assert_true(latchwork_hold_left_ms(h) > 0 && latchwork_hold_left_ms(h) <= 10000);
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_string_equal(redis_says("EXISTS lwl:{a}:lock"), "0");
+    latchwork_lock_close(l);
+}
+
+/* Break, expiry, and a wiped Redis: not ours any more, and nothing of the new holder's is touched. */
+static void every_kind_knows_when_it_is_not_its_own(void **state) {
+    (void)state;
+    for (enum latchwork_kind kind = LATCHWORK_MUTEX; kind <= LATCHWORK_SEMAPHORE; kind++) {
+        struct latchwork_lock *l = open_kind(client, "a", kind, 10000);
+        for (int how = 0; how < 3; how++) {
+            struct latchwork_hold *h = take(l, 0);
+            uint64_t fence = latchwork_hold_fence(h);
+            if (how == 0) lw_test_redis_flush(server);
+            if (how == 1) assert_ok(latchwork_lock_break(l, NULL, &error));
+            if (how < 2) {
+                struct latchwork_hold *other = NULL;
+                if (kind == LATCHWORK_REENTRANT)
+                    assert_ok(latchwork_lock_acquire_as(l, 7, 0, &other, &error));
+                else
+                    assert_ok(latchwork_lock_try(l, &other, &error));
+                assert_true(latchwork_hold_fence(other) > fence);
+                assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
+                assert_int_equal(error.code, LATCHWORK_E_NOT_OWNER);
+                assert_true(latchwork_hold_lost(h));
+                assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_renew(h, 0, &error));
+                assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
+                assert_ok(latchwork_hold_check(other, &error));
+                assert_ok(latchwork_hold_release(other, &error));
+            } else {
+                assert_ok(latchwork_hold_renew(h, 0, &error));
+                assert_ok(latchwork_hold_release(h, &error));
+            }
+        }
+        latchwork_lock_close(l);
+        lw_test_redis_flush(server);
+    }
+}
+
+static void an_expired_hold_is_lost_and_the_lock_free(void **state) {
+    (void)state;
+    for (enum latchwork_kind kind = LATCHWORK_MUTEX; kind <= LATCHWORK_SEMAPHORE; kind++) {
+        struct latchwork_lock *l = open_kind(client, "a", kind, 20);
+        struct latchwork_hold *h = take(l, 0);
+        lw_sleep_ms(40);
+        assert_true(latchwork_hold_lost(h));
+        assert_int_equal(latchwork_hold_left_ms(h), 0);
+        assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_renew(h, 0, &error));
+        assert_int_equal(error.code, LATCHWORK_E_EXPIRED);
+        assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
+        assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
+        latchwork_lock_close(l);
+        lw_test_redis_flush(server);
+    }
+}
+
+static void fences_grow_over_everything(void **state) {
+    (void)state;
+    struct latchwork_lock *l = open_lock(client, "a", NULL);
+    uint64_t last = 0;
+    for (int i = 0; i < 40; i++) {
+        if (i % 4 == 1) lw_test_redis_flush(server);
+        if (i % 4 == 2) redis_says("SCRIPT FLUSH");
+        if (i % 4 == 3) { /* a counter far ahead of the clock, as after a jump back, is counted on from; also when it is lost */
+            redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
+        }
+        struct latchwork_hold *h = take(l, 0);
+        if (latchwork_hold_fence(h) <= last)
+            fail_msg("fence %llu after %llu", (unsigned long long)latchwork_hold_fence(h), (unsigned long long)last);
+        last = latchwork_hold_fence(h);
+        assert_ok(latchwork_hold_release(h, &error));
+    }
+    assert_true(redis_number("PTTL lwl:{a}:fence") > 0);
+    latchwork_lock_close(l);
+}
+
+static void reentrant_is_counted_and_lost_as_a_whole(void **state) {
+    (void)state;
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_REENTRANT, 10000);
+    struct latchwork_hold *h = take(l, 0), *again, *other;
+    assert_ok(latchwork_lock_acquire(l, 0, &again, &error));
+    assert_ptr_equal(h, again);
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire_as(l, 1, 0, &other, &error));
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire_as(l, 1, 0, &other, &error));
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_ok(latchwork_lock_acquire_as(l, 1, 0, &other, &error));
+    assert_ok(latchwork_lock_acquire_as(l, 1, 0, &again, &error));
+    assert_ptr_equal(other, again);
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
+    lw_test_redis_flush(server);
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(other, &error));
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_lock_acquire_as(l, 1, 0, &again, &error));
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(other, &error));
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(other, &error));
+    assert_ok(latchwork_lock_acquire_as(l, 1, 0, &again, &error));
+    assert_ok(latchwork_hold_release(again, &error));
+    latchwork_lock_close(l);
+}
+
+static void readers_share_and_writers_do_not(void **state) {
+    (void)state;
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_READ, 10000), *w = open_kind(client, "a", LATCHWORK_WRITE, 10000);
+    struct latchwork_hold *one = take(r, 0), *two = take(r, 0);
+    assert_taken(w);
+    assert_ok(latchwork_hold_release(one, &error));
+    assert_taken(w);
+    assert_ok(latchwork_hold_release(two, &error));
+    struct latchwork_hold *h = take(w, 0);
+    assert_taken(w);
+    assert_taken(r);
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_ok(latchwork_hold_release(take(r, 0), &error));
+    latchwork_lock_close(r);
+    latchwork_lock_close(w);
+}
+
+static void a_semaphore_has_n_permits(void **state) {
+    (void)state;
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_SEMAPHORE, 10000);
+    struct latchwork_hold *h[3];
+    for (int i = 0; i < 3; i++) h[i] = take(l, 0);
+    assert_taken(l);
+    assert_ok(latchwork_hold_release(h[1], &error));
+    h[1] = take(l, 0);
+    assert_taken(l);
+    for (int i = 0; i < 3; i++) assert_ok(latchwork_hold_release(h[i], &error));
+    assert_string_equal(redis_says("EXISTS lwl:{a}:permits"), "0");
+    latchwork_lock_close(l);
+}
+
+static void plain_is_what_other_clients_write(void **state) {
+    (void)state;
+    for (int no_scripts = 0; no_scripts < 2; no_scripts++) {
+        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_CLIENT_NO_SCRIPTS : 0};
+        struct latchwork_client *c = open_client(&co);
+        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN};
+        struct latchwork_lock *l = open_lock(c, "shop:lock", &o);
+        struct latchwork_hold *h = take(l, 0);
+        const char *value = redis_says("GET shop:lock");
+        assert_int_equal(strlen(value), 32);
+        assert_int_equal(strspn(value, "0123456789abcdef"), 32);
+        assert_string_equal(value, latchwork_hold_token(h));
+        assert_true(redis_number("PTTL shop:lock") > 0);
+        assert_string_equal(redis_says("SET shop:lock foreign NX PX 1000"), "nil");
+        assert_ok(latchwork_hold_release(h, &error));
+        assert_string_equal(redis_says("SET shop:lock foreign NX PX 60"), "OK");
+        assert_taken(l);
+        h = take(l, 5000); /* nobody tells us: we look */
+        assert_ok(latchwork_hold_renew(h, 20000, &error));
+        assert_true(redis_number("PTTL shop:lock") > 15000);
+        redis_says("SET shop:lock foreign PX 1000");
+        assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
+        assert_string_equal(redis_says("GET shop:lock"), "foreign");
+        redis_says("DEL shop:lock");
+        latchwork_lock_close(l);
+        latchwork_client_close(c);
+    }
+}
+
+static struct latchwork_name name_of(const char *s) { return (struct latchwork_name){s, strlen(s)}; }
+
+static void custom_names_and_the_hint(void **state) {
+    (void)state;
+    for (int no_scripts = 0; no_scripts < 2; no_scripts++) {
+        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_CLIENT_NO_SCRIPTS : 0};
+        struct latchwork_client *c = open_client(&co);
+        struct latchwork_lock_names n = {LATCHWORK_NAMES_INIT, .lock = name_of("lw:{o.0}:lock:k"), .fence = name_of("lw:{o.0}:fence")};
+        n.hint_if = name_of("lw:{o.0}:lanes"), n.hint_to = name_of("lw:{o.0}:ready"), n.hint = name_of("k");
+        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .names = &n};
+        struct latchwork_lock *l = open_lock(c, "k", &o);
+        redis_says("SET lw:{o.0}:fence 9000000000000000");
+        struct latchwork_hold *h = take(l, 0);
+        assert_true(latchwork_hold_fence(h) == 9000000000000001);
+        assert_string_equal(redis_says("GET lw:{o.0}:lock:k"), latchwork_hold_token(h));
+        assert_string_equal(redis_says("GET lw:{o.0}:fence"), "9000000000000001");
+        assert_string_equal(redis_says("PTTL lw:{o.0}:fence"), "-1");
+        assert_ok(latchwork_hold_release(h, &error));
+        assert_string_equal(redis_says("LLEN lw:{o.0}:ready"), "0");
+        redis_says("ZADD lw:{o.0}:lanes 1 k");
+        assert_ok(latchwork_hold_release(take(l, 0), &error));
+        assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
+        assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
+        assert_string_equal(redis_says("DBSIZE"), "2"); /* fence and lanes: nothing of ours is left */
+        latchwork_lock_close(l);
+        latchwork_client_close(c);
+        lw_test_redis_flush(server);
+    }
+}
+
+static void a_lock_without_ttl_is_told_and_given_one(void **state) {
+    (void)state;
+    struct latchwork_hold *h;
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN};
+    struct latchwork_lock *l = open_lock(client, "old", &o);
+    redis_says("SETNX old someone");
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 30, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
+    assert_ok(latchwork_lock_give_ttl(l, 60000, &error));
+    assert_true(redis_number("PTTL old") > 0);
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_give_ttl(l, 60000, &error));
+    latchwork_lock_close(l);
+    o.give_ttl_ms = 50;
+    l = open_lock(client, "old", &o);
+    redis_says("SET old someone");
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
+    assert_ok(latchwork_hold_release(take(l, 5000), &error));
+    latchwork_lock_close(l);
+}
+
+static void without_scripts(void **state) {
+    (void)state;
+    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_CLIENT_NO_SCRIPTS};
+    struct latchwork_client *c = open_client(&co);
+    redis_says("CONFIG RESETSTAT");
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .ttl_ms = 90};
+    struct latchwork_lock *l = open_lock(c, "a", &o);
+    struct latchwork_hold *h = take(l, 0), *other;
+    assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 300, &other, &error)); /* renewed meanwhile */
+    assert_ok(latchwork_hold_check(h, &error));
+    uint64_t fence = latchwork_hold_fence(h);
+    assert_ok(latchwork_hold_release(h, &error));
+    lw_test_redis_flush(server);
+    h = take(l, 0);
+    assert_true(latchwork_hold_fence(h) > fence);
+    lw_test_redis_flush(server);
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
+    assert_null(strstr(redis_says("INFO commandstats"), "cmdstat_eval"));
+    latchwork_lock_close(l);
+    o.kind = LATCHWORK_FAIR;
+    assert_null(latchwork_lock_open(c, "a", &o, &error));
+    assert_int_equal(error.code, LATCHWORK_E_NO_SCRIPTS);
+    latchwork_client_close(c);
+}
+
+struct counted {
+    int n;
+    char last[600];
+};
+static int count(void *ctx, const struct latchwork_lock_info *i) {
+    struct counted *c = ctx;
+    c->n++;
+    snprintf(c->last, sizeof c->last, "%d %.*s %.*s %d", (int)i->kind, (int)i->name_len, i->name, (int)i->label_len,
+             i->label ? i->label : "", i->left_ms > 0 && i->fence > 0 && i->since_ms > 1700000000000);
+    return 0;
+}
+
+static void listing_and_breaking(void **state) {
+    (void)state;
+    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .label = "me-1"};
+    struct latchwork_client *c = open_client(&co);
+    struct latchwork_lock *m = open_lock(c, "a}b", NULL), *s = open_kind(c, "s", LATCHWORK_SEMAPHORE, 10000),
+                          *r = open_kind(c, "rw", LATCHWORK_READ, 10000);
+    struct latchwork_hold *h[4] = {take(m, 0), take(s, 0), take(s, 0), take(r, 0)};
+    struct counted seen = {0};
+    assert_ok(latchwork_lock_list(c, NULL, 0, count, &seen, &error));
+    assert_int_equal(seen.n, 4);
+    seen.n = 0;
+    assert_ok(latchwork_lock_list(c, "a*", 0, count, &seen, &error));
+    assert_int_equal(seen.n, 1);
+    assert_string_equal(seen.last, "0 a}b me-1 1");
+    assert_ok(latchwork_lock_show(r, count, &seen, &error));
+    assert_string_equal(seen.last, "3 rw me-1 1");
+    redis_says("SET plain token PX 5000");
+    seen.n = 0;
+    assert_ok(latchwork_lock_list(c, "pl*", LATCHWORK_LIST_KEYS, count, &seen, &error));
+    assert_int_equal(seen.n, 1);
+    uint64_t fence = 0;
+    assert_ok(latchwork_lock_break(m, &fence, &error));
+    assert_true(fence > latchwork_hold_fence(h[0]));
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_show(m, count, &seen, &error));
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_break(m, &fence, &error));
+    struct latchwork_hold *next = take(m, 0);
+    assert_true(latchwork_hold_fence(next) > fence);
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h[0], &error));
+    assert_ok(latchwork_hold_release(next, &error));
+    for (int i = 1; i < 4; i++) assert_ok(latchwork_hold_release(h[i], &error));
+    latchwork_lock_close(m), latchwork_lock_close(s), latchwork_lock_close(r);
+    latchwork_client_close(c);
+}
+
+static void wrong_calls_say_so(void **state) {
+    (void)state;
+    assert_null(latchwork_client_open("http://x", NULL, &error));
+    assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
+    assert_null(latchwork_client_open(url, &(struct latchwork_client_options){0}, &error));
+    assert_null(latchwork_lock_open(client, "", NULL, &error));
+    assert_null(latchwork_lock_open(client, "}", NULL, &error));
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1};
+    assert_null(latchwork_lock_open(client, "a", &o, &error));
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_SEMAPHORE};
+    assert_null(latchwork_lock_open(client, "a", &o, &error));
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_FAIR, .flags = LATCHWORK_LOCK_PLAIN};
+    assert_null(latchwork_lock_open(client, "a", &o, &error));
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_REDLOCK};
+    assert_null(latchwork_lock_open(client, "a", &o, &error));
+    struct latchwork_lock *l = open_lock(client, "a", NULL);
+    struct latchwork_hold *h;
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire_as(l, 1, 0, &h, &error));
+    redis_says("LPUSH lwl:{a}:lock x");
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 1000, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_TYPE);
+    latchwork_lock_close(l);
+    struct latchwork_client *c = latchwork_client_open("unix:///nowhere/redis.sock", NULL, &error);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_client_ping(c, &error));
+    assert_int_equal(error.code, LATCHWORK_E_CONNECT);
+    latchwork_client_close(c);
+    redis_says("ACL SETUSER small on >pw ~other:* +@all");
+    char with_user[300];
+    snprintf(with_user, sizeof with_user, "unix://small:pw@%s", lw_test_redis_path(server));
+    c = latchwork_client_open(with_user, NULL, &error);
+    l = open_lock(c, "a", NULL);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 1000, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_DENIED);
+    assert_null(strstr(error.text, "pw"));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+static void a_forked_child_is_refused(void **state) {
+    (void)state;
+    struct latchwork_lock *l = open_lock(client, "a", NULL);
+    struct latchwork_hold *h = take(l, 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct latchwork_hold *other;
+        int bad = latchwork_lock_try(l, &other, &error) != LATCHWORK_LOCK_ERROR || error.code != LATCHWORK_E_FORK;
+        bad |= latchwork_hold_release(h, &error) != LATCHWORK_LOCK_ERROR || error.code != LATCHWORK_E_FORK;
+        latchwork_client_close(client);
+        _exit(bad);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+}
+
+static void *interrupt_soon(void *arg) {
+    lw_sleep_ms(50);
+    latchwork_client_interrupt(arg);
+    return NULL;
+}
+static void an_interrupted_client_waits_no_more(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_client(NULL);
+    struct latchwork_lock *l = open_lock(client, "a", NULL), *mine = open_lock(c, "a", NULL);
+    struct latchwork_hold *h = take(l, 0), *other;
+    pthread_t t;
+    pthread_create(&t, NULL, interrupt_soon, c);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(mine, -1, &other, &error));
+    assert_int_equal(error.code, LATCHWORK_E_CLOSED);
+    pthread_join(t, NULL);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(mine, 1000, &other, &error));
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_ok(latchwork_lock_try(mine, &other, &error));
+    assert_ok(latchwork_hold_release(other, &error));
+    latchwork_lock_close(mine), latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void) {
+    const struct CMUnitTest tests[] = {T(mutex_excludes_and_names_its_holder),
+                                       T(every_kind_knows_when_it_is_not_its_own),
+                                       T(an_expired_hold_is_lost_and_the_lock_free),
+                                       T(fences_grow_over_everything),
+                                       T(reentrant_is_counted_and_lost_as_a_whole),
+                                       T(readers_share_and_writers_do_not),
+                                       T(a_semaphore_has_n_permits),
+                                       T(plain_is_what_other_clients_write),
+                                       T(custom_names_and_the_hint),
+                                       T(a_lock_without_ttl_is_told_and_given_one),
+                                       T(without_scripts),
+                                       T(listing_and_breaking),
+                                       T(wrong_calls_say_so),
+                                       T(a_forked_child_is_refused),
+                                       T(an_interrupted_client_waits_no_more)};
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
