@@ -52,7 +52,7 @@ static void an_uncontended_pair(void **state) {
         {LATCHWORK_MUTEX, "mutex", 4 + 3},         /* TIME GET SET SET, GET DEL ZPOPMIN */
         {LATCHWORK_REENTRANT, "reentrant", 4 + 3}, /* the same */
         {LATCHWORK_FAIR, "fair", 6 + 3},           /* GET ZRANGE GET TIME SET SET, GET DEL ZRANGE */
-        {LATCHWORK_READ, "read", 9 + 8},           {LATCHWORK_WRITE, "write", 9 + 6}, {LATCHWORK_SEMAPHORE, "semaphore", 9 + 4},
+        {LATCHWORK_READ, "read", 9 + 8},           {LATCHWORK_WRITE, "write", 9 + 7}, {LATCHWORK_SEMAPHORE, "semaphore", 9 + 4},
     };
     struct latchwork_client *c = open_client(NULL);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
