@@ -101,6 +101,7 @@ sim) run_sim "$seeds" ;;
 cli | live) run_scripts "$what" ;;
 tsan)
     # shellcheck disable=SC2086
+    export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" # also in children, which leave by _exit
     run_sources unit $threaded
     run_sources lock
     ;;
