@@ -33,7 +33,7 @@ SRC := $(filter-out consumer/main.c,$(wildcard $(DIRS:%=%/*.c)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/lock-scripts.gen.o
 # the lock library: lock/ but what only the worker uses, and what it needs of base/
-LOCKLUA := $(filter-out lock/lua/lib/common.lua,$(sort $(wildcard lock/lua/lib/*.lua)))
+LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
 LOCKSRC := $(filter-out lock/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis_url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
 LOCKLIB := $(B)/liblatchwork.a
@@ -56,10 +56,10 @@ $(B)/%.o: %.c $(B)/flags.mk
 
 $(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh base/script.h lw_script_ queue/lua/lane.lua $(LUA) > $@.tmp && mv $@.tmp $@
-$(B)/lock-scripts.gen.c: lock/lua/lib/common.lua $(LOCKLUA) tools/embed-lua.sh
+	@tools/embed-lua.sh base/script.h lw_script_ queue/lua $(LUA) > $@.tmp && mv $@.tmp $@
+$(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) tools/embed-lua.sh
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/lib/common.lua $(LOCKLUA) > $@.tmp && mv $@.tmp $@
+	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
 $(B)/scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<

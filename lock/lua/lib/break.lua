@@ -2,7 +2,9 @@
 -- KEYS 1 fence, 2 zset of waiting clients, or the lock's own name; for queues that of writers, 3… what holds the lock: string, zset or both
 -- ARGV 1 largest fence that the caller has seen, 2 how long the fence counter is kept, ms, 3 'q' for queues
 -- Result: the new fence as a string, or 0 where nobody held it
--- @common
+-- @fences
+-- @waiting
+-- @queues
 if call('EXISTS', unpack(KEYS, 3)) == 0 then return 0 end
 local fence = next_fence(KEYS[1], ARGV[1])
 save_fence(KEYS[1], fence, ARGV[2])

@@ -2,6 +2,7 @@
 -- KEYS 1 zset of waiting clients
 -- ARGV 1 client
 -- Result: 1
--- @common
+-- @fences
+-- @waiting
 if call('ZREM', KEYS[1], ARGV[1]) == 0 then wake(KEYS[1]) end
 return 1

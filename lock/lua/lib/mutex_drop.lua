@@ -2,9 +2,15 @@
 -- KEYS 1 lock, 2 zset of waiting clients, or the lock's own name; and where a hint is wanted 3 zset that must know it, 4 list that gets it
 -- ARGV 1 value, 2 hint
 -- Result: 1, or 0 where it is not ours and nothing was changed
--- @common
-if call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-call('DEL', KEYS[1])
-if KEYS[2] ~= KEYS[1] then wake(KEYS[2]) end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1])
+if KEYS[2] ~= KEYS[1] then
+    local first = redis.call('ZPOPMIN', KEYS[2])
+    if first[1] then
+-- @fences
+-- @waiting
+        if not tell(first[1], KEYS[2]) then wake(KEYS[2]) end
+    end
+end
 if KEYS[3] and redis.pcall('ZSCORE', KEYS[3], ARGV[2]) then redis.pcall('LPUSH', KEYS[4], ARGV[2]) end
 return 1

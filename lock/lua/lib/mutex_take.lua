@@ -4,27 +4,30 @@
 --      token alone, 6 client to tell of the release ('' none), 7 '1' where others of that client wait even if this call takes the
 --      lock, 8 ttl_ms to give to a lock that has none ('0' leave it)
 -- Result: the fence as a string; or, held by another, the ms that are left, -1 where it has no TTL
--- @common
+-- @fences
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',
     ARGV[8]
 local fence = next_fence(fence_key, seen)
-if call('SET', lock, plain and token or token .. ':' .. fence, 'NX', 'PX', ttl) then
+local taken = call('SET', lock, plain and token or token .. ':' .. fence, 'NX', 'PX', ttl)
+if taken then
     save_fence(fence_key, fence, keep_ms)
-    stop_waiting(wait, client, more)
-    return fence
+    if client == '' then return fence end
 end
-local held = call('GET', lock)
-if plain and held == token then
-    save_fence(fence_key, fence, keep_ms)
-elseif not plain and held and sub(held, 1, #token + 1) == token .. ':' then
-    fence = sub(held, #token + 2)
-else
-    local left = call('PTTL', lock)
-    if left == -1 and give ~= '0' then call('PEXPIRE', lock, give) end
-    start_waiting(wait, client)
-    return left
+-- @waiting
+if not taken then
+    local held = call('GET', lock)
+    if plain and held == token then
+        save_fence(fence_key, fence, keep_ms)
+    elseif not plain and held and sub(held, 1, #token + 1) == token .. ':' then
+        fence = sub(held, #token + 2)
+    else
+        local left = call('PTTL', lock)
+        if left == -1 and give ~= '0' then call('PEXPIRE', lock, give) end
+        start_waiting(wait, client)
+        return left
+    end
+    call('PEXPIRE', lock, ttl) -- ours: the answer to the first call was lost
 end
-call('PEXPIRE', lock, ttl) -- ours: the answer to the first call was lost
 stop_waiting(wait, client, more)
 return fence

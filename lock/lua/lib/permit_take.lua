@@ -3,7 +3,9 @@
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 n, 6 client to tell of a
 --      release ('' none), 7 '1' where others of that client wait even if this call takes a permit, 8 '1' where it is sent again
 -- Result: the fence as a string; or, all taken, the ms until the first of them ends
--- @common
+-- @fences
+-- @waiting
+-- @shares
 local leases, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, n, client, more, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1',
     ARGV[8] == '1'

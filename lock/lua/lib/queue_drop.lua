@@ -2,7 +2,10 @@
 -- KEYS 1 string of the writer, 2 queue of writers, 3 clients alive, and for read/write 4 zset of readers, 5 queue of readers
 -- ARGV 1 value, 2 'r' where it is a reader's, else 'w'
 -- Result: 1, or 0 where it is not ours (any more)
--- @common
+-- @fences
+-- @waiting
+-- @queues
+-- @shares
 local lock, writers, alive, readers, waiting_readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 if ARGV[2] == 'r' then
     local live = share_is_live(readers, ARGV[1])

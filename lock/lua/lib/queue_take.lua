@@ -4,7 +4,10 @@
 --      6 waiter CLIENT:NUMBER ('' does not wait), 7 its ticket ('' none yet), 8 how long its client counts as living, ms,
 --      9 '1' where it is sent again
 -- Result: the fence as a string; or {ms left, ticket}
--- @common
+-- @fences
+-- @waiting
+-- @queues
+-- @shares
 local lock, fence_key, writers, alive, readers, waiting_readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local token, ttl, seen, keep_ms, reading, waiter, ticket, live_ms, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == 'r', ARGV[6],
     tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1'

@@ -2,7 +2,8 @@
 -- KEYS 1 zset of leases
 -- ARGV 1 value, 2 ttl_ms, '0' to look only
 -- Result: 1, or 0 where it is not ours (any more)
--- @common
+-- @fences
+-- @shares
 if not share_is_live(KEYS[1], ARGV[1]) then return 0 end
 if ARGV[2] ~= '0' then add_share(KEYS[1], ARGV[1], ARGV[2]) end
 return 1

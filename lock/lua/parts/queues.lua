@@ -1,0 +1,36 @@
+-- Queues of a fair or read/write lock. Needs fences and waiting.
+-- Queues: zsets of waiters CLIENT:NUMBER, scored by their tickets. alive: clients, scored by the time until which they count as living.
+local function client_of(waiter) return string.match(waiter, '^[^:]*') end
+-- The first waiter that lives, and its ticket; the dead before it go.
+local function first_of(queue, alive)
+    while true do
+        local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+        if not first[1] then return nil end
+        local till = call('ZSCORE', alive, client_of(first[1]))
+        if till and tonumber(till) >= now_ms() then return first[1], tonumber(first[2]) end
+        call('ZREM', queue, first[1])
+    end
+end
+-- Tells the first that hears it; who does not has lost its connection, and loses its place until it comes again.
+local function tell_first(queue)
+    while true do
+        local first = call('ZRANGE', queue, 0, 0)
+        if not first[1] or tell(client_of(first[1]), queue) then return end
+        call('ZREM', queue, first[1])
+    end
+end
+-- After something changed: whoever may have it now is told. The string `lock` is free of a writer; readers: a zset, or nil for a fair lock.
+local function tell_queues(writers, alive, readers, waiting_readers)
+    if not readers then return tell_first(writers) end
+    local _, writer = first_of(writers, alive)
+    local told = {}
+    for _, reader in ipairs(call('ZRANGEBYSCORE', waiting_readers, '-inf', writer and '(' .. text(writer) or '+inf')) do
+        local client = client_of(reader)
+        if told[client] == nil then told[client] = tell(client, waiting_readers) end
+        if not told[client] then call('ZREM', waiting_readers, reader) end
+    end
+    for _, heard in pairs(told) do
+        if heard then return end
+    end
+    if call('ZCOUNT', readers, '(' .. text(now_ms()), '+inf') == 0 then tell_first(writers) end
+end
