@@ -28,23 +28,36 @@ const char *latchwork_result_name(enum latchwork_result result) {
     return (unsigned)result < sizeof names / sizeof *names ? names[result] : "unknown";
 }
 
-void lw_random_hex(char *out, size_t size) {
-    unsigned char bytes[64];
-    size_t n = size / 2, got = 0;
-    assert(size % 2 == 1 && n <= sizeof bytes);
-    while (got < n) {
-        ssize_t r = getrandom(bytes + got, n - got, 0);
+static void fill_random(unsigned char *p, size_t n) {
+    for (size_t got = 0; got < n;) {
+        ssize_t r = getrandom(p + got, n - got, 0);
         if (r < 0 && errno != EINTR) {
             perror("latchwork: getrandom");
             abort();
         }
         if (r > 0) got += (size_t)r;
     }
+}
+
+/* Drawn from the kernel in stocks, a thread its own; a child of fork throws its parent's away. */
+void lw_random_hex(char *out, size_t size) {
+    static _Thread_local unsigned char stock[256];
+    static _Thread_local size_t left;
+    static _Thread_local unsigned of;
+    size_t n = size / 2;
+    assert(size % 2 == 1 && n <= sizeof stock);
+    if (left < n || of != lw_forks()) {
+        fill_random(stock, sizeof stock);
+        left = sizeof stock;
+        of = lw_forks();
+    }
+    unsigned char *bytes = stock + sizeof stock - left;
     for (size_t i = 0; i < n; i++) {
         out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
         out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
     }
     out[2 * n] = '\0';
+    left -= n;
 }
 
 uint64_t lw_random(uint64_t below) {

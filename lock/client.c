@@ -16,10 +16,11 @@ enum { CONNECTIONS = 8, CONNECTIONS_MAX = 1024, CONNECT_MS = 2000, COMMAND_MS = 
 
 static atomic_uint forks;
 static void forked(void) { atomic_fetch_add(&forks, 1); }
+unsigned lw_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error) {
-    if (c->forks == atomic_load_explicit(&forks, memory_order_relaxed)) return true;
+    if (c->forks == lw_forks()) return true;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_FORK, "this client was opened before a fork: open another in the child");
     return false;
 }
@@ -81,7 +82,7 @@ struct latchwork_client *latchwork_client_open(const char *url, const struct lat
         return NULL;
     }
     c->where = lw_url_redact(url);
-    c->forks = atomic_load(&forks);
+    c->forks = lw_forks();
     lw_random_hex(c->id, sizeof c->id);
     c->idle = lw_alloc((size_t)c->connections * sizeof *c->idle);
     pthread_mutex_init(&c->mutex, NULL);

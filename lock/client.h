@@ -62,6 +62,7 @@ enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork
 
 /* lw_client_ok: false, with the error, in a child of the process that opened it. */
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error);
+unsigned lw_forks(void); /* that lie between this process and the one in which the library was first used */
 /* Random bytes as hex and a NUL: size is odd. */
 void lw_random_hex(char *out, size_t size);
 uint64_t lw_random(uint64_t below); /* not for secrets */

@@ -360,17 +360,30 @@ static void a_forked_child_is_refused(void **state) {
     (void)state;
     struct latchwork_lock *l = open_lock(client, "a", NULL);
     struct latchwork_hold *h = take(l, 0);
+    int fd[2];
+    assert_int_equal(pipe(fd), 0);
     pid_t pid = fork();
     if (pid == 0) {
         struct latchwork_hold *other;
         int bad = latchwork_lock_try(l, &other, &error) != LATCHWORK_LOCK_ERROR || error.code != LATCHWORK_E_FORK;
         bad |= latchwork_hold_release(h, &error) != LATCHWORK_LOCK_ERROR || error.code != LATCHWORK_E_FORK;
         latchwork_client_close(client);
+        struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .label = "twin"};
+        client = latchwork_client_open(url, &o, &error);
+        l = latchwork_lock_open(client, "b", NULL, &error);
+        bad |= latchwork_lock_try(l, &other, &error) != LATCHWORK_LOCK_OK;
+        if (!bad && write(fd[1], latchwork_hold_token(other), 37) != 37) bad = 1;
         _exit(bad);
     }
     int status;
+    char childs[37];
+    assert_int_equal(read(fd[0], childs, sizeof childs), sizeof childs);
+    close(fd[0]), close(fd[1]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
+    assert_ok(latchwork_hold_release(h, &error));
+    h = take(l, 0); /* what is random here was not drawn there */
+    assert_memory_not_equal(strchr(latchwork_hold_token(h), '/') + 1, childs + 5, 32);
     assert_ok(latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
 }
