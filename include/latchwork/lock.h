@@ -26,7 +26,9 @@
  * stalled virtual machine) can wake up without the lock and not know it for some instructions: no lock with a time-out can help there.
  * The fence does: it grows with every acquisition of a name, so a store that remembers the largest fence it has seen, and refuses smaller
  * ones, is safe even then. The fence is the larger of the last one + 1 and Redis' time in microseconds: it grows across expiry, release,
- * FLUSHALL and a fail-over to a replica that missed writes. (Martin Kleppmann, "How to do distributed locking", 2016.)
+ * FLUSHALL and a fail-over to a replica that missed writes. (A name's counter is
+ * remembered for a week after its last use; only a clock of Redis that went back by more than that could undo it.) (Martin Kleppmann, "How
+ * to do distributed locking", 2016.)
  *
  * Results. Functions that talk to Redis return a latchwork_result, and fill *error on any result other than OK; `error` may be NULL.
  *   OK     as asked.
@@ -131,6 +133,7 @@ LATCHWORK_API void latchwork_client_close(struct latchwork_client *client);
 struct latchwork_lock;
 struct latchwork_hold;
 
+/* Use one kind for a name. (Mutex, reentrant and fair exclude each other; the others live beside them and do not.) */
 enum latchwork_kind {
     LATCHWORK_MUTEX = 0,
     /* A mutex that its owner may take again: nested acquires give the same hold, cost no round trip, and are counted; it is free after as
@@ -143,7 +146,8 @@ enum latchwork_kind {
      */
     LATCHWORK_FAIR = 2,
     /* Read/write: any number of READ holds of a name, or one WRITE hold. Open a lock of each kind with the same name. While a live
-     * writer waits no new reader gets in; after a writer, the readers waiting then are woken together. */
+     * writer waits no new reader gets in; after a writer, the readers waiting then are woken together. Don't ask
+     * for a READ hold while you have one of the same name: a writer between the two would wait for you, and you for it. */
     LATCHWORK_READ = 3,
     LATCHWORK_WRITE = 4,
     /* At most `permits` holds at once, each a lease of its own. All users of a name must say the same number. */
