@@ -372,7 +372,7 @@ class Sim:
                             live = [v for v in s.w if v is not w and v.joined]
                             if live: s.assign(r.choice(live), p)
                 return
-            if r.random() < .002: s.rebalance(); return
+            if r.random() < .002 * (1 + o['reb']): s.rebalance(); return
             if r.random() < .0015 * o['wipe']:
                 h = r.randrange(SH)
                 for h in ([h] if r.random() < .7 else range(SH)): s.master[h].data(); s.snap[h] = copy.deepcopy(s.master[h])
@@ -659,7 +659,7 @@ def w_run(hold): return hold.w.run
 def sh_of(p): return p.h
 
 MODES = dict(calm=dict(), loss=dict(loss=1), crash=dict(crash=1, loss=1), zombie=dict(crash=1, pause=1, loss=1), wipe=dict(wipe=1), wipeloss=dict(wipe=1, loss=1), failover=dict(failover=1, loss=1), all=dict(crash=1, pause=1, wipe=1, failover=1, loss=1))
-EXTRA = dict(split=dict(failover=1, split=30), clock=dict(clock=1), clock2=dict(clock=2))
+EXTRA = dict(late=dict(crash=1, pause=1, loss=1, kill=1), churn=dict(reb=5, loss=5, pause=1, kill=1), split=dict(failover=1, split=30), clock=dict(clock=1), clock2=dict(clock=2))
 def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     modes = sys.argv[2].split(',') if len(sys.argv) > 2 and '=' not in sys.argv[2] else list(MODES)
