@@ -33,6 +33,7 @@ RULES = dict(
   # running ahead
   ahead=3,          # K: how many messages a hold may have granted or running; 1 = no running ahead
   stale_first=1,    # without the lease, settle records only the first done of its list; after STALE the worker counts none
+  redo_first=1,     # ... they are gated again before the one that was still running
   gate_mine=1,      # gate sent again: what is parked meanwhile is granted all the same (0: it waits, those behind it stay in the chain)
   take_back=1,      # the first verdict that is not OK takes back what is granted and not started
   take_front=1,     # ... to the front of the chain
@@ -190,6 +191,7 @@ class Hold:                           # one acquisition of a lane
         h.w = w; h.pk = pk; h.tok = tok; h.kind = kind; h.dl = dl; h.n = 0; h.busy = False
         h.sent = []; h.items = []             # runs in the unanswered settle; runs behind them, in order: finished, running, granted
         h.chain = deque(); h.asked = []       # messages in memory behind the granted; those of them the unanswered settle names
+        h.redo = []                           # after STALE: dones that don't count, to be gated again before all others
         h.last = None; h.lost = h.void = False   # what was settled last; the answer was STALE; grants of the unanswered settle don't count
     def grant(h, gs):
         for m, f, tries in gs: h.items.append(Run(h, m, f, tries)); h.n += 1
@@ -230,7 +232,7 @@ class Sim:
         w.pos.pop(p, None); w.tracker.pop(p, None); w.gen.pop(p, None)
         w.pending = deque(m for m in w.pending if m[1] != p)
         for h in w.run.values():
-            h.chain = deque(m for m in h.chain if m[1] != p); h.asked = [m for m in h.asked if m[1] != p]
+            h.chain = deque(m for m in h.chain if m[1] != p); h.asked = [m for m in h.asked if m[1] != p]; h.redo = [m for m in h.redo if m[1] != p]
             if h.kind == 'lane': continue
             mine = [r for r in h.items if r.state == 'granted' and r.m[1] == p]
             for r in mine: r.own = False
@@ -335,7 +337,7 @@ class Sim:
             del w.run[pk]
         if R.per_shard:      # what the healthy shard's open pipeline will answer is reconsidered when it answers
             for hold in w.run.values():
-                hold.chain.clear(); hold.asked = []
+                hold.chain.clear(); hold.asked = []; hold.redo = []
                 for run in hold.items:
                     if run.state == 'granted' and hold.kind == 'fast': run.own = False
         w.pending.clear()
@@ -497,7 +499,7 @@ class Sim:
                 hold.asked = nxt
             sett.append((pk, [(r.m, r.verdict) for r in fs] or [hold.last], hold.tok, mode, nxt, over)); hold.sent = fs; hold.items = left; hold.busy = True; hold.void = False; busy.add(pk)
         for hold in over_:
-            hold.chain.extendleft(reversed([r.m for r in hold.items if hold.kind == 'fast' and s.tracked(w, r.m)])); del w.run[hold.pk]; s.back(w, hold.chain)
+            hold.chain.extendleft(reversed(s.again(hold, [r.m for r in hold.items]))); del w.run[hold.pk]; s.back(w, hold.chain)
         if sett: calls.append(('settle', sett))
         batch = []; rest = deque(); held = set(); settling = set(busy); gated = {}; count = 0
         for m in w.pending:
@@ -508,7 +510,7 @@ class Sim:
                 if hold.kind == 'lane': s.mark(w, m, 'queued')
                 elif run.state == 'granted' and not run.own and R.orphan_hold: rest.append(m); held.add(pk)
                 continue
-            if R.ident and hold and (m in hold.chain or m in hold.asked): continue
+            if R.ident and hold and (m in hold.chain or m in hold.asked or m in hold.redo): continue
             if w.stale.get(pk): rest.append(m); held.add(pk); continue
             if hold and hold.kind == 'fast' and (R.hold_pipe or not hold.busy):
                 if len(hold.chain) < 6: hold.chain.append(m)
@@ -530,6 +532,7 @@ class Sim:
                 hints.append((pk, new_token())); busy.add(pk)
         if hints: calls.append(('claim', hints))
         if calls: s.send(w, h, calls)
+    def again(s, hold, ms): return hold.redo + [m for m in ms if hold.kind == 'fast' and s.tracked(hold.w, m)]
     def ready_to_settle(s, hold):     # a hold past its deadline starts nothing any more
         if hold.dl <= s.now and not any(r.state == 'run' for r in hold.items): s.go_on(hold)
     def back(s, w, ms): w.pending.extendleft(reversed([m for m in ms if s.tracked(w, m)]))
@@ -586,7 +589,8 @@ class Sim:
         if v[0] in ('STALE', 'RELEASED'):
             s.takeback(hold)
             hold.lost = lost and R.stale_first
-            hold.chain.extendleft(reversed(redo))
+            if hold.items and hold.lost and R.redo_first: hold.redo = redo
+            else: hold.chain.extendleft(reversed(redo))
             if not hold.items: del w.run[pk]; s.back(w, hold.chain)
             return
         hold.dl = max(hold.dl, sent + TTL)
