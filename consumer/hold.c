@@ -116,7 +116,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
         struct run *r = *at;
         if (before->state == SENDING || (before->state == FINISHED && before->verdict != V_DONE)) break; /* never started */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
-        before = r;                                                        /* it has started, or will any moment: it is reported */
+        before = r; /* it has started, or will any moment: it is reported */
         at = &r->next;
     }
     struct run *first = *at;
@@ -183,6 +183,14 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
         hold_free(w, h);
         lane_wake(w, l);
     }
+}
+
+/* The lease is somebody else's. What finished while the settle was out is not settled either: it would be recorded, and skipped, before
+ * what came before it runs again. */
+void hold_to_lost(struct lw_worker *w, struct hold *h) {
+    if (h->listed) unlist(w, h);
+    h->lost = true;
+    atomic_store(&h->lease.held.cancelled, true);
 }
 
 /* Of a lost hold nothing is recorded any more: what it did is asked for again once nothing of it runs. */

@@ -349,8 +349,7 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
 static void stale(struct lw_worker *w, struct settle_item *it) {
     struct hold *h = it->hold;
     struct run *first = h->first;
-    h->lost = true;
-    atomic_store(&h->lease.held.cancelled, true);
+    hold_to_lost(w, h);
     if (it->n_runs && first->verdict == V_DONE) {
         account(w, first, true);
         part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);

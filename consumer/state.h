@@ -380,6 +380,7 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);                
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
 void hold_to_stale(struct lw_worker *w, struct hold *h);  /* its epoch is gone */
+void hold_to_lost(struct lw_worker *w, struct hold *h);   /* its lease is: nothing more of it is settled */
 void hold_maybe_end(struct lw_worker *w, struct hold *h); /* stale or lost: over once nothing runs */
 size_t wanted_heads(const struct lw_worker *w);
 bool runs_ahead(const struct lw_worker *w);
