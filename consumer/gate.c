@@ -74,7 +74,8 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct p
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     static _Thread_local struct places p;
     int64_t now = now_ms(w);
-    size_t bytes = 0, each = runs_ahead(w) ? (size_t)w->c->lock.run_ahead : 1;
+    size_t bytes = 0, each = 1;
+    if (runs_ahead(w)) each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead : w->c->lock.max_run);
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     p.n = p.n_bytes = 0;

@@ -16,7 +16,7 @@ static int64_t deadline(const struct exec *x) { return atomic_load(&x->job->leas
 void oracle_start(struct world *w, struct exec *x) {
     for (int i = 0; i < w->n_exec; i++) {
         struct exec *y = &w->exec[i];
-        if (y->key != x->key) continue;
+        if (y->key != x->key || y->queued) continue;
         if (y->worker == x->worker)
             world_bad(w, "local2: worker %d runs key %d twice: %s and %s", x->worker, x->key, y->job->identity, x->job->identity);
         if (deadline(y) > w->now_ms && deadline(x) > w->now_ms)

@@ -152,7 +152,8 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
         letters += dying.letter[i];
     }
     if (settle && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
-    if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:")) snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
+    if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:"))
+        snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
     return r;
 }
 
@@ -248,7 +249,7 @@ static void cut(struct world *w, struct sim_worker *me, int shard) {
     me->conn[shard] = 0;
     if (p) {
         int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had come, the rest are lost */
-        p->live = false; /* no answer may be sent on it */
+        p->live = false;                                                   /* no answer may be sent on it */
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
             lw_worker_reply(me->lw, shard, r);
@@ -269,7 +270,7 @@ static void io_hints(void *ctx, int shard, const char *ready, const char *claime
 
 static void start(struct sim_worker *me, struct lw_job *job) {
     struct world *w = me->world;
-    struct exec x = {job, me->index, key_of_name(job->key)};
+    struct exec x = {.job = job, .worker = me->index, .key = key_of_name(job->key)};
     if (x.key < 0) world_bad(w, "a handler got a foreign key");
     trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, job->identity, x.key, job->fence, job->attempt);
     oracle_start(w, &x);
@@ -280,8 +281,8 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     for (size_t i = 0; i < n; i++) start(ctx, jobs[i]);
 }
 
-/* A follower starts on the same thread, or comes back where the lease is over. */
-static void follow(struct sim_worker *me, struct lw_job *next) {
+/* A follower starts, or comes back where the lease is over. */
+static void go_on(struct sim_worker *me, struct lw_job *next) {
     struct lw_job_lease *lease = next->lease;
     if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {
         start(me, next);
@@ -291,6 +292,15 @@ static void follow(struct sim_worker *me, struct lw_job *next) {
         lw_job_end(next);
         me->ended[me->n_ended++] = next;
     }
+}
+
+/* On the same thread, or from the end of the pool's queue. */
+static void follow(struct sim_worker *me, struct lw_job *next) {
+    struct world *w = me->world;
+    if (w->f->pool && rnd_below(w, 3) == 0)
+        w->exec[w->n_exec++] = (struct exec){.job = next, .worker = me->index, .key = key_of_name(next->key), .queued = true};
+    else
+        go_on(me, next);
 }
 
 static void step_reports(struct world *w, struct sim_worker *me) {
@@ -309,9 +319,15 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     if (!n || me->n_ended == 60) return;
     int at = mine[rnd_below(w, n)];
     struct exec x = w->exec[at];
+    if (x.queued) {
+        w->exec[at] = w->exec[--w->n_exec];
+        go_on(me, x.job);
+        return;
+    }
     double v = rnd_unit(w);
     enum lw_outcome wish = v > 0.1 ? LW_DONE : v < 0.02 ? LW_DEAD : LW_RETRY;
     if (atomic_load(&x.job->lease->cancelled) && rnd_unit(w) < 0.5) wish = LW_BACK;
+    if (w->f->prompt && atomic_load(&x.job->lease->deadline_ms) <= w->now_ms) wish = LW_BACK;
     x.job->outcome = oracle_finish(w, &x, wish);
     snprintf(x.job->reason, sizeof x.job->reason, "%s", wish == LW_DONE ? "" : "chance");
     trace(w, "worker %d ends %s key %d: %d", me->index, x.job->identity, x.key, x.job->outcome);
@@ -388,7 +404,8 @@ static void rebalance(struct world *w) {
     for (int p = 0; p < PARTS; p++) {
         int to = live[rnd_below(w, n)], from = w->part[p].owner;
         if (from == to && rnd_unit(w) < 0.7) continue;
-        if (from >= 0 && w->w[from].dead_until_ms <= w->now_ms && w->w[from].lw && owns(w, &w->w[from], p)) let_go(w, &w->w[from], p, rnd_unit(w) < 0.3);
+        if (from >= 0 && w->w[from].dead_until_ms <= w->now_ms && w->w[from].lw && owns(w, &w->w[from], p))
+            let_go(w, &w->w[from], p, rnd_unit(w) < 0.3);
         if (w->w[to].dead_until_ms > w->now_ms) { /* it will hear of it when it wakes: ownership moves now, delivery then */
             w->part[p].owner = -1;
             continue;
@@ -467,6 +484,11 @@ static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t
     return 0;
 }
 
+static struct lw_bytes payload_of(struct world *w, int part, int at) {
+    static char large[250000];
+    return w->f->big && (at + part) % 16 == 0 ? lw_bytes(large, sizeof large) : lw_bytes_of("{}");
+}
+
 static void step_poll(struct world *w, struct sim_worker *me) {
     if (rnd_unit(w) < (w->f->deaf ? 0.01 : 0.3)) learn(w, me);
     int p = rnd_below(w, PARTS);
@@ -478,7 +500,7 @@ static void step_poll(struct world *w, struct sim_worker *me) {
             return;
         }
         int at = me->pos[p]++;
-        struct lw_arrival a = {.record = {.key = lw_bytes_of(key_names[part->key[at]]), .payload = lw_bytes_of("{}")},
+        struct lw_arrival a = {.record = {.key = lw_bytes_of(key_names[part->key[at]]), .payload = payload_of(w, p, at)},
                                .offset = part->offset[at],
                                .timestamp_ms = 1};
         lw_worker_arrived(me->lw, me->gen[p], &a);
@@ -491,12 +513,30 @@ static int64_t io_boot_ms(void *ctx) { return ((struct sim_worker *)ctx)->world-
 static int64_t io_wall_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms + 1000000000; }
 static uint64_t io_random(void *ctx) { return rnd(((struct sim_worker *)ctx)->world); }
 static void io_release(void *ctx, void *origin) { (void)ctx, (void)origin; }
-static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) { (void)ctx, (void)topic, (void)partition, (void)watermark; }
-static void io_stop(void *ctx, int status, const char *reason) { world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason); }
+static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) {
+    (void)ctx, (void)topic, (void)partition, (void)watermark;
+}
+static void io_stop(void *ctx, int status, const char *reason) {
+    world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
+}
 
-static const struct lw_io io = {.boot_ms = io_boot_ms, .wall_ms = io_wall_ms, .random = io_random, .connect = io_connect, .send = io_send, .hints = io_hints,
-                                .run = io_run, .letter = io_letter, .hold = io_hold, .seek = io_seek, .commit = io_commit, .commit_busy = io_commit_busy,
-                                .commit_sync = io_commit_sync, .committed = io_committed, .release = io_release, .passed = io_passed, .stop = io_stop};
+static const struct lw_io io = {.boot_ms = io_boot_ms,
+                                .wall_ms = io_wall_ms,
+                                .random = io_random,
+                                .connect = io_connect,
+                                .send = io_send,
+                                .hints = io_hints,
+                                .run = io_run,
+                                .letter = io_letter,
+                                .hold = io_hold,
+                                .seek = io_seek,
+                                .commit = io_commit,
+                                .commit_busy = io_commit_busy,
+                                .commit_sync = io_commit_sync,
+                                .committed = io_committed,
+                                .release = io_release,
+                                .passed = io_passed,
+                                .stop = io_stop};
 
 static void birth(struct world *w, struct sim_worker *me) {
     snprintf(me->id, sizeof me->id, "w%d-%06x", me->index, (unsigned)(rnd(w) & 0xffffff));
@@ -504,7 +544,8 @@ static void birth(struct world *w, struct sim_worker *me) {
     me->n_commit = me->n_letter = me->n_ended = 0;
     for (int p = 0; p < PARTS; p++) me->gen[p] = 0;
     for (int s = 0; s < SHARDS; s++) me->conn[s] = 0, me->want[s] = false;
-    me->lw = lw_worker_open(&(struct lw_worker_setup){.config = &w->config, .counts = &w->counts, .id = me->id, .host = "h", .cluster_id = "", .io = &io, .ctx = me});
+    me->lw = lw_worker_open(&(struct lw_worker_setup){
+        .config = &w->config, .counts = &w->counts, .id = me->id, .host = "h", .cluster_id = "", .io = &io, .ctx = me});
 }
 
 static void death(struct world *w, struct sim_worker *me) {
@@ -705,14 +746,28 @@ static void step(struct world *w) {
     step_connect(w, me);
     step_deliver(w, me);
     switch (rnd_below(w, 18)) {
-    case 0: case 1: case 2: step_poll(w, me); break;
-    case 3: case 4: case 5: case 6: case 7: lw_worker_turn(me->lw); break;
-    case 8: case 9: if (rnd_below(w, 10) >= w->f->idle) step_finish(w, me); break;
-    case 10: case 11: case 12: if (rnd_below(w, 10) >= w->f->idle) step_renew(w, me); break;
+    case 0:
+    case 1:
+    case 2: step_poll(w, me); break;
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7: lw_worker_turn(me->lw); break;
+    case 8:
+    case 9:
+        if (rnd_below(w, 10) >= w->f->idle) step_finish(w, me);
+        break;
+    case 10:
+    case 11:
+    case 12:
+        if (rnd_below(w, 10) >= w->f->idle) step_renew(w, me);
+        break;
     case 13: step_commits(w, me); break;
     case 14: step_hints(w, me); break;
     case 15: step_letters(w, me); break;
-    case 16: case 17: step_reports(w, me); break;
+    case 16:
+    case 17: step_reports(w, me); break;
     }
 }
 
@@ -732,8 +787,8 @@ static void set_up(struct world *w) {
     c->key.from_text = "message-key";
     c->kafka.group_id = "t";
     c->lock.ttl_ms = TTL_MS;
-    c->lock.max_run = 3;
-    c->lock.run_ahead = 1 + (int)(w->rng % 3) * 3; /* 1, 4 or 7 */
+    c->lock.max_run = w->f->max_run ? w->f->max_run : 3;
+    c->lock.run_ahead = (int[]){1, 7, 64, 64}[w->rng % 4];
     c->queue.max_waiting = 60;
     c->retry.max_attempts = 4;
     c->retry.backoff_ms = 200;
@@ -758,7 +813,10 @@ static void set_up(struct world *w) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
             double gap = rnd_unit(w); /* compaction, transaction markers */
-            at += w->f->sparse ? 1 + rnd_below(w, 2 * w->f->sparse) : gap < 0.9 ? 1 : gap < 0.995 ? 2 + rnd_below(w, 5) : 5000 + rnd_below(w, 20000);
+            at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
+                  : gap < 0.9   ? 1
+                  : gap < 0.995 ? 2 + rnd_below(w, 5)
+                                : 5000 + rnd_below(w, 20000);
         }
     }
     for (int i = 0; i < WORKERS; i++) {
@@ -797,8 +855,9 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         for (; i < 150000 && !all_committed(w); i++) step(w);
         if (!all_committed(w) && o->trace) world_dump(w);
         if (!all_committed(w))
-            world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed, w->part[1].committed,
-                      w->part[2].committed, w->part[0].offset[o->records - 1] + 1, w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
+            world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed,
+                      w->part[1].committed, w->part[2].committed, w->part[0].offset[o->records - 1] + 1,
+                      w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
         for (i = 0; i < 8000; i++) step(w);
         oracle_end(w);
     }

@@ -28,6 +28,10 @@ struct faults {
     bool deaf;    /* a worker hears late that it lost a partition */
     bool lag;     /* replicas are far behind */
     int burst;    /* so many records more in one poll */
+    bool pool;    /* a follower may have to wait in the pool's queue before it starts */
+    bool big;     /* now and then a large message, so that few are granted at once and more are asked for often */
+    bool prompt;  /* a handler is stopped at its deadline, as those are that can be: then no key's last effect is excused */
+    int max_run;  /* lock.max_run; 0: the usual 3 */
 };
 
 struct options {
@@ -67,10 +71,11 @@ struct server {
     int shard;
 };
 
-struct exec { /* a handler at work */
+struct exec { /* a handler at work, or a follower in the pool's queue */
     struct lw_job *job;
     int worker;
     int key;
+    bool queued;
 };
 
 struct sim_part {
