@@ -15,9 +15,10 @@
  *     "handler": {"type": "plugin", "path": "./my.so", "config": {"any": "JSON"}, "threads": 8}
  *
  * What Latchwork promises to a handler: while it runs on a message under a live lease, no other handler anywhere runs on that message's
- * key, and messages of a key come in order. A message may come again after a crash; its identity stays the same, `fence` grows
- * with every attempt. A store that remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was
- * frozen past its lease.
+ * key, and messages of a key come in order. Several may run under one lease, one after the other: the next starts when the one before it
+ * returned LATCHWORK_DONE, before that is recorded. A message may come again after a crash, and so may the few of its key that were done
+ * just before; its identity stays the same, `fence` grows with every message of a key and with every attempt. A store that remembers the
+ * largest fence of a key, and refuses smaller ones, is safe even from a process that was frozen past its lease.
  *
  * Life: init (once a worker process) -> handle or handle_batch (on many threads) -> close. A crash of the plugin ends its worker; the
  * message is then run alone, and after `retry.max_attempts` crashes becomes a dead letter.
@@ -45,7 +46,7 @@ extern "C" {
 
 /* How a message went. */
 enum latchwork_outcome {
-    LATCHWORK_DONE = 0,  /* the effect has happened, now or earlier under the same identity */
+    LATCHWORK_DONE = 0,  /* the effect has happened, now or earlier under the same identity; the key's next message may start at once */
     LATCHWORK_RETRY = 1, /* try again after a backoff; counts an attempt */
     LATCHWORK_DEAD = 2,  /* never try again: a dead letter */
     LATCHWORK_BACK = 3   /* nothing was done because the lease ended: whoever holds the key next runs it; counts no attempt */
@@ -66,11 +67,13 @@ struct latchwork_header {
 /* The lease under which a handler runs. Its functions may be called from any thread while the call they were lent to lasts. */
 struct latchwork_lease {
     uint32_t size;  /* of this structure in the running Latchwork */
-    uint64_t fence; /* grows with every acquisition of the key */
-    /* When the handler has to be done, in ms of CLOCK_BOOTTIME: the end of the lease, or of `timeout_ms` if that is sooner.
-     * Moves on while the lease is renewed, so ask again. INT64_MAX: no end. */
+    uint64_t fence; /* of this message at this attempt: grows with every message of a key. Messages of two keys may have the same */
+    /* When the handler has to be done, in ms of CLOCK_BOOTTIME: the end of the lease, or of `timeout_ms` (which counts from this message's
+     * start) if that is sooner. The lease may have served messages of the key before this one, so less than a whole TTL may be left of it
+     * at first; it is renewed, and the deadline moves on, so ask again. INT64_MAX: no end. */
     int64_t (*deadline_ms)(const struct latchwork_lease *lease);
-    /* Non-zero once the handler should stop: the lease is lost or about to be, or the time is up. Cheap; ask in loops. */
+    /* Non-zero once the handler should stop: the lease is lost or about to be, or the time is up. Cheap; ask in loops. When the
+     * lease is lost, what was to follow under it is not started. */
     int (*cancelled)(const struct latchwork_lease *lease);
 };
 
@@ -131,8 +134,9 @@ struct latchwork_handler {
      * Any other number counts as RETRY. Required unless handle_batch is there. */
     int (*handle)(void *self, const struct latchwork_message *message, char *reason);
 
-    /* Runs n messages of different keys (1 <= n <= batch_max) and fills the answer of each. Threads as for handle. Worth having where
-     * the effect is cheaper by the dozen, as one transaction for many rows. Optional; used instead of handle where batch_max > 0. */
+    /* Runs n messages of different keys (1 <= n <= batch_max) and fills the answer of each; the next ones of these keys come in a later
+     * batch. Threads as for handle. Worth having where the effect is cheaper by the dozen, as one transaction for many rows. Optional; used
+     * instead of handle where batch_max > 0. */
     void (*handle_batch)(void *self, const struct latchwork_message *const *messages, size_t n, struct latchwork_answer *answers);
     size_t batch_max; /* 0: no batches; at most 1,024 */
 
