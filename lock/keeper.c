@@ -171,12 +171,33 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
     k->redis = NULL;
 }
 
+static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
+    pthread_mutex_lock(&k->mutex);
+    bool kept = h->kept; /* else released meanwhile */
+    if (kept) k->calling = h;
+    pthread_mutex_unlock(&k->mutex);
+    return kept;
+}
+static void end_calling(struct lw_keeper *k) {
+    pthread_mutex_lock(&k->mutex);
+    k->calling = NULL;
+    pthread_cond_broadcast(&k->called_back);
+    pthread_mutex_unlock(&k->mutex);
+}
+
+/* keep itself calls back where it finds the hold lost. */
 static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     struct latchwork_error error = {0};
+    if (!begin_calling(k, h)) return;
     int64_t sent_ms = lw_boot_ms();
     int64_t ttl_ms = lw_lock_ttl(h, h->lock->o.ttl_ms, sent_ms);
     enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, &error);
+    end_calling(k);
     if (result == LATCHWORK_LOCK_ERROR) return;
+    if (result == LATCHWORK_LOCK_OK) { /* what keep made of it: for Redlock less than was asked for */
+        ttl_ms = atomic_load(&h->ttl_ms);
+        sent_ms = atomic_load(&h->deadline_ms) - ttl_ms;
+    }
     answered(k, h, result == LATCHWORK_LOCK_OK, sent_ms, ttl_ms);
 }
 
