@@ -1,0 +1,24 @@
+-- rows_take: take rows in the order given, up to the first that is held; one fence for all that it takes
+-- KEYS for each row: lock, fence
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counters are kept, ms, 5 '1' plain: the values
+--      are the token alone, 6 ttl_ms to give to a lock that has none ('0' leave it)
+-- Result: {fence as a string, how many of them are ours now, ms left of the one that is held; -1 where it has no TTL}
+-- @fences
+local token, ttl, seen, keep_ms, plain, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6]
+local most = tonumber(seen)
+for i = 2, #KEYS, 2 do most = math.max(most, tonumber(call('GET', KEYS[i])) or 0) end
+local fence = text(math.max(most + 1, now_us()))
+local value = plain and token or token .. ':' .. fence
+for i = 1, #KEYS, 2 do
+    if not call('SET', KEYS[i], value, 'NX', 'PX', ttl) then
+        local held = call('GET', KEYS[i])
+        if not (plain and held == token or not plain and sub(held, 1, #token + 1) == token .. ':') then
+            local left = call('PTTL', KEYS[i])
+            if left == -1 and give ~= '0' then call('PEXPIRE', KEYS[i], give) end
+            return {fence, (i - 1) / 2, left}
+        end
+        call('SET', KEYS[i], value, 'PX', ttl) -- ours: the answer to the first call was lost
+    end
+    save_fence(KEYS[i + 1], fence, keep_ms)
+end
+return {fence, #KEYS / 2, 0}

@@ -1,0 +1,460 @@
+/* Row locks: several mutexes as one hold, all or none.
+ *
+ *     [take in order up to the first held row → wait for that one, the rest renewed meanwhile]… → all get one fence and one lease
+ *
+ * Every row is a mutex named PREFIX TABLE:ID, so that one row, several rows and a mutex of that name exclude each other. Rows are taken
+ * in one order, and a row is only waited for while smaller ones are held: no circle of waiting can close. The token is the same for all
+ * rows of a hold; what is theirs in Redis is known by it. */
+#include "base/clock.h"
+#include "lock/keeper.h"
+#include "lock/one.h"
+#include "lock/waking.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    ROWS_MAX = 256,
+    TABLE_MAX = 128,
+    ID_MAX = 256,
+    /* What fits in a call. */
+    TAKE_BATCH = (LW_CALL_ARGS - 3 - 6) / 2,
+    RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
+    DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
+    KEEP_BATCH = LW_CALL_ARGS - 3 - 3,
+    PAUSE_MS = 10, /* between attempts, at least */
+};
+
+struct rows {
+    size_t n;
+    struct latchwork_lock *row[]; /* mutexes, in their order */
+};
+
+static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }
+static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_LOCK_PLAIN ? "1" : "0"; }
+
+static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_add(c, row->key[key].p, row->key[key].n); }
+
+/* The integer that it answers; or -1 with *error. */
+static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c, struct latchwork_error *error) {
+    redisReply *r = lw_client_call(l->client, c, error);
+    if (!r) return -1;
+    int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
+    if (n < 0) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", l->client->where);
+    freeReplyObject(r);
+    return n;
+}
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
+
+/* Releases what is ours. The number of rows that were; or -1 with *error where not all could be asked. */
+static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latchwork_error *error) {
+    struct rows *rows = rows_of(h->lock);
+    int64_t dropped = 0;
+    *sent_again = false;
+    for (size_t from = 0; from < rows->n; from += DROP_BATCH) {
+        size_t n = smaller(rows->n - from, DROP_BATCH);
+        struct lw_call c;
+        lw_call_script(&c, &lw_lock_script_rows_drop, 2 * (int)n);
+        for (size_t i = 0; i < n; i++) {
+            add_key(&c, rows->row[from + i], LW_KEY_LOCK);
+            add_key(&c, rows->row[from + i], LW_KEY_WAIT);
+        }
+        lw_call_text(&c, h->token);
+        lw_call_text(&c, is_plain(h->lock));
+        int64_t some = ask_number(h->lock, &c, error);
+        *sent_again = *sent_again || c.sent_again;
+        if (some < 0) return -1; /* the rest expires */
+        dropped += some;
+    }
+    return dropped;
+}
+
+static enum latchwork_result release(struct latchwork_hold *h, struct latchwork_error *error) {
+    bool sent_again;
+    int64_t dropped = drop_all(h, &sent_again, error);
+    if (dropped < 0) return LATCHWORK_LOCK_ERROR;
+    return (size_t)dropped == rows_of(h->lock)->n ? LATCHWORK_LOCK_OK : lw_hold_not_ours(h, sent_again, error);
+}
+
+static void keep_some(struct latchwork_hold *h, size_t from, int64_t ttl_ms, struct lw_call *c) {
+    struct rows *rows = rows_of(h->lock);
+    size_t n = smaller(rows->n - from, KEEP_BATCH);
+    lw_call_script(c, &lw_lock_script_rows_keep, (int)n);
+    for (size_t i = 0; i < n; i++) add_key(c, rows->row[from + i], LW_KEY_LOCK);
+    lw_call_text(c, h->token);
+    lw_call_number(c, ttl_ms);
+    lw_call_text(c, is_plain(h->lock));
+}
+static void keep_call(struct latchwork_hold *h, int64_t ttl_ms, struct lw_call *c) { keep_some(h, 0, ttl_ms, c); }
+
+static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+    int64_t first_sent_ms = 0;
+    for (size_t from = 0; from < rows_of(h->lock)->n; from += KEEP_BATCH) {
+        struct lw_call c;
+        keep_some(h, from, ttl_ms, &c);
+        int64_t done = ask_number(h->lock, &c, error);
+        if (done < 0) return LATCHWORK_LOCK_ERROR;
+        if (!done) return lw_hold_not_ours(h, false, error);
+        if (!first_sent_ms) first_sent_ms = c.sent_ms;
+    }
+    if (ttl_ms) lw_hold_leased(h, first_sent_ms, ttl_ms);
+    return LATCHWORK_LOCK_OK;
+}
+
+/* --- taking ----------------------------------------------------------------------------------------------------------------------- */
+
+/* One attempt to get all rows. */
+struct taking {
+    struct latchwork_lock *lock;
+    struct latchwork_hold *hold;
+    struct latchwork_hold **sub; /* of rows that were waited for, or are renewed while another is; else NULL */
+    size_t taken, kept;          /* rows; and how many of them the keeper knows */
+    bool piecemeal;              /* not all by one call: leases and fences differ */
+    int64_t sent_ms, left_ms, deadline_ms;
+    uint64_t fence; /* the largest */
+};
+
+static bool others_wait(const struct latchwork_lock *row) {
+    struct lw_waking *waking = atomic_load(&row->client->waking);
+    return waking && lw_wait_has_line(waking, lw_one_wait_name(row));
+}
+
+static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
+    struct latchwork_lock *l = t->lock;
+    struct rows *rows = rows_of(l);
+    size_t n = 0, most = smaller(rows->n - t->taken, TAKE_BATCH);
+    /* whoever of this client stands in line for a row goes first */
+    while (n < most && !(t->deadline_ms && others_wait(rows->row[t->taken + n]))) n++;
+    t->piecemeal = t->piecemeal || n < rows->n;
+    if (!n) return LW_HELD;
+    struct lw_call c;
+    lw_call_script(&c, &lw_lock_script_rows_take, 2 * (int)n);
+    for (size_t i = 0; i < n; i++) {
+        add_key(&c, rows->row[t->taken + i], LW_KEY_LOCK);
+        add_key(&c, rows->row[t->taken + i], LW_KEY_FENCE);
+    }
+    uint64_t seen = atomic_load(&l->seen);
+    lw_call_text(&c, t->hold->token);
+    lw_call_number(&c, l->o.ttl_ms);
+    lw_call_number(&c, (int64_t)(seen > t->fence ? seen : t->fence));
+    lw_call_number(&c, l->fence_keep_ms);
+    lw_call_text(&c, is_plain(l));
+    lw_call_number(&c, l->o.give_ttl_ms);
+    redisReply *r = lw_client_call(l->client, &c, error);
+    if (!r) return LW_FAILED;
+    enum lw_took took = LW_FAILED;
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 3 && r->element[0]->type == REDIS_REPLY_STRING &&
+        r->element[1]->type == REDIS_REPLY_INTEGER && (size_t)r->element[1]->integer <= n) {
+        size_t got = (size_t)r->element[1]->integer;
+        t->sent_ms = c.sent_ms;
+        t->left_ms = r->element[2]->integer;
+        if (got) t->fence = strtoull(r->element[0]->str, NULL, 10);
+        t->taken += got;
+        took = got == n ? LW_TAKEN : LW_HELD;
+    } else {
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", l->client->where);
+    }
+    freeReplyObject(r);
+    return took;
+}
+
+/* A hold of one row, with the token of all. */
+static struct latchwork_hold *sub_hold(struct taking *t, size_t i) {
+    struct latchwork_hold *h = lw_alloc(sizeof *h);
+    atomic_init(&h->refs, 1);
+    h->lock = rows_of(t->lock)->row[i];
+    atomic_fetch_add(&h->lock->refs, 1);
+    h->count = 1;
+    h->end_ms = INT64_MAX;
+    memcpy(h->token, t->hold->token, sizeof h->token);
+    return h;
+}
+
+/* The rows taken so far are renewed by the client's keeper, since the next may take longer than a TTL. */
+static void renew_taken(struct taking *t, struct lw_keeper *keeper) {
+    for (size_t i = t->kept; i < t->taken; i++) {
+        if (!t->sub[i]) {
+            struct latchwork_hold *h = t->sub[i] = sub_hold(t, i);
+            h->fence = t->fence;
+            if (h->lock->o.flags & LATCHWORK_LOCK_PLAIN)
+                snprintf(h->value, sizeof h->value, "%s", h->token);
+            else
+                snprintf(h->value, sizeof h->value, "%s:%llu", h->token, (unsigned long long)t->fence);
+            lw_hold_leased(h, t->sent_ms, h->lock->o.ttl_ms);
+        }
+        lw_keeper_add(keeper, t->sub[i]);
+    }
+    t->kept = t->taken;
+}
+
+static enum latchwork_result wait_for_next(struct taking *t, struct latchwork_error *error) {
+    t->piecemeal = true;
+    struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock) : NULL;
+    if (t->taken && !keeper)
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED,
+                            "no thread can be had to keep rows while waiting for one");
+    if (keeper) renew_taken(t, keeper);
+    struct latchwork_lock *row = rows_of(t->lock)->row[t->taken];
+    struct latchwork_hold *h = sub_hold(t, t->taken);
+    lw_lock_saw(row, t->fence);
+    enum latchwork_result result = lw_one_acquire(row, h, t->deadline_ms, error);
+    if (result != LATCHWORK_LOCK_OK) {
+        lw_hold_unref(h);
+        return result;
+    }
+    t->sub[t->taken++] = h;
+    if (h->fence > t->fence) t->fence = h->fence;
+    return LATCHWORK_LOCK_OK;
+}
+
+/* All are held, or were: one fence, one lease. 1; 0 where one got lost meanwhile; -1 with *error. */
+static int64_t make_one(struct taking *t, struct latchwork_error *error) {
+    struct latchwork_lock *l = t->lock;
+    struct rows *rows = rows_of(l);
+    int64_t sent_ms = 0;
+    for (size_t from = 0; from < rows->n; from += RAISE_BATCH) {
+        size_t n = smaller(rows->n - from, RAISE_BATCH);
+        struct lw_call c;
+        lw_call_script(&c, &lw_lock_script_rows_raise, 2 * (int)n);
+        for (size_t i = 0; i < n; i++) {
+            add_key(&c, rows->row[from + i], LW_KEY_LOCK);
+            add_key(&c, rows->row[from + i], LW_KEY_FENCE);
+        }
+        lw_call_text(&c, t->hold->token);
+        lw_call_number(&c, l->o.ttl_ms);
+        lw_call_number(&c, (int64_t)t->fence);
+        lw_call_number(&c, l->fence_keep_ms);
+        lw_call_text(&c, is_plain(l));
+        int64_t done = ask_number(l, &c, error);
+        if (done != 1) return done;
+        if (!sent_ms) sent_ms = c.sent_ms;
+    }
+    t->sent_ms = sent_ms;
+    return 1;
+}
+
+static void end_sub_holds(struct taking *t) {
+    struct lw_keeper *keeper = atomic_load(&t->lock->client->keeper);
+    for (size_t i = 0; i < rows_of(t->lock)->n; i++) {
+        struct latchwork_hold *h = t->sub[i];
+        if (!h) continue;
+        if (keeper) lw_keeper_remove(keeper, h);
+        if (strcmp(h->token, t->hold->token)) { /* it was granted too late once, and got another token */
+            struct latchwork_error ignored;
+            lw_one_release(h, &ignored);
+        }
+        lw_hold_unref(h);
+        t->sub[i] = NULL;
+    }
+}
+
+static enum latchwork_result is_held(struct taking *t, struct latchwork_error *error) {
+    struct lw_bytes key = rows_of(t->lock)->row[t->taken]->key[LW_KEY_LOCK];
+    int n = (int)smaller(key.n, 300);
+    if (t->left_ms != -1) return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "%.*s is held by others", n, key.p);
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL,
+                        "the lock %.*s has no TTL and never ends by itself: give it one (give_ttl_ms, latchwork_lock_give_ttl) or break it",
+                        n, key.p);
+}
+
+/* *again: nothing is held, and another attempt makes sense at once. */
+static enum latchwork_result attempt(struct taking *t, bool *again, struct latchwork_error *error) {
+    size_t n = rows_of(t->lock)->n;
+    *again = false;
+    while (t->taken < n) {
+        enum lw_took took = take_some(t, error);
+        if (took == LW_TAKEN) continue;
+        if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error))) return LATCHWORK_LOCK_ERROR;
+        if (!t->deadline_ms) return is_held(t, error);
+        enum latchwork_result result = wait_for_next(t, error); /* tries again after a failure, too */
+        if (result != LATCHWORK_LOCK_OK) return result;
+    }
+    end_sub_holds(t);
+    int64_t whole = t->piecemeal ? make_one(t, error) : 1;
+    if (whole < 0) {
+        *again = lw_may_pass(error);
+        return LATCHWORK_LOCK_ERROR;
+    }
+    *again = !whole || lw_boot_ms() >= t->sent_ms + t->lock->o.ttl_ms;
+    if (*again) return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "rows got lost before all were held; take a longer TTL");
+    t->hold->fence = t->fence;
+    memcpy(t->hold->value, t->hold->token, sizeof t->hold->token);
+    lw_hold_leased(t->hold, t->sent_ms, t->lock->o.ttl_ms);
+    return LATCHWORK_LOCK_OK;
+}
+
+static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_hold *h, int64_t deadline_ms,
+                                     struct latchwork_error *error) {
+    struct taking t = {.lock = l, .hold = h, .deadline_ms = deadline_ms};
+    struct latchwork_error why = {0};
+    bool again = true;
+    enum latchwork_result result = LATCHWORK_LOCK_BUSY;
+    t.sub = lw_alloc(rows_of(l)->n * sizeof(struct latchwork_hold *));
+    while (again) {
+        t.taken = t.kept = 0, t.piecemeal = false;
+        result = attempt(&t, &again, &why);
+        if (result == LATCHWORK_LOCK_OK) break;
+        bool sent_again;
+        struct latchwork_error ignored;
+        end_sub_holds(&t);
+        drop_all(h, &sent_again, &ignored); /* also what a call took whose answer was lost */
+        lw_hold_token(h);
+        again = again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
+        if (again) lw_sleep_ms(PAUSE_MS / 2 + (int64_t)lw_random(PAUSE_MS));
+    }
+    free(t.sub);
+    if (result != LATCHWORK_LOCK_OK && error) *error = why;
+    return result;
+}
+
+/* --- looking ---------------------------------------------------------------------------------------------------------------------- */
+
+struct look {
+    latchwork_lock_seen *seen;
+    void *ctx;
+    bool stopped;
+};
+static int see(void *ctx, const struct latchwork_lock_info *info) {
+    struct look *k = ctx;
+    k->stopped = k->seen(k->ctx, info) != 0;
+    return k->stopped;
+}
+
+/* What all rows said together: an error, else OK if any did. */
+static enum latchwork_result together(size_t any, struct latchwork_error *error) {
+    return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "there is no such row");
+}
+
+static enum latchwork_result show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
+    struct rows *rows = rows_of(l);
+    struct look k = {seen, ctx, false};
+    size_t any = 0;
+    for (size_t i = 0; i < rows->n && !k.stopped; i++) {
+        enum latchwork_result r = lw_one_show(rows->row[i], see, &k, error);
+        if (r == LATCHWORK_LOCK_ERROR) return r;
+        any += r == LATCHWORK_LOCK_OK;
+    }
+    return together(any, error);
+}
+
+static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
+    struct rows *rows = rows_of(l);
+    uint64_t most = 0;
+    size_t any = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        uint64_t one = 0;
+        lw_lock_saw(rows->row[i], atomic_load(&l->seen)); /* the hold's fence may be that of another row */
+        enum latchwork_result r = lw_one_end(rows->row[i], &one, error);
+        if (r == LATCHWORK_LOCK_ERROR) return r;
+        any += r == LATCHWORK_LOCK_OK;
+        if (one > most) most = one;
+    }
+    if (any && fence) *fence = most;
+    return together(any, error);
+}
+
+static enum latchwork_result give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
+    struct rows *rows = rows_of(l);
+    size_t any = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        enum latchwork_result r = lw_one_give_ttl(rows->row[i], ttl_ms, error);
+        if (r == LATCHWORK_LOCK_ERROR) return r;
+        any += r == LATCHWORK_LOCK_OK;
+    }
+    return together(any, error);
+}
+
+static void close_rows(struct latchwork_lock *l) {
+    struct rows *rows = rows_of(l);
+    for (size_t i = 0; rows && i < rows->n; i++) lw_lock_unref(rows->row[i]);
+    free(rows);
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------------------------------- */
+
+static const struct lw_lock_ops few_ops = {.acquire = acquire,
+                                           .release = release,
+                                           .keep = keep,
+                                           .keep_call = keep_call,
+                                           .lock_fini = close_rows,
+                                           .show = show,
+                                           .end = end,
+                                           .give_ttl = give_ttl};
+static const struct lw_lock_ops many_ops = {.acquire = acquire, /* too many rows to keep by one call */
+                                            .release = release,
+                                            .keep = keep,
+                                            .lock_fini = close_rows,
+                                            .show = show,
+                                            .end = end,
+                                            .give_ttl = give_ttl};
+
+static int by_name(const void *a, const void *b) {
+    const struct latchwork_row *x = a, *y = b;
+    int tables = strcmp(x->table, y->table);
+    return tables ? tables : strcmp(x->id, y->id);
+}
+
+static const char *check(const struct latchwork_row *rows, size_t n) {
+    if (!rows || n < 1 || n > ROWS_MAX) return "1 to 256 rows are locked at once";
+    for (size_t i = 0; i < n; i++) {
+        size_t table = rows[i].table ? strlen(rows[i].table) : 0, id = rows[i].id ? strlen(rows[i].id) : 0;
+        if (table < 1 || table > TABLE_MAX || strchr(rows[i].table, ':')) return "a row's table has 1 to 128 bytes and no ':'";
+        if (id < 1 || id > ID_MAX) return "a row's id has 1 to 256 bytes";
+    }
+    return NULL;
+}
+
+/* The rows' mutexes: renewed, if at all, as a whole. */
+static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row, size_t n, struct latchwork_error *error) {
+    struct rows *rows = l->more = lw_alloc(sizeof *rows + n * sizeof rows->row[0]);
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = l->o.flags & LATCHWORK_LOCK_PLAIN};
+    o.ttl_ms = l->o.ttl_ms;
+    o.max_hold_ms = -1;
+    o.give_ttl_ms = l->o.give_ttl_ms;
+    for (size_t i = 0; i < n; i++) {
+        if (i && by_name(&row[i - 1], &row[i]) == 0) continue;
+        struct lw_buf name = {0};
+        lw_buf_addf(&name, "%s%s:%s", prefix, row[i].table, row[i].id);
+        o.name_len = name.n;
+        lw_buf_add(&name, "", 1);
+        struct latchwork_lock *one = latchwork_lock_open(l->client, name.p, &o, error);
+        lw_buf_free(&name);
+        if (!one) return false;
+        rows->row[rows->n++] = one;
+    }
+    if (rows->n > KEEP_BATCH) l->ops = &many_ops;
+    return true;
+}
+
+struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, const char *prefix, const struct latchwork_row *rows, size_t n,
+                                           const struct latchwork_lock_options *options, struct latchwork_error *error) {
+    if (!lw_client_ok(client, error)) return NULL;
+    const char *wrong = check(rows, n);
+    if (client->flags & LATCHWORK_CLIENT_NO_SCRIPTS) wrong = "row locks need scripts, which the client may not use: a mutex does without";
+    if (wrong) {
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
+                     client->flags & LATCHWORK_CLIENT_NO_SCRIPTS ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT, "%s", wrong);
+        return NULL;
+    }
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT};
+    if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if (options) o.size = options->size;
+    o.kind = LATCHWORK_ROWS;
+    o.names = NULL;
+    o.name_len = 0;
+    struct latchwork_lock *l = lw_lock_new(&few_ops, "rows", &o, client->label, error);
+    if (!l) return NULL;
+    l->client = client;
+    l->keeper = lw_client_keeper;
+    struct latchwork_row *sorted = lw_alloc(n * sizeof *sorted);
+    memcpy(sorted, rows, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_name);
+    bool good = open_rows(l, prefix ? prefix : "row:", sorted, n, error);
+    free(sorted);
+    if (good) return l;
+    lw_lock_unref(l);
+    return NULL;
+}
