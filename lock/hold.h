@@ -39,7 +39,7 @@ struct lw_shape; /* one.c */
 struct latchwork_lock {
     atomic_int refs;
     const struct lw_lock_ops *ops;
-    struct latchwork_client *client; /* NULL for Redlock */
+    struct latchwork_client *client; /* for Redlock that of the first server: it tells of forks */
     /* Of the client, or of what brings its own. */
     struct lw_keeper *(*keeper)(struct latchwork_lock *lock);
     struct latchwork_lock_options o; /* names is NULL here */

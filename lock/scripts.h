@@ -6,12 +6,13 @@
 
 #include "base/script.h"
 
-enum { LW_LOCK_SCRIPTS = 15 };
+enum { LW_LOCK_SCRIPTS = 18 };
 extern const struct lw_script *const lw_lock_scripts[LW_LOCK_SCRIPTS];
 
 extern const struct lw_script lw_lock_script_mutex_take, lw_lock_script_mutex_drop, lw_lock_script_string_keep, lw_lock_script_leave,
     lw_lock_script_queue_take, lw_lock_script_queue_drop, lw_lock_script_queue_leave, lw_lock_script_permit_take,
     lw_lock_script_permit_drop, lw_lock_script_share_keep, lw_lock_script_break, lw_lock_script_rows_take, lw_lock_script_rows_raise,
-    lw_lock_script_rows_keep, lw_lock_script_rows_drop;
+    lw_lock_script_rows_keep, lw_lock_script_rows_drop, lw_lock_script_redlock_take, lw_lock_script_redlock_raise,
+    lw_lock_script_redlock_drop;
 
 #endif

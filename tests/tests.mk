@@ -18,6 +18,12 @@ $(SIMOBJ): LW_CFLAGS += $(LUA51_CFLAGS)
 $(UNIT) $(LUATEST) $(LOCKTEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
+# libraries that tests preload into servers; never with sanitizers
+$(B)/tests/preload/%.so: tests/preload/%.c $(B)/flags.mk
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) -std=c17 $(WARN) $(WERROR) -D_GNU_SOURCE -O1 -shared -fPIC -fvisibility=hidden -o $@ $<
+$(B)/tests/lock/test_redlock $(B)/tests/lock/test_redlock_chaos: | $(B)/tests/preload/jumping_clock.so
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)

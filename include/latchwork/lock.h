@@ -245,7 +245,7 @@ LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *
 
 /* Without asking Redis; any thread, cheap. */
 LATCHWORK_API uint64_t latchwork_hold_fence(const struct latchwork_hold *hold);
-/* Of the i-th row of a row lock, in the order in which they were given; for others as latchwork_hold_fence(). */
+/* Of the i-th row of a row lock: today all rows of a hold have one fence, latchwork_hold_fence(). */
 LATCHWORK_API uint64_t latchwork_hold_fence_at(const struct latchwork_hold *hold, size_t i);
 /* Non-zero once it is known to be lost or its lease has ended by our own clock. */
 LATCHWORK_API int latchwork_hold_lost(const struct latchwork_hold *hold);
@@ -301,10 +301,18 @@ struct latchwork_row {
 };
 
 /* A lock on 1 to 256 rows at once, each named PREFIX TABLE ":" ID, as a mutex (all of options but kind and names apply; PREFIX is
- * `prefix`, NULL: "row:"). Rows are taken in one order whatever the order given (bytes of table, then id), so two that want the same rows
- * can't block each other; doubles count once. Acquire has all of them or none. A row whose holder died or whose lease expired is taken over
- * by one SET NX, never by GET and SET. With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them; rows
- * without TTL are told (LATCHWORK_E_NO_TTL, text names the key) and given one by `give_ttl_ms`. Copied. */
+ * `prefix`, NULL: "row:"). One row, several rows, and a mutex of that name exclude each other. Needs scripts. Copied.
+ *
+ * Acquire has all of them or none. Rows are taken in one order whatever the order given (bytes of table, then id; doubles count once), and
+ * only smaller ones are held, and renewed, while one is waited for: no circle of waiting can close, whoever wants which rows. A row whose
+ * holder died or whose lease expired is taken over by one SET NX, never by GET and SET. The hold is one: its fence is the same for all
+ * rows and larger than any of them has seen; it is lost where one row is lost, and release then frees the others and says LOST.
+ * Up to 11 free rows are taken in one round trip. All must live on one server: no Redis Cluster, unless its slots are the same.
+ *
+ * With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them; rows without TTL are told
+ * (LATCHWORK_E_NO_TTL, text names the key) and given one by `give_ttl_ms` or latchwork_lock_give_ttl(), which gives it to those of the rows
+ * that have none. latchwork_lock_show() and latchwork_lock_break() go through the rows; latchwork_hold_token() is what their values begin
+ * with. With RENEW, more than 26 rows are renewed over the client's pool: leave a connection free for it. */
 LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, const char *prefix,
                                                          const struct latchwork_row *rows, size_t n,
                                                          const struct latchwork_lock_options *options, struct latchwork_error *error);
@@ -313,22 +321,36 @@ LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client
 
 /* The algorithm of https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key and random value on all of N
  * masters that know nothing of each other, each asked for a short time only; held where a majority gave it and
- * validity = ttl - time taken - drift is positive; released on all, also those that answered with an error.
+ * validity = ttl - time taken - drift is positive; else, and at the end, released on all, also those that answered with an error or not
+ * at all; extended by a majority; tried again after a random pause (nobody is woken).
  *
  * What it gives: the lock survives the loss of a minority of servers. What it does not: it depends on clocks and pauses as much as one
- * Redis does. A holder paused past its lease, a server whose clock jumps, or one restarted without its data can let two in. Servers
- * restarted less than a TTL ago (seen by their run_id) are kept out; the rest is up to the fence: the largest of those the majority gave,
- * handed back to the majority, so it grows with every acquisition. Check it where the effect is. */
+ * Redis does. A holder paused past its lease (SIGSTOP, swapping, a suspended machine) goes on without the lock until it looks; a majority
+ * of servers whose wall clocks jump ahead let a second one in at once; so does one server restarted without its data, if it counts again
+ * before the locks that it lost have ended. Servers started less than a TTL ago are therefore left out (restart_ms): by a run_id other
+ * than the one seen before, or, where none was, by uptime_in_seconds, which that server's clock tells; a user without INFO can't see it.
+ * A whole set of servers just started gives its first lock after a TTL. (Persistence with appendfsync everysec loses locks as well.)
+ *
+ * So the fence is what protects the resource, here as elsewhere: the largest that the majority gave, told to a majority before the hold is
+ * handed out, so that it grows with every acquisition, whichever majority comes next. Check it where the effect is. Whoever has no store
+ * that can refuse a fence gains little from five servers over one.
+ *
+ * The servers are asked at the same time, by the calling thread; a call goes on when a majority has answered, so a slow or dead minority
+ * costs nothing, but for a release, which waits for them up to node_ms once a second. An acquire is two round trips, the rest one. Give
+ * addresses rather than host names where resolving may take time: that alone blocks. show, break and give_ttl are UNSUPPORTED. */
 struct latchwork_redlock;
 
 struct latchwork_redlock_options {
     uint32_t size;
-    unsigned flags;                     /* as of the client */
-    int connections;                    /* per server, 8 */
+    unsigned flags;                     /* none yet; scripts are needed */
+    int connections;                    /* per server, 8, and one for extending: so many ask at the same time */
     int64_t node_ms;                    /* for each server's answer, and for connecting; 50. Small beside the TTL */
     int64_t retry_min_ms, retry_max_ms; /* random pause between attempts of an acquire that waits; 50 and 250 */
     int drift_per_mille;                /* of the TTL, for clocks that run at different speeds; 10. 2 ms are added */
     const char *label;
+    /* A server that was started less than this ago is asked for no lock, since it may have lost those it held. 0: the lock's TTL; -1: the
+     * servers lose nothing (appendfsync always). */
+    int64_t restart_ms;
 };
 #define LATCHWORK_REDLOCK_INIT .size = sizeof(struct latchwork_redlock_options)
 

@@ -1,0 +1,20 @@
+-- redlock_take: take one server's part of a lock
+-- KEYS 1 lock, 2 fence
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 ttl_ms to give to a lock
+--      that has none ('0' leave it)
+-- Result: the fence as a string; or, held by another, the ms that are left, -1 where it has no TTL
+-- (Redlock's scripts are short, without the common part: each new connection loads them.)
+local lock, fence_key, token = KEYS[1], KEYS[2], ARGV[1]
+if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then
+    if redis.call('GET', lock) ~= token then
+        local left = redis.call('PTTL', lock)
+        if left == -1 and ARGV[5] ~= '0' then redis.call('PEXPIRE', lock, ARGV[5]) end
+        return left
+    end
+    redis.call('PEXPIRE', lock, ARGV[2]) -- ours: the answer to the first call was lost
+end
+local time = redis.call('TIME')
+local last = math.max(tonumber(redis.call('GET', fence_key)) or 0, tonumber(ARGV[3]))
+local fence = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+redis.call('SET', fence_key, fence, 'PX', ARGV[4])
+return fence

@@ -1,0 +1,321 @@
+/* Redlock: the votes of several servers, made a lock.
+ *
+ *     [all are asked for the lock → a majority gave it → all hear of the largest fence → a majority knows it and time is left → held
+ *      else: released on all → random pause]… */
+#include "lock/redlock.h"
+
+#include "base/clock.h"
+#include "lock/keeper.h"
+#include "lock/one.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    CONNECTIONS = 8,
+    CONNECTIONS_MAX = 1024,
+    NODE_MS = 50,
+    RETRY_MIN_MS = 50,
+    RETRY_MAX_MS = 250,
+    TIME_MAX_MS = 600000,
+    DRIFT_PER_MILLE = 10,
+    DRIFT_MAX = 500,
+    DRIFT_MORE_MS = 2, /* Redis' own precision, and a ms for small TTLs */
+};
+
+/* What a lock keeps. */
+struct votes_lock {
+    struct latchwork_redlock *redlock;
+    struct latchwork_lock *one; /* what it is on each server: it has the names */
+};
+
+static struct latchwork_redlock *redlock_of(const struct latchwork_lock *l) { return ((struct votes_lock *)l->more)->redlock; }
+static struct lw_bytes key_of(const struct latchwork_lock *l, int key) { return ((struct votes_lock *)l->more)->one->key[key]; }
+
+static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) {
+    struct lw_bytes b = key_of(l, key);
+    lw_call_add(c, b.p, b.n);
+}
+
+/* The lane that asked for a lock is the one to release it: a slow server hears of both in this order. */
+static int lane_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
+static void remember_lane(struct latchwork_hold *h, int lane) { h->more = (void *)(intptr_t)(lane + 1); }
+
+static int64_t drift_ms(const struct latchwork_redlock *r, int64_t ttl_ms) { return ttl_ms * r->drift_per_mille / 1000 + DRIFT_MORE_MS; }
+
+static enum latchwork_result no_majority(const struct lw_ask *a, struct latchwork_error *error) {
+    const struct latchwork_redlock *r = a->redlock;
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MAJORITY, "Redlock: %d of %d servers answered, %d are needed; %.350s",
+                        a->yes + a->no, r->n, r->majority, a->why.code ? a->why.text : "the rest is late");
+}
+
+/* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
+
+static bool drop(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
+    struct latchwork_lock *l = h->lock;
+    struct lw_call c;
+    lw_call_script(&c, &lw_lock_script_redlock_drop, 1);
+    add_key(&c, l, LW_KEY_LOCK);
+    lw_call_text(&c, h->token);
+    *a = (struct lw_ask){.redlock = redlock_of(l), .lane = lane_of(h), .call = &c, .dropping = true};
+    bool asked = lw_redlock_ask(a, error);
+    a->call = NULL;
+    return asked;
+}
+
+static enum latchwork_result release(struct latchwork_hold *h, struct latchwork_error *error) {
+    struct lw_ask a;
+    if (!drop(h, &a, error)) return LATCHWORK_LOCK_ERROR;
+    if (a.yes >= a.redlock->majority) return LATCHWORK_LOCK_OK;
+    if (a.no > a.redlock->n - a.redlock->majority) return lw_hold_not_ours(h, false, error);
+    return no_majority(&a, error);
+}
+
+static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+    struct latchwork_lock *l = h->lock;
+    struct latchwork_redlock *r = redlock_of(l);
+    int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
+    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* the last time: it is to reach max_hold_ms */
+    struct lw_call c;
+    lw_call_script(&c, &lw_lock_script_string_keep, 1);
+    add_key(&c, l, LW_KEY_LOCK);
+    lw_call_text(&c, h->token);
+    lw_call_number(&c, px);
+    struct lw_ask a = {.redlock = r, .call = &c, .keeping = true};
+    if (!lw_redlock_ask(&a, error)) return LATCHWORK_LOCK_ERROR;
+    if (a.no > r->n - r->majority) return lw_hold_not_ours(h, false, error);
+    if (a.yes < r->majority) return no_majority(&a, error);
+    if (!ttl_ms) return LATCHWORK_LOCK_OK;
+    int64_t left_ms = px - drift;
+    if (left_ms > h->end_ms - c.sent_ms) left_ms = h->end_ms - c.sent_ms;
+    if (lw_boot_ms() >= c.sent_ms + left_ms)
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redlock: the servers took longer than the TTL");
+    lw_hold_leased(h, c.sent_ms, left_ms);
+    return LATCHWORK_LOCK_OK;
+}
+
+/* --- taking ----------------------------------------------------------------------------------------------------------------------- */
+
+static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sent_ms, struct latchwork_error *error) {
+    struct latchwork_lock *l = h->lock;
+    struct latchwork_redlock *r = redlock_of(l);
+    struct lw_call c;
+    lw_call_script(&c, &lw_lock_script_redlock_take, 2);
+    add_key(&c, l, LW_KEY_LOCK);
+    add_key(&c, l, LW_KEY_FENCE);
+    lw_call_text(&c, h->token);
+    lw_call_number(&c, l->o.ttl_ms);
+    lw_call_number(&c, (int64_t)atomic_load(&l->seen));
+    lw_call_number(&c, l->fence_keep_ms);
+    lw_call_number(&c, l->o.give_ttl_ms);
+    *a = (struct lw_ask){.redlock = r, .lane = -1, .call = &c, .taking = true};
+    a->restart_ms = r->restart_ms ? r->restart_ms : l->o.ttl_ms;
+    bool asked = lw_redlock_ask(a, error);
+    a->call = NULL;
+    *sent_ms = c.sent_ms;
+    if (asked) remember_lane(h, a->lane);
+    return asked;
+}
+
+/* Servers count by themselves; the next majority has one server at least in common with the one that knows this fence. */
+static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
+    struct latchwork_lock *l = h->lock;
+    struct lw_call c;
+    lw_call_script(&c, &lw_lock_script_redlock_raise, 2);
+    add_key(&c, l, LW_KEY_LOCK);
+    add_key(&c, l, LW_KEY_FENCE);
+    lw_call_text(&c, h->token);
+    lw_call_number(&c, (int64_t)h->fence);
+    lw_call_number(&c, l->fence_keep_ms);
+    *a = (struct lw_ask){.redlock = redlock_of(l), .lane = lane_of(h), .call = &c};
+    bool asked = lw_redlock_ask(a, error);
+    a->call = NULL;
+    return asked;
+}
+
+/* Fewer than a majority gave it. Whether others hold it, or servers are missing. */
+static enum latchwork_result not_given(const struct lw_ask *a, struct latchwork_error *error) {
+    if (a->no == 0 || a->yes + a->no + a->open < a->redlock->majority) return no_majority(a, error);
+    if (a->no_ttl)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL,
+                            "a server holds this lock without TTL, and it never ends by itself: give it one (give_ttl_ms), or delete it");
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "held by others on %d of %d servers", a->no, a->redlock->n);
+}
+
+static enum latchwork_result try_once(struct latchwork_hold *h, struct latchwork_error *error) {
+    struct latchwork_redlock *r = redlock_of(h->lock);
+    struct lw_ask a;
+    int64_t sent_ms, ttl_ms = h->lock->o.ttl_ms, left_ms = ttl_ms - drift_ms(r, ttl_ms);
+    if (!ask_to_take(h, &a, &sent_ms, error)) return LATCHWORK_LOCK_ERROR;
+    if (a.yes < r->majority) return not_given(&a, error);
+    h->fence = a.fence;
+    if (r->n > 1) {
+        if (!raise_fence(h, &a, error)) return LATCHWORK_LOCK_ERROR;
+        if (a.yes < r->majority) return no_majority(&a, error);
+    }
+    if (lw_boot_ms() >= sent_ms + left_ms)
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redlock: the servers took longer than the TTL");
+    memcpy(h->value, h->token, sizeof h->token);
+    lw_hold_leased(h, sent_ms, left_ms);
+    return LATCHWORK_LOCK_OK;
+}
+
+/* False: interrupted, or the time is over. */
+static bool pause_until_next(struct latchwork_redlock *r, int64_t deadline_ms) {
+    int64_t now = lw_boot_ms();
+    int64_t until = now + r->retry_min_ms + (int64_t)lw_random((uint64_t)(r->retry_max_ms - r->retry_min_ms) + 1);
+    if (until > deadline_ms) until = deadline_ms;
+    pthread_mutex_lock(&r->mutex);
+    while (!atomic_load(&r->interrupted) && lw_boot_ms() < until) lw_redlock_wait(r, &r->roused, until);
+    pthread_mutex_unlock(&r->mutex);
+    return !atomic_load(&r->interrupted) && until < deadline_ms;
+}
+
+static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_hold *h, int64_t deadline_ms,
+                                     struct latchwork_error *error) {
+    struct latchwork_redlock *r = redlock_of(l);
+    struct latchwork_error why = {0};
+    enum latchwork_result result;
+    do {
+        if (deadline_ms && atomic_load(&r->interrupted)) break;
+        result = try_once(h, &why);
+        if (result == LATCHWORK_LOCK_OK) return result;
+        struct lw_ask a; /* on all: who answered an error, or too late, may have it */
+        struct latchwork_error ignored;
+        drop(h, &a, &ignored);
+        lw_hold_token(h);
+        bool passes = result == LATCHWORK_LOCK_BUSY || lw_may_pass(&why);
+        if (!deadline_ms || !passes || (!pause_until_next(r, deadline_ms) && !atomic_load(&r->interrupted))) {
+            if (error) *error = why;
+            return result;
+        }
+    } while (true);
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "interrupted while waiting");
+}
+
+/* --- locks ------------------------------------------------------------------------------------------------------------------------ */
+
+static struct lw_keeper *keeper_of(struct latchwork_lock *l) {
+    struct latchwork_redlock *r = redlock_of(l);
+    struct lw_keeper *k = atomic_load(&r->keeper);
+    if (k) return k;
+    pthread_mutex_lock(&r->start);
+    k = atomic_load(&r->keeper);
+    if (!k) atomic_store(&r->keeper, k = lw_keeper_open(NULL));
+    pthread_mutex_unlock(&r->start);
+    return k;
+}
+
+static void close_lock(struct latchwork_lock *l) {
+    struct votes_lock *v = l->more;
+    if (v) latchwork_lock_close(v->one);
+    free(v);
+}
+
+static const struct lw_lock_ops ops = {.acquire = acquire, .release = release, .keep = keep, .lock_fini = close_lock};
+
+struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, const char *name,
+                                                   const struct latchwork_lock_options *options, struct latchwork_error *error) {
+    struct latchwork_client *c = r->node[0].client;
+    if (!lw_client_ok(c, error)) return NULL;
+    struct latchwork_lock *l = lw_lock_new(&ops, name, options, c->label, error);
+    if (!l) return NULL;
+    if (l->o.names || (l->o.kind != LATCHWORK_MUTEX && l->o.kind != LATCHWORK_REENTRANT)) {
+        lw_lock_wrong(error, "Redlock has mutex and reentrant locks, without custom names");
+        lw_lock_unref(l);
+        return NULL;
+    }
+    struct votes_lock *v = l->more = lw_alloc(sizeof *v);
+    v->redlock = r;
+    v->one = latchwork_lock_open(c, name, options, error);
+    l->client = c;
+    l->keeper = keeper_of;
+    if (v->one) return l;
+    lw_lock_unref(l);
+    return NULL;
+}
+
+/* --- the servers ------------------------------------------------------------------------------------------------------------------ */
+
+static const char *take_options(struct latchwork_redlock *r, const struct latchwork_redlock_options *o) {
+    r->lanes = o->connections ? o->connections : CONNECTIONS;
+    r->node_ms = o->node_ms ? o->node_ms : NODE_MS;
+    r->retry_min_ms = o->retry_min_ms ? o->retry_min_ms : RETRY_MIN_MS;
+    r->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : RETRY_MAX_MS;
+    if (!o->retry_max_ms && r->retry_max_ms < r->retry_min_ms) r->retry_max_ms = 2 * r->retry_min_ms;
+    r->drift_per_mille = o->drift_per_mille ? o->drift_per_mille : DRIFT_PER_MILLE;
+    r->restart_ms = o->restart_ms;
+    if (o->flags) return "flags must be 0: Redlock needs scripts";
+    if (r->lanes < 1 || r->lanes > CONNECTIONS_MAX) return "connections must be 1 to 1,024";
+    if (r->node_ms < 1 || r->node_ms > TIME_MAX_MS) return "node_ms must be 1 to 600,000";
+    if (r->retry_min_ms < 1 || r->retry_max_ms < r->retry_min_ms || r->retry_max_ms > TIME_MAX_MS)
+        return "retry_min_ms and retry_max_ms must be 1 to 600,000, the smaller first";
+    if (r->drift_per_mille < 1 || r->drift_per_mille > DRIFT_MAX) return "drift_per_mille must be 1 to 500";
+    if (r->restart_ms < -1) return "restart_ms must be -1 or more";
+    return NULL;
+}
+
+static bool open_nodes(struct latchwork_redlock *r, const char *const *urls, size_t n, const char *label, struct latchwork_error *error) {
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .connections = 1, .label = label};
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++)
+            if (urls[i] && strcmp(urls[i], urls[j]) == 0) {
+                lw_lock_wrong(error, "Redlock: the servers must differ, but two urls are the same");
+                return false;
+            }
+        struct lw_node *node = &r->node[r->n];
+        node->started_ms = INT64_MIN;
+        node->client = latchwork_client_open(urls[i], &o, error);
+        if (!node->client) return false;
+        r->n++;
+    }
+    r->majority = r->n / 2 + 1;
+    return true;
+}
+
+struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t n, const struct latchwork_redlock_options *options,
+                                                 struct latchwork_error *error) {
+    struct latchwork_redlock_options o = {LATCHWORK_REDLOCK_INIT};
+    const char *wrong = !urls || n < 1 || n > LW_NODES_MAX ? "1 to 15 urls" : NULL;
+    if (options && (options->size < 8 || options->size > 4096)) wrong = "options.size is not set: begin them with LATCHWORK_REDLOCK_INIT";
+    if (options && !wrong) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    struct latchwork_redlock *r = lw_alloc(sizeof *r);
+    if (!wrong) wrong = take_options(r, &o);
+    if (wrong) lw_lock_wrong(error, "Redlock: %s", wrong);
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_mutex_init(&r->start, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->freed, &monotonic);
+    pthread_cond_init(&r->roused, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (!wrong && open_nodes(r, urls, n, o.label, error)) {
+        r->lane = lw_alloc(((size_t)r->lanes + 1) * sizeof *r->lane);
+        return r;
+    }
+    latchwork_redlock_close(r);
+    return NULL;
+}
+
+void latchwork_redlock_interrupt(struct latchwork_redlock *r) {
+    atomic_store(&r->interrupted, true);
+    if (!lw_client_ok(r->node[0].client, NULL)) return;
+    pthread_mutex_lock(&r->mutex);
+    pthread_cond_broadcast(&r->roused);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void latchwork_redlock_close(struct latchwork_redlock *r) {
+    if (!r) return;
+    if (!r->n || lw_client_ok(r->node[0].client, NULL)) {
+        lw_keeper_close(atomic_load(&r->keeper));
+        pthread_cond_destroy(&r->freed);
+        pthread_cond_destroy(&r->roused);
+        pthread_mutex_destroy(&r->mutex);
+        pthread_mutex_destroy(&r->start);
+    } /* else its threads are in the parent */
+    lw_redlock_hang_up(r);
+    for (int i = 0; i < r->n; i++) latchwork_client_close(r->node[i].client);
+    free(r);
+}

@@ -1,0 +1,416 @@
+#include "lock/redlock.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+    LANE_WAIT_MS = 2000, /* and as many times node_ms */
+    SILENT_MS = 1000,    /* a server that did not answer in time is not waited for so long */
+    OWED_MAX_MS = 1000,  /* then the connection is given up */
+    OWED_MAX = 64,
+};
+
+/* --- lanes ------------------------------------------------------------------------------------------------------------------------ */
+
+void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms) {
+    int64_t left = until_ms - lw_boot_ms();
+    if (left <= 0) return;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += left / 1000;
+    t.tv_nsec += left % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
+    pthread_cond_timedwait(cond, &r->mutex, &t);
+}
+
+static int free_lane(struct latchwork_redlock *r, int preferred, bool keeping) {
+    if (keeping) return r->lane[r->lanes].busy ? -1 : r->lanes;
+    if (preferred >= 0 && preferred < r->lanes && !r->lane[preferred].busy) return preferred;
+    for (int i = 0; i < r->lanes; i++)
+        if (!r->lane[i].busy) return i;
+    return -1;
+}
+
+static struct lw_lane *get_lane(struct lw_ask *a, struct latchwork_error *error) {
+    struct latchwork_redlock *r = a->redlock;
+    int64_t until_ms = lw_boot_ms() + LANE_WAIT_MS + LANE_WAIT_MS / 100 * r->node_ms;
+    pthread_mutex_lock(&r->mutex);
+    int i;
+    while ((i = free_lane(r, a->lane, a->keeping)) < 0 && lw_boot_ms() < until_ms) lw_redlock_wait(r, &r->freed, until_ms);
+    if (i >= 0) r->lane[i].busy = true;
+    pthread_mutex_unlock(&r->mutex);
+    if (i < 0) {
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL, "Redlock: all %d connections stayed in use; allow more", r->lanes);
+        return NULL;
+    }
+    a->lane = i;
+    return &r->lane[i];
+}
+
+static void put_lane(struct lw_ask *a, struct lw_lane *lane) {
+    pthread_mutex_lock(&a->redlock->mutex);
+    lane->busy = false;
+    pthread_cond_broadcast(&a->redlock->freed);
+    pthread_mutex_unlock(&a->redlock->mutex);
+}
+
+/* --- what is known of servers ------------------------------------------------------------------------------------------------------ */
+
+static void note_silence(struct latchwork_redlock *r, int i, bool silent) {
+    pthread_mutex_lock(&r->mutex);
+    r->node[i].silent_ms = silent ? lw_boot_ms() + SILENT_MS : 0;
+    pthread_mutex_unlock(&r->mutex);
+}
+static bool is_silent(struct latchwork_redlock *r, int i) {
+    pthread_mutex_lock(&r->mutex);
+    bool silent = r->node[i].silent_ms > lw_boot_ms();
+    pthread_mutex_unlock(&r->mutex);
+    return silent;
+}
+
+/* The text behind NAME: in an answer to INFO, up to the end of its line. */
+static size_t info_field(const redisReply *info, const char *name, const char **value) {
+    const char *at = strstr(info->str, name);
+    if (!at) return 0;
+    *value = at + strlen(name);
+    return strcspn(*value, "\r\n");
+}
+
+/* Another run_id than before: started just now, as far as we know. Seen for the first time: its uptime says, which is by its clock. */
+static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
+    const char *id, *uptime;
+    size_t n = info_field(info, "\nrun_id:", &id);
+    if (n < 1 || n > LW_RUN_ID_MAX) return;
+    struct lw_node *node = &r->node[i];
+    pthread_mutex_lock(&r->mutex);
+    if (strlen(node->run_id) != n || memcmp(node->run_id, id, n)) {
+        bool first = !node->run_id[0];
+        node->started_ms = lw_boot_ms();
+        if (first && info_field(info, "\nuptime_in_seconds:", &uptime)) node->started_ms -= strtoll(uptime, NULL, 10) * 1000;
+        memcpy(node->run_id, id, n);
+        node->run_id[n] = '\0';
+    }
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static bool is_kept_out(struct lw_ask *a, int i, struct latchwork_error *why) {
+    if (!a->taking || a->restart_ms <= 0) return false;
+    pthread_mutex_lock(&a->redlock->mutex);
+    int64_t started_ms = a->redlock->node[i].started_ms, left = 0;
+    if (started_ms != INT64_MIN) left = started_ms + a->restart_ms - lw_boot_ms();
+    pthread_mutex_unlock(&a->redlock->mutex);
+    if (left <= 0) return false;
+    lw_lock_fail(why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MAJORITY,
+                 "Redis at %s was started a short time ago and may have lost locks: it is asked in %lld ms again (restart_ms)",
+                 a->redlock->node[i].client->where, (long long)left);
+    return true;
+}
+
+/* --- links ------------------------------------------------------------------------------------------------------------------------ */
+
+static void hang_up(struct lw_link *k) {
+    if (k->redis) redisFree(k->redis);
+    lw_buf_free(&k->out);
+    *k = (struct lw_link){.fresh = k->fresh};
+}
+
+static void note_error(struct lw_ask *a, const struct latchwork_error *error) {
+    if (!a->why.code) a->why = *error;
+}
+
+static void settle(struct lw_ask *a, int i, enum lw_vote vote) {
+    if (a->vote[i] != LW_VOTE_OPEN) return;
+    a->vote[i] = vote;
+    a->open--;
+    if (vote == LW_VOTE_YES) a->yes++;
+    if (vote == LW_VOTE_NO) a->no++;
+}
+
+static void say(struct lw_link *k, const char *const *words) {
+    struct lw_call c;
+    lw_call_script(&c, NULL, 0);
+    for (; *words; words++) lw_call_text(&c, *words);
+    lw_call_encode(&c, &k->out);
+    k->greetings++;
+}
+
+static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
+
+/* A server not seen before may have been started just now: its greeting comes first. */
+static bool is_known(struct lw_ask *a, int i) {
+    if (!a->taking || a->restart_ms <= 0) return true;
+    pthread_mutex_lock(&a->redlock->mutex);
+    bool known = a->redlock->node[i].run_id[0];
+    pthread_mutex_unlock(&a->redlock->mutex);
+    return known;
+}
+
+/* What it will be asked: nobody may be there to hear NOSCRIPT from a server that is slower than the majority. */
+enum { LOADS = 4 };
+static const struct lw_script *const loads[LOADS] = {&lw_lock_script_redlock_take, &lw_lock_script_redlock_raise,
+                                                     &lw_lock_script_redlock_drop, &lw_lock_script_string_keep};
+
+static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
+    struct latchwork_client *c = a->redlock->node[i].client;
+    const struct lw_redis_url *u = &c->url;
+    hang_up(k);
+    k->fresh = true;
+    k->since_ms = lw_boot_ms();
+    k->redis = u->path ? redisConnectUnixNonBlock(u->path) : redisConnectNonBlock(u->host, u->port);
+    if (!k->redis || k->redis->err) {
+        struct latchwork_error why;
+        lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: %s", c->where,
+                     k->redis ? k->redis->errstr : "out of memory");
+        note_error(a, &why);
+        hang_up(k);
+        return false;
+    }
+    fcntl(k->redis->fd, F_SETFD, FD_CLOEXEC);
+    const char *by_name[] = {"AUTH", u->user, u->password, NULL}, *by_password[] = {"AUTH", u->password, NULL};
+    if (u->password) say(k, u->user ? by_name : by_password);
+    char db[16];
+    snprintf(db, sizeof db, "%d", u->db);
+    if (u->db) say(k, (const char *const[]){"SELECT", db, NULL});
+    for (int n = 0; n < LOADS; n++) say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
+    say(k, (const char *const[]){"INFO", "server", NULL});
+    if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i)) ask_link(a, i, k, false); /* together, so that a slow one hears of it in any case */
+    return true;
+}
+
+static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
+    struct latchwork_error why;
+    if (is_kept_out(a, i, &why)) {
+        note_error(a, &why);
+        settle(a, i, LW_VOTE_NONE);
+        return;
+    }
+    struct lw_call *c = a->call;
+    c->arg[0] = whole ? "EVAL" : "EVALSHA", c->size[0] = strlen(c->arg[0]);
+    c->arg[1] = whole ? c->script->text : c->script->sha1, c->size[1] = strlen(c->arg[1]);
+    lw_call_encode(c, &k->out);
+    k->asked = true;
+    k->whole = whole;
+}
+
+/* It broke. An old connection may have been closed by a restart: once more on a new one. */
+static void broke(struct lw_ask *a, int i, struct lw_link *k, const char *reason) {
+    struct latchwork_error why;
+    lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: the connection broke: %.200s",
+                 a->redlock->node[i].client->where, reason);
+    bool again = !k->fresh;
+    a->in_doubt[i] = a->in_doubt[i] || k->asked;
+    hang_up(k);
+    if (again && dial(a, i, k)) return;
+    note_error(a, &why);
+    settle(a, i, LW_VOTE_NONE);
+}
+
+static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
+    ssize_t n = send(k->redis->fd, k->out.p, k->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return;
+    if (n < 0) {
+        broke(a, i, k, strerror(errno));
+        return;
+    }
+    memmove(k->out.p, k->out.p + n, k->out.n - (size_t)n);
+    k->out.n -= (size_t)n;
+}
+
+/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+
+/* False: the connection is of no use. */
+static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
+    k->greetings--;
+    bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
+    struct latchwork_client *c = a->redlock->node[i].client;
+    if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
+    bool may_fail = k->greetings <= LOADS; /* without SCRIPT LOAD it says NOSCRIPT; without INFO restarts are the fence's business */
+    if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
+    if (!good) {
+        struct latchwork_error why;
+        lw_take_reply(c, r, &why);
+        note_error(a, &why);
+        hang_up(k);
+        settle(a, i, LW_VOTE_NONE);
+        return false;
+    }
+    freeReplyObject(r);
+    struct latchwork_error why;
+    if (is_info && a->vote[i] == LW_VOTE_OPEN && !k->asked) {
+        ask_link(a, i, k, false);
+    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* started since it was asked last */
+        note_error(a, &why);
+        settle(a, i, LW_VOTE_NONE);
+    }
+    return true;
+}
+
+static void answered(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
+    k->asked = false;
+    if (lw_is_no_script(r) && !k->whole) {
+        freeReplyObject(r);
+        ask_link(a, i, k, true);
+        return;
+    }
+    note_silence(a->redlock, i, false);
+    if (r->type == REDIS_REPLY_ERROR) {
+        struct latchwork_error why;
+        lw_take_reply(a->redlock->node[i].client, r, &why);
+        note_error(a, &why);
+        settle(a, i, LW_VOTE_NONE);
+        return;
+    }
+    if (a->taking && r->type == REDIS_REPLY_STRING) {
+        uint64_t fence = strtoull(r->str, NULL, 10);
+        if (fence > a->fence) a->fence = fence;
+        settle(a, i, LW_VOTE_YES);
+    } else {
+        bool yes = !a->taking && r->type == REDIS_REPLY_INTEGER && r->integer == 1;
+        if (a->taking && r->type == REDIS_REPLY_INTEGER && r->integer == -1) a->no_ttl = true;
+        settle(a, i, yes ? LW_VOTE_YES : a->in_doubt[i] && a->dropping ? LW_VOTE_NONE : LW_VOTE_NO);
+    }
+    freeReplyObject(r);
+}
+
+static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
+    if (redisBufferRead(k->redis) != REDIS_OK) {
+        broke(a, i, k, k->redis->errstr);
+        return;
+    }
+    void *reply = NULL;
+    while (k->redis && redisReaderGetReply(k->redis->reader, &reply) == REDIS_OK && reply) {
+        if (k->greetings) {
+            if (!greeted(a, i, k, reply)) return;
+        } else if (k->owed) {
+            k->owed--;
+            k->since_ms = lw_boot_ms();
+            bool unknown = lw_is_no_script(reply);
+            freeReplyObject(reply);
+            if (unknown) { /* and none is there to send it again: greet it anew */
+                broke(a, i, k, "its scripts were flushed");
+                return;
+            }
+        } else if (k->asked) {
+            answered(a, i, k, reply);
+        } else {
+            freeReplyObject(reply);
+            broke(a, i, k, "an answer that nobody asked for");
+            return;
+        }
+        reply = NULL;
+    }
+    if (k->redis && k->redis->reader->err) broke(a, i, k, k->redis->reader->errstr);
+}
+
+/* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Answers to earlier asks that came meanwhile, and connections that were closed. */
+static void catch_up(struct lw_ask *a, struct lw_lane *lane) {
+    int n = a->redlock->n;
+    struct pollfd fd[LW_NODES_MAX];
+    for (int i = 0; i < n; i++) {
+        struct lw_link *k = &lane->link[i];
+        k->fresh = k->asked = false;
+        fd[i] = (struct pollfd){.fd = k->redis ? k->redis->fd : -1, .events = POLLIN};
+    }
+    if (poll(fd, (nfds_t)n, 0) <= 0) return;
+    for (int i = 0; i < n; i++)
+        if (fd[i].fd >= 0 && fd[i].revents) read_in(a, i, &lane->link[i]);
+}
+
+static void begin(struct lw_ask *a, struct lw_lane *lane) {
+    a->open = a->redlock->n;
+    catch_up(a, lane);
+    int64_t now = lw_boot_ms();
+    for (int i = 0; i < a->redlock->n; i++) {
+        struct lw_link *k = &lane->link[i];
+        if (k->redis && (k->owed || k->greetings)) {
+            if (now - k->since_ms > a->redlock->node_ms) note_silence(a->redlock, i, true);
+            if (now - k->since_ms > OWED_MAX_MS || k->owed > OWED_MAX) hang_up(k);
+        }
+        if (a->vote[i] != LW_VOTE_OPEN) continue;
+        if (!k->redis && !dial(a, i, k)) settle(a, i, LW_VOTE_NONE);
+        if (k->redis && !k->asked && (!k->greetings || is_known(a, i))) ask_link(a, i, k, false);
+    }
+}
+
+static bool is_decided(const struct lw_ask *a) {
+    int n = a->redlock->n, majority = a->redlock->majority;
+    if (a->yes >= majority) return true;
+    if (a->yes + a->open >= majority) return false;
+    return a->no > n - majority || a->no + a->open <= n - majority; /* whether others have it, or too few answer */
+}
+
+/* Dropping: all that can be expected to answer have. Else: it is decided, and all that can be expected to were at least asked. */
+static bool is_over(struct lw_ask *a, const struct lw_lane *lane) {
+    if (!a->open) return true;
+    if (!a->dropping && !is_decided(a)) return false;
+    for (int i = 0; i < a->redlock->n; i++)
+        if (a->vote[i] == LW_VOTE_OPEN && (a->dropping || !lane->link[i].asked) && !is_silent(a->redlock, i)) return false;
+    return true;
+}
+
+static void exchange(struct lw_ask *a, struct lw_lane *lane, int64_t until_ms) {
+    int n = a->redlock->n;
+    struct pollfd fd[LW_NODES_MAX];
+    for (;;) {
+        for (int i = 0; i < n; i++) {
+            struct lw_link *k = &lane->link[i];
+            if (k->redis && k->out.n) send_out(a, i, k);
+            bool wanted = k->redis && a->vote[i] == LW_VOTE_OPEN;
+            fd[i] = (struct pollfd){.fd = wanted ? k->redis->fd : -1, .events = POLLIN};
+            if (wanted && k->out.n) fd[i].events |= POLLOUT;
+        }
+        int64_t left = until_ms - lw_boot_ms();
+        if (is_over(a, lane) || left <= 0) return;
+        if (poll(fd, (nfds_t)n, (int)left) < 0 && errno != EINTR) return;
+        for (int i = 0; i < n; i++)
+            if (fd[i].fd >= 0 && fd[i].revents & (POLLIN | POLLERR | POLLHUP)) read_in(a, i, &lane->link[i]);
+    }
+}
+
+/* What did not come is owed. */
+static void finish(struct lw_ask *a, struct lw_lane *lane, bool late) {
+    for (int i = 0; i < a->redlock->n; i++) {
+        struct lw_link *k = &lane->link[i];
+        if (k->asked) {
+            if (!k->owed) k->since_ms = lw_boot_ms();
+            k->owed++;
+            k->asked = false;
+        }
+        if (late && a->vote[i] == LW_VOTE_OPEN) {
+            struct latchwork_error why;
+            lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (node_ms)",
+                         a->redlock->node[i].client->where);
+            note_error(a, &why);
+            note_silence(a->redlock, i, true);
+        }
+    }
+}
+
+bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error) {
+    if (!lw_client_ok(a->redlock->node[0].client, error)) return false;
+    struct lw_lane *lane = get_lane(a, error);
+    if (!lane) return false;
+    int64_t until_ms = lw_boot_ms() + a->redlock->node_ms;
+    a->call->sent_ms = lw_boot_ms();
+    begin(a, lane);
+    exchange(a, lane, until_ms);
+    finish(a, lane, lw_boot_ms() >= until_ms);
+    put_lane(a, lane);
+    return true;
+}
+
+void lw_redlock_hang_up(struct latchwork_redlock *r) {
+    for (int l = 0; r->lane && l <= r->lanes; l++)
+        for (int i = 0; i < r->n; i++) hang_up(&r->lane[l].link[i]);
+    free(r->lane);
+    r->lane = NULL;
+}

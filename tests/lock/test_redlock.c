@@ -1,0 +1,392 @@
+/* Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong calls. */
+#include "tests/lock/five.h"
+#include "tests/lock/proxy.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- the algorithm ------------------------------------------------------------------------------------------------------------------- */
+
+static void one_value_on_all(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all(), *other = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, 0), *l2 = open_red(other, 20000, 0);
+    struct latchwork_hold *h2;
+    uint64_t last = 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t before = lw_boot_ms();
+        struct latchwork_hold *h = take(l, 0);
+        wait_for_keys(NODES); /* a majority is enough to go on; the rest comes */
+        assert_int_equal(holding(latchwork_hold_token(h)), NODES);
+        /* validity = TTL - time taken - drift of 1 % and 2 ms */
+        int64_t deadline = latchwork_hold_deadline_ms(h);
+        assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
+        assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
+        assert_int_equal(error.code, LATCHWORK_E_BUSY);
+        assert_int_equal(holding(latchwork_hold_token(h)), NODES); /* its release touched nothing */
+        assert_true(latchwork_hold_fence(h) > last);
+        last = latchwork_hold_fence(h);
+        assert_ok(latchwork_hold_check(h, &error));
+        assert_ok(latchwork_hold_renew(h, 60000, &error));
+        assert_true(latchwork_hold_left_ms(h) > 20000);
+        assert_ok(latchwork_hold_release(h, &error));
+        assert_int_equal(keys_anywhere(), 0);
+    }
+    assert_ok(latchwork_hold_release(take(l2, 0), &error));
+    latchwork_lock_close(l);
+    latchwork_lock_close(l2);
+    latchwork_redlock_close(r);
+    latchwork_redlock_close(other);
+}
+
+/* Each server counts by itself; what one alone knows must not be lost with the next majority. */
+static void fences_grow_over_changing_majorities(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, 0);
+    on_node(0, "SET lwl:{a}:fence 4000000000000000");
+    uint64_t last = 4000000000000000;
+    freeze(3), freeze(4); /* server 0 is part of the majority */
+    struct latchwork_hold *h = take(l, 20000);
+    assert_true(latchwork_hold_fence(h) > last);
+    last = latchwork_hold_fence(h);
+    assert_ok(latchwork_hold_release(h, &error));
+    thaw(3), thaw(4);
+    for (int i = 0; i < NODES; i++) { /* any two missing; others that never saw the fence ask */
+        struct latchwork_redlock *anew = open_all();
+        struct latchwork_lock *l2 = open_red(anew, 20000, 0);
+        freeze(i), freeze((i + 1) % NODES);
+        h = take(l2, 20000);
+        assert_true(latchwork_hold_fence(h) > last);
+        last = latchwork_hold_fence(h);
+        assert_ok(latchwork_hold_release(h, &error));
+        thaw(i), thaw((i + 1) % NODES);
+        latchwork_lock_close(l2);
+        latchwork_redlock_close(anew);
+    }
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+static void plain_and_reentrant(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_LOCK_PLAIN);
+    struct latchwork_hold *h = take(l, 0), *again;
+    assert_string_equal(on_node(0, "GET a"), latchwork_hold_token(h));
+    assert_int_equal(strlen(latchwork_hold_token(h)), 32);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_REENTRANT};
+    l = latchwork_redlock_lock_open(r, "a", &o, &error);
+    assert_non_null(l);
+    h = take(l, 0);
+    assert_ok(latchwork_lock_try(l, &again, &error));
+    assert_ptr_equal(h, again);
+    assert_ok(latchwork_hold_release(again, &error));
+    assert_true(holding(latchwork_hold_token(h)) >= 3);
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_int_equal(keys_anywhere(), 0);
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+/* --- servers that are missing -----------------------------------------------------------------------------------------------------------
+ */
+
+static void a_minority_may_be_down(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, 0);
+    assert_ok(latchwork_hold_release(take(l, 0), &error));
+    kill_node(1), kill_node(3);
+    struct latchwork_hold *h = take(l, 0); /* over connections that are dead, too */
+    assert_int_equal(holding(latchwork_hold_token(h)), 3);
+    assert_ok(latchwork_hold_renew(h, 0, &error));
+    assert_ok(latchwork_hold_check(h, &error));
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_int_equal(keys_anywhere(), 0);
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+static void a_majority_may_not(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, 0);
+    struct latchwork_hold *h;
+    kill_node(0), kill_node(2), kill_node(4);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
+    assert_int_equal(keys_anywhere(), 0);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 100, &h, &error));
+    assert_int_equal(keys_anywhere(), 0);
+    restart_node(2);
+    assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* connected anew by itself */
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+static void slow_servers(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, 0);
+    struct latchwork_hold *h;
+    assert_ok(latchwork_hold_release(take(l, 0), &error));
+    freeze(0), freeze(1);
+    for (int i = 0; i < 10; i++) {
+        h = take(l, 0);
+        assert_ok(latchwork_hold_renew(h, 0, &error));
+        assert_ok(latchwork_hold_release(h, &error));
+    }
+    freeze(2);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
+    for (int i = 0; i < 3; i++) thaw(i);
+    wait_for_keys(0); /* they hear of each lock and of its release, in this order */
+    h = take(l, 20000);
+    wait_for_keys(NODES);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+/* Who has a majority does not wait for the rest: with this node_ms it would last too long for any test. */
+static void a_slow_server_costs_little(void **state) {
+    (void)state;
+    struct latchwork_redlock_options o = {QUICK};
+    o.node_ms = 600000;
+    struct latchwork_redlock *r = latchwork_redlock_open(all_urls, NODES, &o, &error);
+    struct latchwork_lock *l = open_red(r, 600000, 0);
+    assert_ok(latchwork_hold_release(take(l, 0), &error));
+    freeze(4);
+    struct latchwork_hold *h = take(l, 0);
+    assert_ok(latchwork_hold_check(h, &error));
+    assert_ok(latchwork_hold_renew(h, 0, &error));
+    latchwork_hold_forget(h);
+    for (int i = 0; i < 4; i++) assert_int_equal(number_on(i, "EXISTS " KEY), 1);
+    thaw(4);
+    wait_for_keys(NODES);
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+/* Released on all, also where the answer to the acquire was lost, and asked of those that answered with an error. */
+static void released_everywhere(void **state) {
+    (void)state;
+    struct lw_proxy proxy;
+    assert_true(lw_proxy_start(&proxy, lw_test_redis_path(node[0])));
+    char through[256];
+    snprintf(through, sizeof through, "unix://%s", proxy.path);
+    const char *which[NODES] = {through, urls[1], urls[2], urls[3], urls[4]};
+    struct latchwork_redlock *r = open_urls(which, NODES, -1);
+    struct latchwork_lock *l = open_red(r, 60000, 0);
+    on_node(1, "CONFIG SET maxmemory 1");
+    lw_proxy_lose(&proxy, 2); /* the first is that to INFO; a new connection is not tried twice in one ask */
+    struct latchwork_hold *h = take(l, 0);
+    wait_for_keys(4);
+    assert_int_equal(number_on(1, "EXISTS " KEY), 0);
+    on_node(1, "CONFIG RESETSTAT");
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_int_equal(keys_anywhere(), 0);
+    assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval")); /* it was asked as well */
+
+    on_node(2, "CONFIG SET maxmemory 1");
+    on_node(3, "CONFIG SET maxmemory 1"); /* now there is no majority, and no wait brings one */
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
+    assert_int_equal(keys_anywhere(), 0);
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+    lw_proxy_stop(&proxy);
+}
+
+/* --- losing it -------------------------------------------------------------------------------------------------------------------------
+ */
+
+struct told {
+    atomic_int times, why;
+};
+static void on_lost(void *ctx, struct latchwork_hold *h, enum latchwork_loss why) {
+    (void)h;
+    ((struct told *)ctx)->why = (int)why;
+    ((struct told *)ctx)->times++;
+}
+static void wait_until_told(struct told *t, enum latchwork_loss why) {
+    int64_t until = lw_boot_ms() + 20000;
+    while (!t->times && lw_boot_ms() < until) lw_sleep_ms(1);
+    assert_int_equal(t->times, 1);
+    assert_int_equal(t->why, why);
+}
+static struct latchwork_lock *open_renewed(struct latchwork_redlock *r, int64_t ttl_ms, int64_t max_hold_ms, struct told *t) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms, .flags = LATCHWORK_LOCK_RENEW};
+    o.lost = on_lost;
+    o.lost_ctx = t;
+    struct latchwork_lock *l = latchwork_redlock_lock_open(r, "a", &o, &error);
+    assert_non_null(l);
+    return l;
+}
+
+static void extended_by_a_majority(void **state) {
+    (void)state;
+    struct told told = {0};
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_renewed(r, 1000, 0, &told);
+    struct latchwork_hold *h = take(l, 0), *h2;
+    kill_node(0), kill_node(1);
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &h2, &error));
+    assert_false(latchwork_hold_lost(h));
+    freeze(2);
+    wait_until_told(&told, LATCHWORK_LOSS_UNCONFIRMED);
+    assert_true(latchwork_hold_lost(h));
+    thaw(2);
+    latchwork_hold_forget(h);
+
+    told.times = 0;
+    h = take(l, 20000);
+    on_node(2, "FLUSHALL");
+    on_node(3, "FLUSHALL");
+    on_node(4, "FLUSHALL");
+    wait_until_told(&told, LATCHWORK_LOSS_NOT_OWNER);
+    assert_int_equal(keys_anywhere(), 0); /* nothing is taken again */
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+static void the_longest_hold(void **state) {
+    (void)state;
+    struct told told = {0};
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_renewed(r, 500, 1500, &told);
+    int64_t before = lw_boot_ms();
+    struct latchwork_hold *h = take(l, 0);
+    int64_t most = lw_boot_ms() + 1500;
+    wait_until_told(&told, LATCHWORK_LOSS_MAX_HOLD);
+    assert_in_range(latchwork_hold_deadline_ms(h), before + 1500, most);
+    latchwork_hold_forget(h);
+    assert_ok(latchwork_hold_release(take(l, 20000), &error));
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+static void a_killed_holder_is_followed(void **state) {
+    (void)state;
+    _Atomic uint64_t *fence = mmap(NULL, sizeof *fence, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct latchwork_redlock *mine = open_all();
+        struct latchwork_hold *h;
+        if (latchwork_lock_acquire(open_red(mine, 700, LATCHWORK_LOCK_RENEW), 20000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
+        atomic_store(fence, latchwork_hold_fence(h));
+        for (;;) pause();
+    }
+    int64_t until = lw_boot_ms() + 20000;
+    while (!atomic_load(fence) && lw_boot_ms() < until) lw_sleep_ms(1);
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 20000, 0);
+    struct latchwork_hold *h;
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2000, &h, &error));
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    h = take(l, 20000);
+    assert_true(latchwork_hold_fence(h) > atomic_load(fence));
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+    munmap((void *)fence, sizeof *fence);
+}
+
+/* --- the rest
+ * ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void *wait_for_it(void *arg) {
+    struct latchwork_hold *h;
+    struct latchwork_error why;
+    latchwork_lock_acquire(arg, -1, &h, &why);
+    return (void *)(intptr_t)why.code;
+}
+static void waiters_can_be_interrupted(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock *l = open_red(r, 60000, 0);
+    struct latchwork_hold *h = take(l, 0);
+    pthread_t t;
+    void *code;
+    pthread_create(&t, NULL, wait_for_it, l);
+    lw_sleep_ms(20);
+    latchwork_redlock_interrupt(r);
+    pthread_join(t, &code);
+    assert_int_equal((intptr_t)code, LATCHWORK_E_CLOSED);
+    assert_ok(latchwork_hold_release(h, &error)); /* releases work */
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+static void a_lock_without_ttl(void **state) {
+    (void)state;
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN, .give_ttl_ms = 50};
+    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_LOCK_PLAIN), *gives = latchwork_redlock_lock_open(r, "a", &o, &error);
+    struct latchwork_hold *h;
+    for (int i = 0; i < 3; i++) on_node(i, "SETNX a 1");
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
+    assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
+    assert_ok(latchwork_hold_release(take(gives, 20000), &error));
+    latchwork_lock_close(l);
+    latchwork_lock_close(gives);
+    latchwork_redlock_close(r);
+}
+
+static void wrong_calls(void **state) {
+    (void)state;
+    const char *twice[] = {urls[0], urls[0]}, *bad[] = {"nonsense"};
+    assert_null(latchwork_redlock_open(NULL, 0, NULL, &error));
+    assert_null(latchwork_redlock_open(twice, 2, NULL, &error));
+    assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
+    assert_null(latchwork_redlock_open(bad, 1, NULL, &error));
+    struct latchwork_redlock_options unset = {0}, backwards = {LATCHWORK_REDLOCK_INIT, .retry_min_ms = 9, .retry_max_ms = 8};
+    assert_null(latchwork_redlock_open(all_urls, NODES, &unset, &error));
+    assert_null(latchwork_redlock_open(all_urls, NODES, &backwards, &error));
+    struct latchwork_redlock *r = open_all();
+    struct latchwork_lock_options fair = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_FAIR};
+    assert_null(latchwork_redlock_lock_open(r, "a", &fair, &error));
+    assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
+    struct latchwork_lock *l = open_red(r, 1000, 0);
+    assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_break(l, NULL, &error));
+    assert_int_equal(error.code, LATCHWORK_E_UNSUPPORTED);
+    struct latchwork_hold *h = take(l, 0);
+    pid_t pid = fork();
+    if (pid == 0) _exit(latchwork_hold_release(h, &error) == LATCHWORK_LOCK_ERROR && error.code == LATCHWORK_E_FORK ? 0 : 1);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_redlock_close(r);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup(f, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(one_value_on_all),
+        TEST(fences_grow_over_changing_majorities),
+        TEST(plain_and_reentrant),
+        TEST(a_minority_may_be_down),
+        TEST(a_majority_may_not),
+        TEST(slow_servers),
+        TEST(a_slow_server_costs_little),
+        TEST(released_everywhere),
+        TEST(extended_by_a_majority),
+        TEST(the_longest_hold),
+        TEST(a_killed_holder_is_followed),
+        TEST(waiters_can_be_interrupted),
+        TEST(a_lock_without_ttl),
+        TEST(wrong_calls),
+    };
+    return cmocka_run_group_tests_name("redlock", tests, start_nodes, stop_nodes);
+}
