@@ -1,0 +1,40 @@
+/* A lock on several independent Redis servers: a counter in a file, raised by any number of these programs at once.
+ *
+ *     redlock ROUNDS FILE URL URL URL…
+ *
+ * FILE holds two numbers: the counter, and the largest fence so far. A holder that was paused past its lease comes with a smaller one and
+ * is refused: this check, not the majority, is what keeps the counter right whatever happens. (A database would do it in its UPDATE … WHERE
+ * fence < ?; a file needs its own lock to do so at once, and this one trusts to nobody being paused between pread and pwrite.) */
+#include <latchwork/lock.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int add_one(int file, unsigned long fence) {
+    unsigned long value[2] = {0};
+    if (pread(file, value, sizeof value, 0) < 0 || value[1] >= fence) return 0;
+    value[0]++;
+    value[1] = fence;
+    return pwrite(file, value, sizeof value, 0) == sizeof value;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4) return fprintf(stderr, "usage: redlock ROUNDS FILE URL…\n"), 2;
+    struct latchwork_error error;
+    struct latchwork_redlock *redlock = latchwork_redlock_open((const char *const *)argv + 3, (size_t)argc - 3, NULL, &error);
+    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .ttl_ms = 3000};
+    struct latchwork_lock *lock = redlock ? latchwork_redlock_lock_open(redlock, "counter", &options, &error) : NULL;
+    int file = open(argv[2], O_RDWR);
+    if (!lock || file < 0) return fprintf(stderr, "redlock: %s\n", lock ? "FILE can't be opened" : error.text), 2;
+    for (int i = atoi(argv[1]); i > 0;) {
+        struct latchwork_hold *hold;
+        if (latchwork_lock_acquire(lock, 60000, &hold, &error) != LATCHWORK_LOCK_OK) return fprintf(stderr, "redlock: %s\n", error.text), 1;
+        if (add_one(file, latchwork_hold_fence(hold))) i--;
+        if (latchwork_hold_release(hold, &error) != LATCHWORK_LOCK_OK) fprintf(stderr, "redlock: %s\n", error.text);
+    }
+    latchwork_lock_close(lock);
+    latchwork_redlock_close(redlock);
+    return 0;
+}

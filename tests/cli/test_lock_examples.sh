@@ -1,0 +1,74 @@
+#!/bin/sh
+# examples/rowlock and examples/redlock: each builds from an installed header and library, and keeps its word with many processes at once.
+# Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
+LC_ALL=C
+export LC_ALL
+build=${1:-build}
+dir=$(mktemp -d) || exit 1
+servers=
+trap 'for p in $servers; do kill "$p" 2>/dev/null; done; rm -rf "$dir"' EXIT
+failed=0
+bad() {
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+}
+
+make --no-print-directory -s B="$build" DESTDIR="$dir/root" PREFIX=/usr install >"$dir/log" 2>&1 || bad "make install: $(tail -n 3 "$dir/log")"
+sed -i "s|^prefix=.*|prefix=$dir/root/usr|" "$dir/root/usr/lib/pkgconfig/latchwork.pc"
+for name in rowlock redlock; do
+    PKG_CONFIG_PATH="$dir/root/usr/lib/pkgconfig" make --no-print-directory -s -C "examples/$name" OUT="$dir" >"$dir/log" 2>&1 ||
+        bad "examples/$name: $(tail -n 3 "$dir/log")"
+done
+LD_LIBRARY_PATH=$dir/root/usr/lib
+export LD_LIBRARY_PATH
+
+urls=
+for i in 1 2 3 4 5; do
+    redis-server --port 0 --unixsocket "$dir/$i.sock" --save "" --dir "$dir" >"$dir/$i.log" 2>&1 &
+    servers="$servers $!"
+    urls="$urls unix://$dir/$i.sock"
+done
+for i in 1 2 3 4 5; do
+    n=0
+    until [ "$(redis-cli -s "$dir/$i.sock" ping 2>/dev/null)" = PONG ] || [ $n -ge 500 ]; do
+        n=$((n + 1))
+        sleep 0.02
+    done
+done
+
+together() { # COMMAND…: four times at once
+    pids=
+    for _ in 1 2 3 4; do
+        "$@" &
+        pids="$pids $!"
+    done
+    for p in $pids; do wait "$p" || bad "$1: status $?"; done
+}
+numbers() { od -An -v -tu8 "$1" | tr -s ' \n' ' '; }
+
+# rows: eight accounts, the sum stays
+: >"$dir/accounts"
+for _ in 1 2 3 4 5 6 7 8; do printf 'd\000\000\000\000\000\000\000' >>"$dir/accounts"; done
+together "$dir/rowlock" "unix://$dir/1.sock" 200 "$dir/accounts"
+sum=$(od -An -v -td8 "$dir/accounts" | tr -s ' ' '\n' | awk '{ n += $1 } END { print n }')
+[ "$sum" = 800 ] || bad "rowlock: the accounts hold $sum, not 800"
+[ "$(numbers "$dir/accounts")" != " 100 100 100 100 100 100 100 100 " ] || bad "rowlock: nothing was transferred"
+"$dir/rowlock" 2>/dev/null && bad "rowlock: usage is an error"
+
+# Redlock: two of five servers end on the way
+: >"$dir/counter"
+(
+    sleep 4
+    # shellcheck disable=SC2086
+    set -- $servers
+    kill "$1" "$2"
+) &
+killer=$!
+# shellcheck disable=SC2086
+together "$dir/redlock" 20 "$dir/counter" $urls
+wait "$killer"
+count=$(numbers "$dir/counter" | cut -d ' ' -f 2)
+[ "$count" = 80 ] || bad "redlock: the counter is $count, not 80"
+
+[ $failed = 0 ] && echo "examples of the lock library: good"
+exit $failed
