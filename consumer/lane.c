@@ -1,16 +1,14 @@
 /* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an open call. */
 #include "consumer/state.h"
 
+#include "queue/lane.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
-int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {
-    *tag = (uint32_t)XXH3_64bits(lane.p, lane.n);
-    return (int)(*tag % (uint32_t)w->n_shards);
-}
+int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) { return lw_lane_shard(lane, w->n_shards, tag); }
 
 static struct lane *find(struct shard *sh, struct lw_bytes id, uint32_t tag) {
     struct lane *l = NULL;

@@ -2,6 +2,7 @@
 #include "consumer/state.h"
 
 #include "queue/commit_meta.h"
+#include "queue/lane.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -211,14 +212,6 @@ static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *
 
 /* --- poll: a record arrives ------------------------------------------------------------------------------------------------------ */
 
-/* A lane's id is the key, or a hash of a long one: two keys with one hash would only share a lane. */
-static struct lw_bytes lane_id(struct lw_bytes key, char *room, size_t size) {
-    if (key.n <= LW_LANE_MAX) return key;
-    XXH128_hash_t h = XXH3_128bits(key.p, key.n);
-    int n = snprintf(room, size, "\001long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
-    return lw_bytes(room, (size_t)n);
-}
-
 /* Names the business id within its key; long ones by hash. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
     struct lw_bytes id;
@@ -249,7 +242,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
     enum lw_key_result found = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &key, &err);
     /* without a key: a lane of its own */
     struct lw_bytes lane = found == LW_KEY_OK
-                               ? lane_id(key, room, sizeof room)
+                               ? lw_lane_id(key, room, sizeof room)
                                : lw_bytes(room, (size_t)snprintf(room, sizeof room, "\001none:%s:%" PRId64, p->name, a->offset));
     uint32_t tag;
     shard_of(w, lane, &tag);
