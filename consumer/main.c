@@ -1,6 +1,7 @@
 /* The program: finds the command and hands over. */
 #include "tools/cmd_check.h"
 #include "tools/cmd_dev.h"
+#include "tools/cmd_lock.h"
 #include "tools/cmd_run.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static const struct command commands[] = {
     {"check", lw_cmd_check, "all errors of a configuration at once; --connect: also the servers"},
     {"queue", NULL, "lanes and waiting messages: list, show, export, replay, drop, pause"},
     {"dead", NULL, "dead letters: list, show, replay, edit, drop"},
-    {"lock", NULL, "who holds which key; break a lock; run a command under one"},
+    {"lock", lw_cmd_lock, "who holds which key; break a lock; run a command under one"},
     {"handler", NULL, "start a handler project; run a handler on a file of messages"},
     {"top", NULL, "live view: lanes, rates, hot keys, workers"},
     {"ledger", NULL, "an audit from Kafka and Redis alone"},

@@ -6,12 +6,12 @@
  * Nothing but HELLO is sent on a new connection before the server's life (run_id, master_replid) compares equal (rule 9). */
 #include "consumer/state.h"
 
+#include "queue/lane.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { SCHEMA_VERSION = 1 };
 
 static char *key_of(struct shard *sh, const char *name, const char *more) {
     struct lw_buf b = {0};
@@ -22,7 +22,7 @@ static char *key_of(struct shard *sh, const char *name, const char *more) {
 void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->index = index;
     struct lw_buf b = {0};
-    lw_buf_addf(&b, "lw:{%s.%d}:%c", w->c->name, index, 0);
+    lw_buf_addf(&b, LW_LANE_TAG "%c", w->c->name, index, 0);
     sh->prefix = b.p;
     sh->n_prefix = strlen(b.p);
     sh->key_epoch = key_of(sh, "epoch", "");
@@ -200,7 +200,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
 /* --- enter ------------------------------------------------------------------------------------------------------------------------ */
 
 static void schema(struct lw_worker *w, struct lw_commands *c) {
-    lw_arg_text(c, "version"), lw_arg_i64(c, SCHEMA_VERSION);
+    lw_arg_text(c, "version"), lw_arg_i64(c, LW_SCHEMA_VERSION);
     lw_arg_text(c, "shards"), lw_arg_i64(c, w->n_shards);
     lw_arg_text(c, "key_rule"), lw_arg_text(c, w->c->key.from_text);
     lw_arg_text(c, "group_id"), lw_arg_text(c, w->c->kafka.group_id);

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+/* What all workers of an application agree on, kept in the epoch: its first version. */
+enum { LW_SCHEMA_VERSION = 1 };
 /* Names of one shard of an application all begin with this: lw:{NAME.SHARD}: */
 #define LW_LANE_TAG "lw:{%s.%d}:"
 

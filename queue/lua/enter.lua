@@ -2,7 +2,7 @@
 -- enter: join the epoch of this shard, or start one.
 -- KEYS 1 epoch, 2 fence, 3 lanes
 -- ARGV 1 candidate id (random), 2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms, 5 id of the epoch that jumped or '',
---      6 host, 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
+--      6 host ('' a command, whose clock is not compared), 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
 --      9.. name, value… of the schema: all workers must agree
 -- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms} or {'REFUSED', field, theirs}
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
@@ -27,7 +27,9 @@ end
 -- The distance of Redis time from each host's wall clock, "offset:HOST": if mine moved, Redis' clock jumped, and leases with it. A host
 -- unknown so far that is far from all known ones counts as a jump too, once: its own distance is known from then on.
 local slack, moved, mine = used / 4, false, redis.call('HGET', epoch_key, 'offset:' .. host)
-if mine then
+if host == '' then
+    mine = true
+elseif mine then
     if math.abs(tonumber(mine) - offset) > slack then
         moved = true
         local fields = redis.call('HKEYS', epoch_key)

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- break: an operator ends the lock of a lane, whoever holds it, raises the fence and lets what waits go on. A backoff ends too.
+-- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
+-- ARGV 1 handoff_ms, 2 who asks
+-- Result: {fence, value that was there} or {} where nobody held it
+-- @lane
+local AUDIT_MAX = 10000
+local lanes, audit, lock = KEYS[2], KEYS[5], KEYS[6]
+local was = call('GET', lock)
+if not was then return {} end
+local fence, lane = next_fence(), lane_of(lock)
+save_fence()
+call('DEL', lock)
+if call('ZSCORE', lanes, lane) and not is_paused(lock) then hint(lane, now + tonumber(ARGV[1])) end
+pcall_('XADD', audit, 'MAXLEN', '~', AUDIT_MAX, '*', 'did', 'lock break', 'key', lane, 'by', ARGV[2], 'was', was, 'fence', fence)
+return {fence, was}

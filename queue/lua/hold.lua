@@ -1,0 +1,19 @@
+#!lua
+-- hold: a command takes a lane (`latchwork lock exec -c`), as gate would, without a message. It doesn't stand in line behind those that wait:
+-- the lane's messages keep their order among themselves, and go on when it is released.
+-- KEYS 1 epoch, 2 fence, 3 lock
+-- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 token, 6 '1' a paused lane too
+-- Result: 'LOST', 'JUMP', or {'H', fence} held, {'B', ms left or -1} locked by another, {'Q', ms left} quarantine, {'P', 0} paused
+-- @lane
+local id, expected, slack, ttl, token, paused_too = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
+local why = refuse(id, expected, slack)
+if why == 'QUARANTINE' then return {'Q', tonumber(epoch[2]) - now} end
+if why then return why end
+local lock = KEYS[3]
+local held = call('GET', lock)
+if held and not is_mine(held, token) then return {'B', call('PTTL', lock)} end
+if not held and not paused_too and is_paused(lock) then return {'P', 0} end
+local fence = next_fence() -- mine already: the first answer was lost
+call('SET', lock, token .. ':' .. fence, 'PX', ttl)
+save_fence()
+return {'H', fence}
