@@ -1,11 +1,12 @@
 # Bash completion for latchwork.
 _latchwork() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command= i
+    local verb= word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command= i
     local commands="run dev check queue dead lock handler top ledger"
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${COMP_WORDS[i]} == -- ]] && return
-        if [[ -z $command && ${COMP_WORDS[i]} != -* ]]; then command=${COMP_WORDS[i]}; fi
+        [[ ${COMP_WORDS[i]} == -* ]] && continue
+        if [[ -z $command ]]; then command=${COMP_WORDS[i]}; elif [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; fi
     done
     case $before in
     -c | --config)
@@ -13,7 +14,7 @@ _latchwork() {
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
-    --workers | --rate) return ;;
+    --workers | --rate | --redis | --ttl | --wait | --kill-after | --match | --limit | --set-ttl) return ;;
     --set)
         compopt -o nospace 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_paths)" -- "$word")
@@ -25,7 +26,19 @@ _latchwork() {
     run) mapfile -t COMPREPLY < <(compgen -W "-c --config --workers --drain --set --json --help" -- "$word") ;;
     dev) mapfile -t COMPREPLY < <(compgen -W "--workers --rate --keep --demo --help" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -W "-c --connect --json --help" -- "$word") ;;
+    lock) mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_lock "$verb")" -- "$word") ;;
     *) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;
+    esac
+}
+
+_latchwork_lock() { # VERB
+    local every="-c --config --redis --plain --help"
+    case $1 in
+    exec) echo "$every --ttl --wait --kill-after --paused --" ;;
+    ls) echo "$every --json --match --limit --without-ttl" ;;
+    show) echo "$every --json --set-ttl --execute" ;;
+    break) echo "$every --json --execute" ;;
+    *) echo "exec ls show break --help" ;;
     esac
 }
 
