@@ -188,6 +188,48 @@ ended "waits" 143
 ok "ended while waiting: the command was not run" '[ ! -e "$dir/ran" ]'
 cli del 'lwl:{k}:lock' >/dev/null
 
+# on a terminal: the command reads it; Ctrl-Z stops both, to go on in the foreground; Ctrl-C ends the command
+cat >"$dir/terminal.py" <<'END'
+import os, pty, signal, sys, time
+pid, fd = pty.fork()
+if pid == 0: # a shell that knows of jobs: its session, a group for each
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        os.tcsetpgrp(0, os.getpgrp())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.execvp(sys.argv[1], sys.argv[1:])
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    _, status = os.waitpid(job, os.WUNTRACED)
+    print('job stopped' if os.WIFSTOPPED(status) else 'job ended', flush=True)
+    os.tcsetpgrp(0, job)
+    os.kill(-job, signal.SIGCONT)
+    _, status = os.waitpid(job, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    print('status', os.WEXITSTATUS(status), flush=True)
+    os._exit(0)
+seen = b''
+def expect(text):
+    global seen
+    while text not in seen:
+        try: more = os.read(fd, 1000)
+        except OSError: more = b''
+        if not more: sys.exit('no %r in %r' % (text, seen))
+        seen += more
+    seen = seen[seen.index(text) + len(text):]
+expect(b'ready')
+os.write(fd, b'one\n'); expect(b'got one')
+os.write(fd, b'\x1a'); expect(b'job stopped')
+os.write(fd, b'two\n'); expect(b'got two')
+os.write(fd, b'\x03'); expect(b'status 130')
+print('as a shell expects')
+END
+timeout 60 python3 "$dir/terminal.py" "$program" lock exec k --redis "$url" -- \
+    python3 -u -c 'import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); print("ready")
+while True: print("got", input())' >"$dir/out" 2>"$dir/err"
+ok "on a terminal" 'grep -q "as a shell expects" "$dir/out"'
+
 # the program is killed: its command does not live on
 rm -f "$dir/group"
 background "dies" exec k --redis "$url" -- sh -c 'echo $$ >group; sleep 1000 & wait'
