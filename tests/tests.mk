@@ -44,4 +44,12 @@ check-unit check-lua check-lock check-sim check-cli check-live: check-%: tests
 soak: tests
 	tests/run.sh soak $(B)
 
+# the executable models of the protocol, with few seeds; a line without "bad {}" broke a promise (tests/model/README.md)
+.PHONY: model
+model:
+	@mkdir -p $(B)
+	$(Q)cd tests/model && export PYTHONDONTWRITEBYTECODE=1 && \
+	    { python3 lanes_sim.py 10 && python3 lanes_full.py 3 && python3 lanes_full.py 3 late,churn,clock,clock2; } > $(abspath $(B))/model.txt
+	@cat $(B)/model.txt; ! grep -v 'bad {}' $(B)/model.txt
+
 -include $(wildcard $(B)/tests/*/*.d)
