@@ -13,9 +13,7 @@ $(B)/bench/bench.so: bench/plugin/bench.c bench/journal.c bench/journal.h includ
 	$(Q)$(CC) $(ALLFLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c -lpthread
 
 # the bare programs, in a folder of their own
-ifeq ($(LIMITS),)
--include bench/limits/limits.mk
-endif
+include bench/limits/limits.mk
 
 .PHONY: bench bench-full bench-first bench-tools
 bench-tools: all $(BENCHTOOLS) $(LIMITS)

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/script.h"
 #include "consumer/command.h"
-#include "queue/envelope.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,12 +14,12 @@
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
 #define TOKENS "bench-1-00000000." /* what tokens begin with: as long as a worker's */
-enum { SEGMENT = 16384, NAME_MAX_BYTES = 350 };
+enum { SEGMENT = 16384, NAME_MAX_BYTES = 350, GROUPS_MAX = 250, FENCES = 64 /* a lane, as the worker asks for */, HEADS = 64 };
 
 struct group {
     int32_t partition;
     int64_t segment;
-    int n; /* messages */
+    int lo, hi; /* the bytes that matter */
 };
 
 struct calls {
@@ -29,25 +28,33 @@ struct calls {
     int64_t redis_ahead_ms;    /* Redis time less the boot clock */
     uint64_t next_token;
     int64_t groups;
-    struct group group[CALLS_BATCH_MAX];
+    struct group group[GROUPS_MAX];
+    int n_groups;
+    unsigned char places[3 * CALLS_BATCH_MAX];
     struct lw_commands commands;
-    struct lw_buf envelope;
-    char *payload;
 };
 
 /* --- parts of a call ---------------------------------------------------------------------------------------------------------------- */
 
-static int group_all(struct calls *c, const struct call_msg *m, int n) {
-    int k = 0;
-    for (int i = 0; i < n; i++) {
-        int64_t segment = m[i].offset / SEGMENT;
-        struct group *g = k ? &c->group[k - 1] : NULL;
-        if (!g || g->partition != m[i].partition || g->segment != segment)
-            *(g = &c->group[k++]) = (struct group){m[i].partition, segment, 0};
-        g->n++;
+/* Groups the batch by segment; a message's place is three bytes: which group, from 1, and its index there. */
+static void place_all(struct calls *c, const struct call_batch *b) {
+    c->n_groups = 0;
+    unsigned char *to = c->places;
+    for (int i = 0; i < b->n; i++) {
+        const struct call_msg *m = &b->msg[i];
+        int64_t segment = m->offset / SEGMENT;
+        int index = (int)(m->offset % SEGMENT), byte = index / 4;
+        struct group *g = c->n_groups ? &c->group[c->n_groups - 1] : NULL;
+        if (!g || g->partition != m->partition || g->segment != segment) {
+            if (c->n_groups == GROUPS_MAX) tool_die("a batch of more than %d segments; make --batch smaller", GROUPS_MAX);
+            *(g = &c->group[c->n_groups++]) = (struct group){m->partition, segment, byte, byte};
+        }
+        g->hi = byte;
+        *to++ = (unsigned char)c->n_groups;
+        *to++ = (unsigned char)(index >> 8);
+        *to++ = (unsigned char)(index & 255);
     }
-    c->groups += k;
-    return k;
+    c->groups += c->n_groups;
 }
 
 static void begin(struct calls *c, const char *sha, int keys) {
@@ -57,40 +64,50 @@ static void begin(struct calls *c, const char *sha, int keys) {
     lw_arg_i64(&c->commands, keys);
 }
 
-static void arg_partition(struct calls *c, int32_t partition) {
-    char name[NAME_MAX_BYTES];
-    lw_arg_copy(&c->commands, name, (size_t)snprintf(name, sizeof name, "%s:%d", c->set.topic, (int)partition));
+static size_t partition_name(const struct calls *c, const struct group *g, char *name) {
+    return (size_t)snprintf(name, NAME_MAX_BYTES, "%s:%d", c->set.topic, (int)g->partition);
 }
 
-static void arg_segments(struct calls *c, int n_groups) {
-    for (int g = 0; g < n_groups; g++) {
+static void arg_segments(struct calls *c) {
+    for (int i = 0; i < c->n_groups; i++) {
         char name[NAME_MAX_BYTES];
-        int n = snprintf(name, sizeof name, "%s:%d:%" PRId64, c->set.topic, (int)c->group[g].partition, c->group[g].segment);
-        lw_arg_join(&c->commands, lw_bytes_of(TAG), "state:", lw_bytes(name, (size_t)n));
-        lw_arg_join(&c->commands, lw_bytes_of(TAG), "tries:", lw_bytes(name, (size_t)n));
+        size_t n = partition_name(c, &c->group[i], name);
+        name[n++] = ':';
+        n += lw_decimal(c->group[i].segment, name + n);
+        lw_arg_join(&c->commands, lw_bytes_of(TAG), "state:", lw_bytes(name, n));
+        lw_arg_join(&c->commands, lw_bytes_of(TAG), "tries:", lw_bytes(name, n));
     }
 }
 
-static void arg_locks(struct calls *c, const struct call_msg *m, int n) {
-    for (int i = 0; i < n; i++) {
+static void arg_places(struct calls *c, int n) {
+    struct lw_commands *k = &c->commands;
+    lw_arg_copy(k, (const char *)c->places, 3 * (size_t)n), lw_arg_i64(k, c->n_groups);
+    for (int i = 0; i < c->n_groups; i++) {
+        const struct group *g = &c->group[i];
+        char name[NAME_MAX_BYTES];
+        lw_arg_copy(k, name, partition_name(c, g, name));
+        lw_arg_i64(k, g->segment), lw_arg_i64(k, g->lo), lw_arg_i64(k, g->hi);
+    }
+}
+
+static void arg_locks(struct calls *c, const struct call_batch *b) {
+    for (int i = 0; i < b->n; i++) {
         char lane[24] = "k-";
-        lw_arg_join(&c->commands, lw_bytes_of(TAG), "lock:", lw_bytes(lane, 2 + lw_decimal(m[i].key, lane + 2)));
+        lw_arg_join(&c->commands, lw_bytes_of(TAG), "lock:", lw_bytes(lane, 2 + lw_decimal(b->msg[i].key, lane + 2)));
     }
 }
 
-static void arg_envelope(struct calls *c, const struct call_msg *m, int64_t now_ms) {
-    char key[24] = "k-";
-    struct lw_envelope e = {.topic = lw_bytes_of(c->set.topic),
-                            .key = lw_bytes(key, 2 + lw_decimal(m->key, key + 2)),
-                            .dedup = lw_bytes("", 0),
-                            .payload = lw_bytes(c->payload, (size_t)c->set.payload),
-                            .partition = m->partition,
-                            .offset = m->offset,
-                            .first_ms = now_ms,
-                            .timestamp_ms = now_ms};
-    c->envelope.n = 0;
-    lw_envelope_encode(&e, &c->envelope);
-    lw_arg_copy(&c->commands, c->envelope.p, c->envelope.n);
+static void arg_token(struct calls *c, uint64_t token) {
+    char text[24];
+    lw_arg_join(&c->commands, lw_bytes_of(TOKENS), "", lw_bytes(text, lw_decimal((int64_t)token, text)));
+}
+
+static void arg_value(struct calls *c, const struct call_batch *b) {
+    char text[48];
+    size_t n = lw_decimal((int64_t)b->token, text);
+    text[n++] = ':';
+    n += lw_decimal((int64_t)b->fence, text + n);
+    lw_arg_join(&c->commands, lw_bytes_of(TOKENS), "", lw_bytes(text, n));
 }
 
 static void append(struct calls *c) {
@@ -101,66 +118,60 @@ static void append(struct calls *c) {
 
 /* --- the calls ---------------------------------------------------------------------------------------------------------------------- */
 
-void calls_gate(struct calls *c, struct call_msg *m, int n) {
+void calls_gate(struct calls *c, struct call_batch *b) {
     struct lw_commands *k = &c->commands;
-    int n_groups = group_all(c, m, n);
-    int64_t wall_ms = lw_wall_ms();
-    begin(c, c->gate, 4 + 2 * n_groups + n);
+    place_all(c, b);
+    b->token = c->next_token++;
+    begin(c, c->gate, 4 + 2 * c->n_groups + b->n);
     lw_arg_text(k, TAG "epoch"), lw_arg_text(k, TAG "lanes"), lw_arg_text(k, TAG "floor"), lw_arg_text(k, TAG "fence");
-    arg_segments(c, n_groups);
-    arg_locks(c, m, n);
+    arg_segments(c);
+    arg_locks(c, b);
     lw_arg_text(k, EPOCH), lw_arg_i64(k, lw_boot_ms() + c->redis_ahead_ms), lw_arg_i64(k, c->set.ttl_ms / 4);
-    lw_arg_i64(k, c->set.ttl_ms), lw_arg_text(k, "park"), lw_arg_text(k, TOKENS), lw_arg_i64(k, (int64_t)c->next_token);
-    lw_arg_text(k, "0"), lw_arg_i64(k, n_groups);
-    for (int g = 0; g < n_groups; g++) arg_partition(c, c->group[g].partition), lw_arg_i64(k, c->group[g].n);
-    for (int i = 0; i < n; i++) {
-        m[i].token = c->next_token++;
-        lw_arg_i64(k, m[i].offset);
-        arg_envelope(c, &m[i], wall_ms);
-    }
+    lw_arg_i64(k, c->set.ttl_ms), lw_arg_text(k, "park"), arg_token(c, b->token), lw_arg_text(k, "0"), lw_arg_i64(k, FENCES);
+    lw_arg_text(k, ""); /* one message a lane, and no envelopes */
+    arg_places(c, b->n);
     append(c);
 }
 
-void calls_settle(struct calls *c, const struct call_msg *m, int n) {
+/* An item: the one value; one message, done; who waits goes on, up to HEADS of them; nothing named, nothing before. */
+static void arg_items(struct calls *c, int n) {
+    static const char item[7] = {0, 1, 'd', 'n', 0, HEADS, 0};
+    char *to = lw_arg_room(&c->commands, sizeof item * (size_t)n);
+    for (int i = 0; i < n; i++) memcpy(to + sizeof item * (size_t)i, item, sizeof item);
+}
+
+void calls_settle(struct calls *c, const struct call_batch *b) {
     struct lw_commands *k = &c->commands;
-    int n_groups = group_all(c, m, n), of = 0, left = 0;
-    begin(c, c->settle, 6 + 2 * n_groups + n);
+    place_all(c, b);
+    begin(c, c->settle, 6 + 2 * c->n_groups + b->n);
     lw_arg_text(k, TAG "epoch"), lw_arg_text(k, TAG "lanes"), lw_arg_text(k, TAG "floor"), lw_arg_text(k, TAG "fence");
     lw_arg_text(k, TAG "ready"), lw_arg_text(k, TAG "dead");
-    arg_segments(c, n_groups);
-    arg_locks(c, m, n);
+    arg_segments(c);
+    arg_locks(c, b);
     lw_arg_text(k, EPOCH), lw_arg_i64(k, c->set.ttl_ms), lw_arg_i64(k, c->set.ttl_ms / 2), lw_arg_text(k, "block"), lw_arg_text(k, "");
-    lw_arg_text(k, TOKENS), lw_arg_i64(k, n_groups);
-    for (int g = 0; g < n_groups; g++) arg_partition(c, c->group[g].partition);
-    for (int i = 0; i < n; i++) {
-        if (!left) left = c->group[of++].n;
-        left--;
-        lw_arg_i64(k, of), lw_arg_i64(k, m[i].offset), lw_arg_i64(k, (int64_t)m[i].token), lw_arg_text(k, "dn");
-    }
+    lw_arg_i64(k, FENCES), arg_items(c, b->n);
+    arg_places(c, b->n);
+    lw_arg_i64(k, 1), arg_value(c, b);
     append(c);
 }
 
-static void check_array(const char *script, const redisReply *r, size_t n) {
-    if (r->type == REDIS_REPLY_ARRAY && r->elements == n) return;
-    tool_die("%s answered %s", script, r->str ? r->str : "nonsense");
+/* {fence, a letter a message, …}, each message the same letter */
+static void check(const char *script, const redisReply *r, size_t parts, int n, char letter) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != parts || !r->element[0]->str || !r->element[1]->str ||
+        r->element[1]->len != (size_t)n)
+        tool_die("%s answered %s", script, r->str ? r->str : "nonsense");
+    const char *letters = r->element[1]->str;
+    for (int i = 0; i < n; i++)
+        if (letters[i] != letter)
+            tool_die("%s answered \"%c\" for a message, not %c; is this Redis in use, or a lease over?", script, letters[i], letter);
 }
 
-static void check_letter(const char *script, const redisReply *r, char letter) {
-    if (r->str && r->str[0] == letter) return;
-    tool_die("%s answered \"%s\" for a message, not %c; is this Redis in use, or a lease over?", script, r->str ? r->str : "", letter);
+void calls_gate_check(struct call_batch *b, const redisReply *r) {
+    check("gate", r, 3, b->n, 'R');
+    b->fence = strtoull(r->element[0]->str, NULL, 10);
 }
 
-void calls_gate_check(const struct calls *c, int n, const redisReply *r) {
-    (void)c;
-    check_array("gate", r, (size_t)n);
-    for (int i = 0; i < n; i++) check_letter("gate", r->element[i], 'R');
-}
-
-void calls_settle_check(const struct calls *c, int n, const redisReply *r) {
-    (void)c;
-    check_array("settle", r, 2 * (size_t)n + 1);
-    for (int i = 0; i < n; i++) check_letter("settle", r->element[2 * i], 'L');
-}
+void calls_settle_check(int n, const redisReply *r) { check("settle", r, 7, n, 'L'); }
 
 /* --- before and after --------------------------------------------------------------------------------------------------------------- */
 
@@ -182,8 +193,6 @@ struct calls *calls_open(const struct calls_setup *setup, int64_t last) {
     struct calls *c = lw_alloc(sizeof *c);
     c->set = *setup;
     c->next_token = 1;
-    c->payload = lw_alloc((size_t)setup->payload + 1);
-    memset(c->payload, 'x', (size_t)setup->payload);
     redisContext *redis = setup->redis;
     load(redis, &lw_script_gate, c->gate);
     load(redis, &lw_script_settle, c->settle);
@@ -199,18 +208,28 @@ struct calls *calls_open(const struct calls_setup *setup, int64_t last) {
 
 void calls_close(struct calls *c) {
     lw_commands_free(&c->commands);
-    lw_buf_free(&c->envelope);
-    free(c->payload);
     free(c);
 }
 
-/* A done message has one bit of its two set. */
+/* Two bits a message, the first in the highest: 2 is done, and nothing here is waiting or dead. */
+static int64_t done_in(const redisReply *r) {
+    int64_t n = 0;
+    if (r->type != REDIS_REPLY_STRING) tool_die("Redis: GETRANGE of a state answered no text");
+    for (size_t i = 0; i < r->len; i++)
+        for (int shift = 0; shift < 8; shift += 2) {
+            int state = (unsigned char)r->str[i] >> shift & 3;
+            if (state != 0 && state != 2) tool_die("a message has state %d, neither unseen nor done", state);
+            n += state == 2;
+        }
+    return n;
+}
+
 int64_t calls_done(struct calls *c, int64_t last) {
     int64_t all = 0;
     for (int32_t p = 0; p < c->set.partitions; p++)
         for (int64_t s = 0; s <= last / SEGMENT; s++) {
-            redisReply *r = tool_ask(c->set.redis, "BITCOUNT " TAG "state:%s:%d:%lld", c->set.topic, (int)p, (long long)s);
-            all += r->integer;
+            redisReply *r = tool_ask(c->set.redis, "GETRANGE " TAG "state:%s:%d:%lld 0 -1", c->set.topic, (int)p, (long long)s);
+            all += done_in(r);
             freeReplyObject(r);
         }
     return all;

@@ -1,6 +1,7 @@
-/* gate and settle as a bare client calls them: one shard, messages that all run at once and are done, each lane given up afterwards.
+/* gate and settle as a bare client calls them: one shard, one message a lane, which nobody else wants: each runs at once, is done, and its
+ * lane is free again. So no envelope is sent, as the worker sends none for lanes that nobody holds.
  *
- * This file and calls.c are all that knows the scripts' arguments here; they follow the heads of queue/lua/gate.lua and settle.lua.
+ * This file and calls.c are all that knows the scripts' arguments here; they follow the heads of queue/lua/gate.lua, settle.lua, lane.lua.
  *
  *     calls_open → (calls_gate → its answer: calls_gate_check → calls_settle → its answer: calls_settle_check)… → calls_close */
 #ifndef LW_BENCH_LIMITS_CALLS_H
@@ -16,29 +17,37 @@ struct calls; /* opaque */
 struct call_msg {
     int32_t partition;
     int64_t offset;
-    int64_t key;    /* the lane is k-KEY */
+    int64_t key; /* the lane is k-KEY */
+};
+
+/* The messages of one gate and of the settle that follows it: in order of partition and offset, of different lanes. */
+struct call_batch {
+    struct call_msg msg[CALLS_BATCH_MAX];
+    int n;
     uint64_t token; /* set by calls_gate */
+    uint64_t fence; /* set by calls_gate_check: with the token it is the value of each lock */
 };
 
 struct calls_setup {
     redisContext *redis; /* lent */
     const char *topic;
     int32_t partitions;
-    int64_t ttl_ms, payload; /* bytes */
+    int64_t ttl_ms;
 };
 
 /* Loads the scripts, begins an epoch, and removes what an earlier run left of offsets 0 … last of each partition. */
 struct calls *calls_open(const struct calls_setup *setup, int64_t last);
 void calls_close(struct calls *c);
 
-/* Append one call to the pipeline. The messages stand in order of partition and offset and are of different lanes. */
-void calls_gate(struct calls *c, struct call_msg *m, int n);
-void calls_settle(struct calls *c, const struct call_msg *m, int n);
-/* End the program unless all n messages run; unless all n leases were released. */
-void calls_gate_check(const struct calls *c, int n, const redisReply *r);
-void calls_settle_check(const struct calls *c, int n, const redisReply *r);
+/* Append one call to the pipeline. */
+void calls_gate(struct calls *c, struct call_batch *b);
+void calls_settle(struct calls *c, const struct call_batch *b);
+/* End the program unless all messages of the batch run; unless all n leases were released. */
+void calls_gate_check(struct call_batch *b, const redisReply *r);
+void calls_settle_check(int n, const redisReply *r);
 
-/* How many of these offsets are done in Redis; slow, for the end. And how many (partition, segment) pairs all calls named. */
+/* How many of these offsets are done in Redis, by their bits; ends the program where one is waiting or dead. Slow, for the end. And how
+ * many (partition, segment) pairs all calls named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

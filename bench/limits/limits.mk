@@ -1,4 +1,5 @@
 # The limits: bare programs that bench measures the queue against. `make limits`; each has --help.
+ifndef LIMITS # once is enough, whoever includes this
 LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite offer)
 LIMITLIB := $(addprefix $(B)/bench/limits/,tool.o loop.o calls.o)
 
@@ -9,3 +10,4 @@ $(LIMITS): $(B)/%: $(B)/%.o $(LIMITLIB) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 -include $(wildcard $(B)/bench/limits/*.d)
+endif

@@ -71,7 +71,7 @@ static void answers(struct state *s, const struct due *d) {
         redisReply *r;
         if (redisGetReply(s->l->redis, (void **)&r)) tool_die("Redis: %s", s->l->redis->errstr);
         if (r->type == REDIS_REPLY_ERROR) tool_die("Redis: %s", r->str);
-        (d->give ? s->work->gave : s->work->took)(s->work->ctx, d->messages, i, r);
+        (d->give ? s->work->gave : s->work->took)(s->work->ctx, d->slot, d->messages, i, r);
         freeReplyObject(r);
     }
 }

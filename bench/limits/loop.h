@@ -21,12 +21,13 @@ struct loop_batch {
 };
 
 /* take and give append commands to the connection's pipeline and return how many answers these will have; took and gave look at the
- * i-th answer (never an error) for a batch of n messages and end the program where it is not what it must be. */
+ * i-th answer (never an error) for a batch of n messages and end the program where it is not what it must be. A slot's next take may be on
+ * its way when gave is called. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
-    void (*took)(void *ctx, int n, int i, const redisReply *r);
+    void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);
     int (*give)(void *ctx, const struct loop_batch *b);
-    void (*gave)(void *ctx, int n, int i, const redisReply *r);
+    void (*gave)(void *ctx, int slot, int n, int i, const redisReply *r);
     void *ctx;
 };
 

@@ -12,7 +12,8 @@
 
 static const char about[] =
     "usage: scripts --redis PATH --messages N [options]\n"
-    "gate and settle for batches of messages with contiguous offsets and distinct keys; each runs at once and is done. Prints\n"
+    "gate and settle for batches of messages with contiguous offsets and distinct keys; each runs at once and is done, so that\n"
+    "its payload never travels. Prints\n"
     "{\"messages\", \"first_us\", \"last_us\", \"redis_cpu_us\" and \"own_cpu_us\" a message, \"round_trips\" a message, \"groups\" "
     "(segments of\n"
     "partitions) a call}. Uses names of lw:{bench.0}: only, and removes what an earlier run left there.\n\n";
@@ -21,7 +22,7 @@ struct scripts {
     struct calls *calls;
     int64_t run, partitions;
     int64_t count; /* calls */
-    struct call_msg (*slots)[LOOP_BATCH_MAX];
+    struct call_batch *slots;
 };
 
 /* Message i of a topic that is read in runs: `run` messages of partition 0, then of partition 1 … and around again. */
@@ -38,34 +39,35 @@ static int by_place(const void *a, const void *b) {
 
 static int take(void *ctx, const struct loop_batch *b) {
     struct scripts *s = ctx;
-    struct call_msg *m = s->slots[b->slot];
-    for (int i = 0; i < b->n; i++) m[i] = place(s, b->first + i, b->keys[i]);
-    qsort(m, (size_t)b->n, sizeof *m, by_place);
-    calls_gate(s->calls, m, b->n);
+    struct call_batch *c = &s->slots[b->slot];
+    c->n = b->n;
+    for (int i = 0; i < b->n; i++) c->msg[i] = place(s, b->first + i, b->keys[i]);
+    qsort(c->msg, (size_t)b->n, sizeof *c->msg, by_place);
+    calls_gate(s->calls, c);
     s->count++;
     return 1;
 }
 
 static int give(void *ctx, const struct loop_batch *b) {
     struct scripts *s = ctx;
-    calls_settle(s->calls, s->slots[b->slot], b->n);
+    calls_settle(s->calls, &s->slots[b->slot]);
     s->count++;
     return 1;
 }
 
-static void took(void *ctx, int n, int i, const redisReply *r) {
-    (void)i;
-    calls_gate_check(((struct scripts *)ctx)->calls, n, r);
+static void took(void *ctx, int slot, int n, int i, const redisReply *r) {
+    (void)n, (void)i;
+    calls_gate_check(&((struct scripts *)ctx)->slots[slot], r);
 }
 
-static void gave(void *ctx, int n, int i, const redisReply *r) {
-    (void)i;
-    calls_settle_check(((struct scripts *)ctx)->calls, n, r);
+static void gave(void *ctx, int slot, int n, int i, const redisReply *r) {
+    (void)ctx, (void)slot, (void)i;
+    calls_settle_check(n, r);
 }
 
 int main(int argc, char **argv) {
     const char *path = NULL, *topic = "work";
-    int64_t payload = 200, ttl_ms = 10000;
+    int64_t ttl_ms = 10000;
     struct loop l = {.messages = -1, .keys = 100000, .batch = 64, .depth = 4, .seed = 1};
     struct scripts s = {.run = 1000, .partitions = 8};
     const struct tool_option options[] = {
@@ -76,14 +78,13 @@ int main(int argc, char **argv) {
         {"run", "messages in a row from one partition", NULL, &s.run, 1, 1000000000},
         {"batch", "messages a call", NULL, &l.batch, 1, LOOP_BATCH_MAX},
         {"pipeline", "batches under way at once", NULL, &l.depth, 1, LOOP_DEPTH_MAX},
-        {"size", "of a payload, bytes", NULL, &payload, 0, 1000000},
         {"ttl-ms", "of a lease", NULL, &ttl_ms, 100, 86400000},
         {"topic", "its name, a part of Redis' names", &topic, NULL, 0, 0},
     };
     tool_options(argc, argv, about, options, sizeof options / sizeof *options);
     l.redis = tool_redis(path);
     int64_t last = (l.messages / (s.run * s.partitions) + 1) * s.run;
-    const struct calls_setup setup = {l.redis, topic, (int32_t)s.partitions, ttl_ms, payload};
+    const struct calls_setup setup = {l.redis, topic, (int32_t)s.partitions, ttl_ms};
     s.calls = calls_open(&setup, last);
     s.slots = lw_alloc((size_t)l.depth * sizeof *s.slots);
     struct loop_figures f;

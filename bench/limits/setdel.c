@@ -32,8 +32,8 @@ static int take(void *ctx, const struct loop_batch *b) {
     return b->n;
 }
 
-static void took(void *ctx, int n, int i, const redisReply *r) {
-    (void)ctx, (void)n, (void)i;
+static void took(void *ctx, int slot, int n, int i, const redisReply *r) {
+    (void)ctx, (void)slot, (void)n, (void)i;
     if (r->type != REDIS_REPLY_STATUS) tool_die("a key is taken; FLUSHALL first");
 }
 
@@ -49,8 +49,8 @@ static int give(void *ctx, const struct loop_batch *b) {
     return b->n;
 }
 
-static void gave(void *ctx, int n, int i, const redisReply *r) {
-    (void)ctx, (void)n, (void)i;
+static void gave(void *ctx, int slot, int n, int i, const redisReply *r) {
+    (void)ctx, (void)slot, (void)n, (void)i;
     if (r->type != REDIS_REPLY_INTEGER || r->integer != 1) tool_die("a lock was gone before its DEL; raise --ttl-ms");
 }
 
