@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the test programs: tests/run.sh all|pure|tsan|unit|lua|lock|sim|cli|live|soak BUILD_DIR
+# Runs the test programs: tests/run.sh all|pure|tsan|unit|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.
 # A program that is missing, or that says SKIP, has failed: what was not tested is not known to work.
 # LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time one program may take.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-what=${1:?usage: tests/run.sh all|pure|tsan|unit|lua|lock|sim|cli|live|soak BUILD_DIR}
+what=${1:?usage: tests/run.sh all|pure|tsan|unit|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
 build=${2:-build}
 logs=$build/logs
 mkdir -p "$logs"
@@ -80,6 +80,8 @@ run_sim() { # SEEDS
     [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build" # under sanitizers they say nothing new
 }
 
+run_guard() { run guard "$build/tests/guard/guard"; }
+
 run_scripts() { # FOLDER
     local script found=0
     for script in tests/"$1"/test_*.sh tests/"$1"/test_*.py; do
@@ -98,6 +100,7 @@ begin=$(date +%s)
 case $what in
 unit | lua | lock) run_sources "$what" ;;
 sim) run_sim "$seeds" ;;
+guard) run_guard ;;
 cli | live) run_scripts "$what" ;;
 tsan)
     # shellcheck disable=SC2086
@@ -116,6 +119,7 @@ all)
     run_sources lua
     run_sources lock
     run_sim "$seeds"
+    run_guard
     run_scripts cli
     run_scripts live
     ;;

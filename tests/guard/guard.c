@@ -1,0 +1,173 @@
+/* The deterministic guard: what a message costs, counted, each figure under a bound, so that a regression fails without a clock.
+ *
+ *     NAME figure bound         a line each; exit 1 where a figure is above its bound
+ *
+ * Bounds stand about 15 % above what was counted when they were set. Who makes a message dearer on purpose raises the bound in the same
+ * commit; who makes it cheaper lowers it. Instructions are counted by callgrind, on itself: `guard --run SHAPE` runs one shape and says
+ * nothing. They depend on the compiler, so they have a bound only in optimised builds for x86-64. */
+#include "tests/guard/fleet.h"
+
+#include "base/bytes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define SANITIZED 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifdef SANITIZED
+enum { HAS_CALLGRIND = 0 }; /* the two don't go together */
+#else
+enum { HAS_CALLGRIND = 1 };
+#endif
+#if defined __OPTIMIZE__ && !defined __OPTIMIZE_SIZE__ && defined __x86_64__
+enum { JUDGES_INSTRUCTIONS = 1 };
+#else
+enum { JUDGES_INSTRUCTIONS = 0 };
+#endif
+
+struct bounds { /* a message */
+    double commands, bytes, inside, allocations, instructions;
+};
+
+static const struct {
+    struct fleet_shape shape;
+    struct bounds most;
+    double least_parked; /* of the messages: the shape is what it says */
+} guards[] = {
+    /* the benchmark's W1: many keys, nobody in the way */
+    {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
+     {0.009, 96, 1.28, 0.02, 4020},
+     0},
+    /* one key that two workers feed: what one of them runs the other parks, in turn */
+    {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
+     {0.0553, 321, 0.87, 1.19, 16950},
+     0.3},
+    /* some keys, spread over the partitions of two workers: lanes are parked on, released with a hint, claimed */
+    {{.name = "some-keys", .workers = 2, .keys = 200, .records = 4000, .ahead = 100, .from = 1000, .to = 3500},
+     {0.067, 308, 4.71, 0.427, 12320},
+     0.1},
+};
+enum { GUARDS = sizeof guards / sizeof guards[0] };
+
+static bool above;
+
+static void judge(const char *shape, const char *name, double figure, double most) {
+    bool bad = most >= 0 && figure > most;
+    printf("%s.%s %.4f ", shape, name, figure);
+    if (most < 0)
+        puts("-");
+    else
+        printf("%.4f%s\n", most, bad ? " ABOVE" : "");
+    above |= bad;
+}
+
+/* --- instructions -------------------------------------------------------------------------------------------------------------------- */
+
+static _Noreturn void become_callgrind(const char *self, const char *shape, int out) {
+    if (dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0) _exit(126);
+    execlp("valgrind", "valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no", "--callgrind-out-file=/dev/null", self,
+           "--run", shape, NULL);
+    dprintf(STDERR_FILENO, "valgrind: %s; make deps-test installs it\n", strerror(errno));
+    _exit(127);
+}
+
+static struct lw_buf read_all(int fd) {
+    struct lw_buf b = {0};
+    char some[4096];
+    for (ssize_t n; (n = read(fd, some, sizeof some)) != 0;) {
+        if (n > 0)
+            lw_buf_add(&b, some, (size_t)n);
+        else if (errno != EINTR)
+            break;
+    }
+    lw_buf_add(&b, "", 1);
+    return b;
+}
+
+struct count { /* under way */
+    pid_t child;
+    int fd;
+};
+
+static struct count count_instructions(const char *shape) {
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    int fds[2];
+    if (n < 0 || pipe2(fds, O_CLOEXEC) != 0) {
+        perror("guard");
+        exit(1);
+    }
+    self[n] = '\0';
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) become_callgrind(self, shape, fds[1]);
+    close(fds[1]);
+    return (struct count){child, fds[0]};
+}
+
+/* In one run of the shape, in the worker's code; ends the program where it can't be had. */
+static double counted(const char *shape, const struct count *c) {
+    int status = -1;
+    struct lw_buf said = read_all(c->fd);
+    close(c->fd);
+    const char *at = strstr(said.p, "Collected : ");
+    if (c->child < 0 || waitpid(c->child, &status, 0) != c->child || status != 0 || !at) {
+        fprintf(stderr, "guard: %s under callgrind: status %d:\n%s", shape, status, said.p);
+        exit(1);
+    }
+    double collected = strtod(at + strlen("Collected : "), NULL);
+    lw_buf_free(&said);
+    return collected;
+}
+
+/* --- all ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void guard(size_t g, const struct count *c) {
+    const struct fleet_shape *s = &guards[g].shape;
+    const struct bounds *most = &guards[g].most;
+    struct fleet_figures f;
+    fleet_run(s, &f);
+    double n = (double)f.messages;
+    printf("# %s: %" PRIu64 " messages in %" PRIu64 " rounds, %" PRIu64 " parked, %" PRIu64 " drained\n", s->name, f.messages, f.rounds,
+           f.parked, f.drained);
+    if ((double)f.parked < guards[g].least_parked * n || (double)f.drained < guards[g].least_parked * n) {
+        printf("%s: too few were parked or drained for this shape\n", s->name);
+        above = true;
+    }
+    judge(s->name, "commands", (double)f.commands / n, most->commands);
+    judge(s->name, "bytes", (double)f.bytes / n, most->bytes);
+    judge(s->name, "inside", (double)f.inside / n, most->inside);
+    judge(s->name, "allocations", (double)f.allocations / n, most->allocations);
+    if (c) judge(s->name, "instructions", counted(s->name, c) / n, JUDGES_INSTRUCTIONS ? most->instructions : -1);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "--run") == 0) {
+        for (size_t g = 0; g < GUARDS; g++)
+            if (strcmp(argv[2], guards[g].shape.name) == 0) {
+                struct fleet_figures f;
+                fleet_run(&guards[g].shape, &f);
+                return 0;
+            }
+    }
+    if (argc != 1) {
+        fputs("usage: guard | guard --run SHAPE\n", stderr);
+        return 2;
+    }
+    struct count counts[GUARDS]; /* side by side */
+    for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++) counts[g] = count_instructions(guards[g].shape.name);
+    for (size_t g = 0; g < GUARDS; g++) guard(g, HAS_CALLGRIND ? &counts[g] : NULL);
+    return above ? 1 : 0;
+}
