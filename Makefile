@@ -16,7 +16,7 @@ LIBS = $(LW_LIBS) -lpthread -ldl -lm
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
-PKGS := rdkafka hiredis jansson sqlite3 libxxhash
+PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd
 
 # goals that need no compiler yet
 EASY := deps deps-test demo test ci help clean distclean format
@@ -108,9 +108,10 @@ examples: $(B)/latchwork
 include bench/bench.mk
 
 
-# the page that `latchwork check --reference` writes; tests/cli/test_docs.sh compares it
+# the pages that `latchwork check --reference` and `--reference-metrics` write; tests/cli/test_docs.sh compares them
 reference: $(B)/latchwork
 	@$(B)/latchwork check --reference > doc/reference/configuration.md.tmp && mv doc/reference/configuration.md.tmp doc/reference/configuration.md
+	@$(B)/latchwork check --reference-metrics > doc/reference/metrics.md.tmp && mv doc/reference/metrics.md.tmp doc/reference/metrics.md
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions

@@ -38,13 +38,20 @@ static size_t put_text(char *out, size_t room, const char *text, bool json) {
     return n;
 }
 
-void lw_log(enum lw_log_level level, const char *fmt, ...) {
-    if (!lw_log_on(level)) return;
+static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bool json) {
+    if (room < 128) return 0; /* the line is full */
+    size_t n = (size_t)snprintf(out, room, json ? ",\"%.40s\":" : " %.40s=", f->name);
+    if (!f->text) return n + (size_t)snprintf(out + n, room - n, "%lld", f->number);
+    bool quote = json || !*f->text || strpbrk(f->text, " \"=\\");
+    if (quote) out[n++] = '"';
+    n += put_text(out + n, room - n - 1, f->text, quote);
+    if (quote) out[n++] = '"';
+    return n;
+}
+
+static void write_line(enum lw_log_level level, const struct lw_log_field *f, int n_fields, const char *fmt, va_list ap) {
     char text[2048], line[8192], when[40];
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     struct timespec ts;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &ts);
@@ -57,11 +64,28 @@ void lw_log(enum lw_log_level level, const char *fmt, ...) {
                              log_to.who);
         n += put_text(line + n, sizeof line - n - 4, text, true);
         line[n++] = '"';
-        line[n++] = '}';
     } else {
         n = (size_t)snprintf(line, sizeof line, "%s %-5s %s: ", when, level_name[level], log_to.who);
         n += put_text(line + n, sizeof line - n - 2, text, false);
     }
+    for (int i = 0; i < n_fields; i++) n += put_field(line + n, sizeof line - n - 3, &f[i], log_to.json);
+    if (log_to.json) line[n++] = '}';
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, n) < 0) return; /* nowhere left to say it */
+}
+
+void lw_log(enum lw_log_level level, const char *fmt, ...) {
+    if (!lw_log_on(level)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    write_line(level, NULL, 0, fmt, ap);
+    va_end(ap);
+}
+
+void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) {
+    if (!lw_log_on(level)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    write_line(level, f, n, fmt, ap);
+    va_end(ap);
 }

@@ -12,6 +12,14 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Facts beside the text, for programs: " name=value" behind it (quoted where it needs to be), members of their own in JSON. */
+struct lw_log_field {
+    const char *name;
+    const char *text; /* NULL: the number */
+    long long number;
+};
+void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 #define lw_debug(...)                                                   \
     do {                                                                \
         if (lw_log_on(LW_LOG_DEBUG)) lw_log(LW_LOG_DEBUG, __VA_ARGS__); \

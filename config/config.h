@@ -19,6 +19,7 @@ enum lw_key_from { LW_KEY_MESSAGE, LW_KEY_HEADER, LW_KEY_JSON };
 enum lw_key_missing { LW_MISSING_DEAD, LW_MISSING_SKIP };
 enum lw_on_busy { LW_BUSY_PARK, LW_BUSY_DROP };
 enum lw_retry_order { LW_ORDER_BLOCK, LW_ORDER_SKIP };
+enum lw_log_keys { LW_KEYS_HASH, LW_KEYS_PLAIN, LW_KEYS_NONE };
 enum lw_dead_to { LW_DEAD_REDIS, LW_DEAD_TOPIC };
 
 /* Where a value comes from in a record: the message key, a header by name, or a JSON pointer into the payload. */
@@ -87,8 +88,14 @@ struct lw_config {
         int64_t grace_ms;
     } shutdown;
     struct {
+        char *listen; /* as written */
+        char *host;   /* a numeric address; NULL: nothing is served ("off") */
+        int port;     /* 0: any free one */
+    } http;
+    struct {
         enum lw_log_level level;
         bool json;
+        enum lw_log_keys keys;
     } log;
 };
 
@@ -98,8 +105,8 @@ struct lw_override {
 };
 
 /* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.
- * Begin with {0}. `check_handler`, where set, is called once while loading, with what could be read (NULL strings are possible only in `dead`,
- * `dedup` and `handler`), so that the problems of the handler section are listed with all others: commands set it to
+ * Begin with {0}. `check_handler`, where set, is called once while loading, with what could be read (NULL strings are possible only in
+ * `dead`, `dedup` and `handler`), so that the problems of the handler section are listed with all others: commands set it to
  * lw_config_check_handler (tools/cmd_check.h) or call lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;

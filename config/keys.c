@@ -11,6 +11,7 @@ static const char *const missing_words[] = {"dead", "skip", NULL};
 static const char *const busy_words[] = {"park", "drop", NULL};
 static const char *const order_words[] = {"block", "skip", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
+static const char *const log_key_words[] = {"hash", "plain", "none", NULL};
 static const char *const format_words[] = {"text", "json", NULL};
 
 const struct lw_option lw_options[] = {
@@ -206,9 +207,12 @@ const struct lw_option lw_options[] = {
     {.path = "http.listen",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_http_listen,
-     .form = "address:port",
-     .dflt_text = "127.0.0.1:9464",
-     .help = "Metrics and health. Not in this version: only the default is taken, and nothing listens."},
+     .show = lw_show_http_listen,
+     .form = "`address:port`, `[address]:port` or `off`",
+     .dflt = "\"127.0.0.1:9464\"",
+     .help =
+         "Where metrics and health are served: a numeric address or `localhost`. Port 0: any free one, named in the log. Where the port is "
+         "taken the run goes on without. There is no password: beyond loopback, let only those near it who may read it."},
     {.path = "log.level",
      .kind = LW_OPT_WORD,
      .at = AT(log.level),
@@ -221,6 +225,14 @@ const struct lw_option lw_options[] = {
      .words = format_words,
      .dflt = "\"text\"",
      .help = "One line, or one JSON object, an event, on stderr."},
+    {.path = "log.keys",
+     .kind = LW_OPT_WORD,
+     .at = AT(log.keys),
+     .words = log_key_words,
+     .dflt = "\"hash\"",
+     .help = "How a message's key stands in the lines that tell why it ended: a hash of it (the same on all machines), as it is, or not at "
+             "all. "
+             "Payloads are never logged."},
 };
 const size_t lw_n_options = sizeof lw_options / sizeof *lw_options;
 

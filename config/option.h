@@ -101,5 +101,6 @@ json_t *lw_show_key_from(const struct lw_config *c);
 json_t *lw_show_dedup_id(const struct lw_config *c);
 json_t *lw_show_dead_to(const struct lw_config *c);
 json_t *lw_show_handler(const struct lw_config *c);
+json_t *lw_show_http_listen(const struct lw_config *c);
 
 #endif

@@ -48,6 +48,8 @@ json_t *lw_show_dedup_id(const struct lw_config *c) {
     return json_sprintf("%s:%s", r->from == LW_KEY_HEADER ? "header" : "json", r->arg);
 }
 
+json_t *lw_show_http_listen(const struct lw_config *c) { return json_string(c->http.listen); }
+
 json_t *lw_show_handler(const struct lw_config *c) {
     json_t *v = json_deep_copy(c->handler.shown);
     json_object_set_new(v, strcmp(c->handler.type, "exec") ? "threads" : "processes", json_integer(c->handler.threads));

@@ -2,6 +2,7 @@
 #include "base/redis_url.h"
 #include "config/option.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,9 +254,33 @@ void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t
     l->c->handler.type = lw_strdup(text);
 }
 
+/* host: 64 bytes. */
+static bool listen_problem(const char *text, char *host, int *port) {
+    unsigned char address[16];
+    bool v6 = *text == '[';
+    const char *end = v6 ? strchr(text, ']') : strchr(text, ':'), *colon = end && v6 ? end + 1 : end;
+    if (!end || *colon != ':' || end - text > 60) return true;
+    snprintf(host, 64, "%.*s", (int)(end - text) - (v6 ? 1 : 0), text + (v6 ? 1 : 0));
+    if (!v6 && !strcmp(host, "localhost")) snprintf(host, 64, "127.0.0.1");
+    size_t digits = strspn(colon + 1, "0123456789");
+    if (!digits || digits > 5 || colon[1 + digits]) return true;
+    *port = atoi(colon + 1);
+    return *port > 65535 || inet_pton(v6 ? AF_INET6 : AF_INET, host, address) != 1;
+}
+
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    char buf[LW_SHOWN_MAX];
-    if (!json_is_string(v) || strcmp(json_string_value(v), o->dflt_text))
-        lw_problem(l->problems, "%s: not in this version (only the default, %s, is taken, and nothing listens), is %s", o->path,
-                   o->dflt_text, lw_shown(l, v, buf));
+    char buf[LW_SHOWN_MAX], host[64];
+    const char *text = lw_take_text(l, o->path, v, 64);
+    if (!text) return;
+    int port = 0;
+    bool off = !strcmp(text, "off");
+    if (!off && listen_problem(text, host, &port)) {
+        lw_problem(l->problems, "%s: must be \"address:port\" with a numeric address or localhost, \"[address]:port\" or \"off\", is %s",
+                   o->path, lw_shown(l, v, buf));
+        return;
+    }
+    free(l->c->http.listen), free(l->c->http.host);
+    l->c->http.listen = lw_strdup(text);
+    l->c->http.host = off ? NULL : lw_strdup(host);
+    l->c->http.port = port;
 }

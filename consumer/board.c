@@ -1,5 +1,7 @@
 #include "consumer/board.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +20,7 @@ struct lw_board *lw_board_open(int n_workers, struct lw_err *err) {
         return NULL;
     }
     b->n_workers = n_workers;
+    atomic_store(&b->started_wall_ms, lw_wall_ms());
     return b;
 }
 
@@ -127,6 +130,35 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
         int64_t had = atomic_load(&p->committed);
         while (had < offset && !atomic_compare_exchange_weak(&p->committed, &had, offset)) continue;
         return;
+    }
+}
+
+/* Two workers may look for the same partition at once; each then has a slot of its own, and lets go of it with the partition. */
+struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
+    struct lw_board_partition *found = NULL;
+    for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {
+        struct lw_board_partition *p = &b->partitions[i];
+        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+        if (state == LW_SLOT_NAMED && p->partition == partition && strcmp(p->topic, topic) == 0) found = p;
+        if (state != LW_SLOT_FREE || !atomic_compare_exchange_strong(&p->state, &state, LW_SLOT_FILLING)) continue;
+        snprintf(p->topic, sizeof p->topic, "%s", topic);
+        p->partition = partition;
+        atomic_store_explicit(&p->state, LW_SLOT_NAMED, memory_order_release);
+        found = p;
+    }
+    if (found) atomic_store(&found->owner, worker + 1);
+    return found;
+}
+
+void lw_board_disown(struct lw_board_partition *p, int worker) {
+    int32_t mine = worker + 1;
+    atomic_compare_exchange_strong(&p->owner, &mine, 0);
+}
+
+void lw_board_disown_all(struct lw_board *b, int worker) {
+    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
+        if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return; /* they fill from below */
+        lw_board_disown(&b->partitions[i], worker);
     }
 }
 

@@ -2,12 +2,13 @@
  * what was in a handler when the worker died.
  *
  * Writers: a worker writes its own `lw_board_worker` (main thread: counters, heartbeat, partitions; handler threads: their own seat);
- * the supervisor writes `suspects`, `stop` and `drain`. Everything is a lock-free atomic or guarded by the order "text first, then the
- * atomic flag". */
+ * the supervisor writes `suspects`, `stop` and `drain`; of `partitions` each worker writes the slots that name it as owner. Everything is a
+ * lock-free atomic or guarded by the order "text first, then the atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
 #include "base/err.h"
+#include "consumer/histogram.h"
 #include "handlers/handler.h"
 
 #include <stdatomic.h>
@@ -24,18 +25,22 @@ struct lw_seat {
     char identity[LW_IDENTITY_MAX];
 };
 
-/* Counts since the start, for the summary and the live line. */
+/* Counts since the start, for the summary, the live line and the metrics. They outlive the worker's lives: they never go back. */
 struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost,
         leases_lost;
     _Atomic uint64_t redis_commands, redis_round_trips;
+    _Atomic uint64_t locks_granted, locks_busy; /* lanes that were asked for: had, or taken by another (or others wait there) */
+    struct lw_hist handler, end_to_end, redis;  /* threads write the first; a run; a record's time-stamp until its end; a pipeline */
 };
 
 struct lw_board_worker {
     _Atomic int32_t pid;
     _Atomic int64_t heartbeat_ms; /* boot clock; the main loop writes it at every turn */
     _Atomic uint64_t waiting;     /* messages of its partitions that wait in Redis now */
+    _Atomic uint64_t in_handler;  /* messages given to its handlers and not answered */
     atomic_bool ready;            /* connected to every shard and a member of the group */
+    _Atomic uint64_t starts;      /* how often it was forked; the supervisor's */
     atomic_bool returned;         /* lw_worker_main() came back: the exit that follows was the worker's own, not a handler's exit() */
     struct lw_counts counts;
     struct lw_seat seats[LW_BOARD_SEATS];
@@ -64,14 +69,29 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* -1 until known; never goes down */
 };
 
+/* A partition of this fleet. A slot is given out once and names its partition for the life of the board; `owner` tells who writes the
+ * rest now. Two slots may come to name one partition (two workers at once): at most one of them has an owner for longer than a moment. */
+enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
+struct lw_board_partition {
+    _Atomic uint32_t state; /* texts first, then LW_SLOT_NAMED */
+    char topic[256];
+    int32_t partition;
+    _Atomic int32_t owner; /* worker + 1; 0: none of this fleet */
+    _Atomic int64_t watermark, committed, log_end;
+    _Atomic int64_t unfinished, waiting; /* messages delivered and not finished; those of them that wait in Redis */
+    _Atomic int64_t moved_ms;            /* boot clock: when the watermark last moved, or had nothing to wait for */
+};
+
 struct lw_board {
     int n_workers;
-    atomic_bool quick;          /* a second signal: end at once */
-    atomic_bool draining;       /* --drain */
-    _Atomic int32_t n_suspects; /* slots in use, for a quick look: 0 means nobody is suspected */
+    _Atomic int64_t started_wall_ms, ticked_ms; /* the supervisor: its start; its last look at the workers, boot clock */
+    atomic_bool quick;                          /* a second signal: end at once */
+    atomic_bool draining;                       /* --drain */
+    _Atomic int32_t n_suspects;                 /* slots in use, for a quick look: 0 means nobody is suspected */
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
+    struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
     struct lw_board_worker workers[]; /* n_workers */
 };
 
@@ -92,6 +112,13 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
 /* Workers: the committed offset of a partition, for --drain. Also at assign: where reading begins, for nothing below it will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
+
+/* Workers: the slot of a partition, which becomes this worker's; NULL where the table is full. Keep it: it stays the partition's. */
+struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition);
+/* Workers: not ours any more, unless another has taken it over already. */
+void lw_board_disown(struct lw_board_partition *p, int worker);
+/* Supervisor: a worker is gone, and owns nothing. */
+void lw_board_disown_all(struct lw_board *b, int worker);
 
 /* How a worker process ends. */
 enum {

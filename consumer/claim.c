@@ -110,6 +110,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
         if (!l) continue; /* it is in the call, so it is there */
         l->in_call = false;
+        count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim_token);
     }
     if (e[2]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[2]->integer);

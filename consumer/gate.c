@@ -200,6 +200,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     } else if (runs) {
         granted(w, sh, it, letters, g);
     }
+    count_acquire(w, letters, it->n);
     put_back(w, sh, it, 0);
 }
 

@@ -201,6 +201,7 @@ static void end_lost(struct lw_worker *w, struct hold *h) {
     size_t n = 0;
     for (struct run *r = h->first; r; r = r->next) {
         count(&w->counts->stale);
+        tell_end(w, r, LW_LOG_INFO, "was not recorded: its lease had gone to another");
         if (h->kind == LANE || !msg_current(r->msg)) continue;
         assert(n < sizeof again / sizeof again[0]);
         again[n++] = r->msg;

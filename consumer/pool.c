@@ -43,6 +43,7 @@ struct lw_pool {
     struct lw_handler *handler;
     int64_t timeout_ms;
     struct lw_seat *seats; /* NULL: none */
+    struct lw_counts *counts;
     int seats_a_thread;
     size_t batch_max;
     int notify_fd, journal;
@@ -247,8 +248,9 @@ static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, si
     return p->seats ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
 }
 
-/* Runs jobs in the handler, with all that surrounds it. */
-static void run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_ms) {
+/* Runs jobs in the handler, with all that surrounds it. Returns the time after that. */
+static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_us) {
+    int64_t now_ms = now_us / 1000;
     for (size_t i = 0; i < n; i++) {
         jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
         struct lw_seat *s = seat(p, t, i);
@@ -256,11 +258,15 @@ static void run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job *
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
+    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* of a batch: each message's share */
+    if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
+        jobs[i]->took_us = took_us;
         lw_journal_end(p->journal, jobs[i]);
         struct lw_seat *s = seat(p, t, i);
         if (s) lw_seat_leave(s);
     }
+    return after_us;
 }
 
 static void learn(struct lw_pool *p, int64_t took_us) {
@@ -274,8 +280,7 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
     int64_t look_us = INT64_MAX;
     for (;;) {
         if (startable(job, now_us / 1000)) {
-            run_jobs(p, t, &job, 1, now_us / 1000);
-            int64_t after_us = lw_boot_us();
+            int64_t after_us = run_jobs(p, t, &job, 1, now_us);
             learn(p, after_us - now_us);
             now_us = after_us;
         }
@@ -303,7 +308,7 @@ static void run_batches(struct lw_pool *p, struct worker_thread *t) {
     size_t n = 0;
     int64_t until_us = 0;
     while ((n = wait_batch(p, t, n, &until_us))) {
-        int64_t now_ms = lw_boot_ms();
+        int64_t now_us = lw_boot_us(), now_ms = now_us / 1000;
         size_t keep = 0, follow = 0;
         for (size_t i = 0; i < n; i++) {
             if (startable(t->batch[i], now_ms))
@@ -311,7 +316,7 @@ static void run_batches(struct lw_pool *p, struct worker_thread *t) {
             else
                 end_job(p, t->batch[i]);
         }
-        if (keep) run_jobs(p, t, t->batch, keep, now_ms);
+        if (keep) run_jobs(p, t, t->batch, keep, now_us);
         for (size_t i = 0; i < keep; i++) {
             struct lw_job *next = end_job(p, t->batch[i]);
             if (next) t->batch[follow++] = next;
@@ -430,6 +435,7 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
 
 /* Every job in a handler has a seat of its own, as any of them may be what crashes the worker. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
+    if (seats) p->counts = &seats->counts;
     if (!seats || !p->type->blames_worker) return;
     p->seats = seats->seats;
     p->seats_a_thread = LW_BOARD_SEATS / p->n;

@@ -28,6 +28,7 @@ enum {
     KAFKA_EVERY_MS = 200, /* also where nothing is wanted or signalled: rebalances, answers to commits */
     JOBS = 256,           /* reaped in one go */
     WAIT_MAX_MS = 200,
+    OBSERVE_MS = 500,
     CLUSTER_ID_MS = 5000,
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
@@ -72,7 +73,7 @@ static void name_self(struct process *p) {
 static int open_signals(struct process *p, struct lw_err *err) {
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGTERM), sigaddset(&set, SIGINT), sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGTERM), sigaddset(&set, SIGINT), sigaddset(&set, SIGHUP), sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -202,7 +203,10 @@ static void drain_fd(int fd) {
 
 static void take_signals(struct process *p) {
     struct signalfd_siginfo si;
-    while (read(p->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) p->asked_to_stop |= si.ssi_signo != SIGHUP;
+    while (read(p->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
+        p->asked_to_stop |= si.ssi_signo == SIGTERM || si.ssi_signo == SIGINT;
+        if (si.ssi_signo == SIGUSR1) lw_worker_dump(p->logic);
+    }
 }
 
 static void reap(struct process *p) {
@@ -259,8 +263,14 @@ static void take_records(struct process *p) {
 }
 
 static void beat(struct process *p) {
-    atomic_store_explicit(&p->self->heartbeat_ms, lw_boot_ms(), memory_order_relaxed);
+    int64_t now = lw_boot_ms();
+    atomic_store_explicit(&p->self->heartbeat_ms, now, memory_order_relaxed);
+    if (now - p->observed_ms >= OBSERVE_MS) {
+        p->observed_ms = now;
+        lw_worker_observe(p->logic, p->index, p->source ? process_log_end : NULL, p);
+    }
     atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);
+    atomic_store_explicit(&p->self->in_handler, lw_worker_in_handler(p->logic), memory_order_relaxed);
     atomic_store_explicit(&p->self->ready, lw_worker_ready(p->logic), memory_order_relaxed);
 }
 

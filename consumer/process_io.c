@@ -31,7 +31,12 @@ static uint64_t io_random(void *ctx) {
 
 static void io_connect(void *ctx, int shard) { lw_wire_connect(((struct process *)ctx)->links[shard].wire); }
 
-static void io_send(void *ctx, int shard, const struct lw_commands *c) { lw_wire_send(((struct process *)ctx)->links[shard].wire, c); }
+static void io_send(void *ctx, int shard, const struct lw_commands *c) {
+    struct link *l = &((struct process *)ctx)->links[shard];
+    l->sent_us = lw_boot_us();
+    l->unanswered = c->n;
+    lw_wire_send(l->wire, c);
+}
 
 static void io_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want) {
     lw_hints_want(((struct process *)ctx)->links[shard].hints, ready, claimed, want);
@@ -43,7 +48,8 @@ void process_up(void *link) {
 }
 
 void process_reply(void *link, const redisReply *reply) {
-    const struct link *l = link;
+    struct link *l = link;
+    if (l->unanswered && !--l->unanswered) lw_hist_add(&l->process->self->counts.redis, &lw_bounds_redis, lw_boot_us() - l->sent_us);
     lw_worker_reply(l->process->logic, l->shard, reply);
 }
 
@@ -111,6 +117,8 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     struct process *p = ctx;
     if (p->type->passed) p->type->passed(p->handler, topic, partition, watermark);
 }
+
+int64_t process_log_end(void *process, uint32_t gen) { return lw_source_log_end(((struct process *)process)->source, gen); }
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
     struct process *p = ctx;

@@ -14,6 +14,8 @@ struct link {
     int shard;
     struct lw_wire *wire;
     struct lw_hints *hints;
+    int64_t sent_us; /* the pipeline that is out, and how many of its commands are not answered */
+    int unanswered;
 };
 
 enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS }; /* then two a link */
@@ -40,8 +42,8 @@ struct process {
     struct pollfd *fds;
     struct lw_header *headers; /* of the record that arrives */
     size_t cap_headers;
-    int64_t polled_ms; /* Kafka, last */
-    int64_t commit_ms; /* how long a synchronous commit may take */
+    int64_t polled_ms, observed_ms; /* Kafka, last; the partitions were last put on the board */
+    int64_t commit_ms;              /* how long a synchronous commit may take */
 
     bool pumping;                         /* within a revoke */
     bool asked_to_stop, stopping, fenced; /* by a signal; the logic knows; what is left in handlers was cancelled */
@@ -56,6 +58,8 @@ void process_end(struct process *p, int status, const char *reason);
 /* Redis, handlers, signals: waits at most max_ms (with Kafka's descriptor or without), serves what there is, then one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
+/* process_io.c: the end of a partition's log as far as it is known, for lw_worker_observe() */
+int64_t process_log_end(void *process, uint32_t gen);
 /* process_io.c; ctx is the process */
 extern const struct lw_io process_io;
 extern const struct lw_source_events process_kafka;

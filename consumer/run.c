@@ -58,6 +58,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->alone = false;
     atomic_store_explicit(&j->then, NULL, memory_order_relaxed);
     j->reason[0] = 0;
+    j->took_us = 0;
     if (fence > w->max_fence) w->max_fence = fence;
     if (tries > 0) count(&w->counts->reruns);
     if (h->kind == LANE) count(&w->counts->drained);
@@ -165,7 +166,7 @@ static void send_letter(struct lw_worker *w, struct run *r) {
 
 /* The attempts are over, or the handler says it is hopeless. */
 static void die(struct lw_worker *w, struct run *r) {
-    lw_warn("%s is a dead letter after %d attempts: %s", r->job.identity, r->job.attempt, r->job.reason);
+    tell_end(w, r, LW_LOG_WARN, "is a dead letter");
     if (w->c->dead.to == LW_DEAD_TOPIC) { /* rule 8: acknowledged before it counts */
         r->state = SENDING;
         send_letter(w, r);
@@ -240,7 +241,7 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
             die(w, r);
         } else {
             count(&w->counts->retried);
-            lw_info("%s: attempt %d failed: %s", job->identity, job->attempt, job->reason);
+            tell_end(w, r, LW_LOG_INFO, "failed and is tried again");
             run_finish(w, r, V_RETRY);
         }
         break;

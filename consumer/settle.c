@@ -239,12 +239,14 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     if (r->accounted) return;
     r->accounted = true;
     enum verdict v = r->verdict;
+    if (!recorded) tell_end(w, r, LW_LOG_INFO, "was not recorded: a name of its lane in Redis holds another type");
     if (!recorded)
         count(&w->counts->stale);
     else if (v == V_DONE)
         count(&w->counts->done);
     else if (v == V_DEAD || v == V_SENT)
         count(&w->counts->dead);
+    if (recorded) count_end(w, r->msg->timestamp_ms, v == V_DONE || v == V_DEAD || v == V_SENT);
     if (recorded && (v == V_DONE || v == V_DEAD || v == V_SENT) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);
 }

@@ -239,6 +239,13 @@ void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold) {
     if (!hold) lw_source_wake(s);
 }
 
+int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
+    const struct lw_part *p = lw_source_part(s, gen);
+    int64_t low, high;
+    if (!p || rd_kafka_get_watermark_offsets(s->rk, p->topic, p->partition, &low, &high) || high < 0) return -1;
+    return high;
+}
+
 /* A try that timed out is under way still; the next one outdates it. (2.0.2 waits a thousandth of the time it is given.) */
 static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);

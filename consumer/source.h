@@ -54,6 +54,10 @@ void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold);
  * must then be taken for lost). */
 int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_err *err);
 
+/* The end of the partition's log as of the last fetch: no question to the broker. -1: not known (yet). While a partition is held for long
+ * it may lag behind. */
+int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen);
+
 struct lw_commit {
     uint32_t gen;
     int64_t offset;

@@ -52,7 +52,8 @@ struct part {
         uint32_t tag;
     } * kept; /* finished, known here, for repair: survived the last rewind */
     size_t n_kept, cap_kept;
-    uint8_t *meta_open; /* bitmap over tags: keys of records delivered since that the metadata does not call finished */
+    struct lw_board_partition *slot; /* its place on the board; NULL: not looked for yet */
+    uint8_t *meta_open;              /* bitmap over tags: keys of records delivered since that the metadata does not call finished */
 };
 
 struct msg {
@@ -296,6 +297,23 @@ struct lw_worker {
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
+/* What a lane answered to gate or claim, a letter a message: had it, or had to wait. */
+static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
+    for (int k = 0; k < n; k++) {
+        if (letters[k] == 'R' || letters[k] == 'A' || letters[k] == 'N') {
+            count(&w->counts->locks_granted);
+            return;
+        }
+        if (letters[k] == 'W' || letters[k] == 'E' || letters[k] == 'B') {
+            count(&w->counts->locks_busy);
+            return;
+        }
+    }
+}
+static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, bool ended) {
+    if (ended && timestamp_ms > 0)
+        lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (w->io->wall_ms(w->ctx) - timestamp_ms));
+}
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
 /* lane.c: lanes and messages */
@@ -421,6 +439,9 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void late_build(struct lw_worker *w, struct shard *sh);
 void commit_step(struct lw_worker *w);
 bool commit_confirm(struct lw_worker *w);
+
+/* tell.c: why a message did not simply end as done: one line, with who, key (as log.keys says), attempt, fence, time in the handler */
+void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what);
 
 /* run.c */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);

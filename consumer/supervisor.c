@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WATCH_MS = 100, STATUS_STOPPED = -2 };
+enum { WATCH_MS = 100, STATUS_STOPPED = -2, EXPORTER_MS = 1000 };
 
 struct run {
     struct lw_sup sup; /* first: spawn() finds the run from it */
@@ -28,6 +28,8 @@ struct run {
     unsigned rolling_from;      /* that worker's lives before its turn */
     int64_t rolling_until_ms;
     bool drained;
+    pid_t exporter; /* 0: none runs */
+    int64_t exporter_due_ms;
 };
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
@@ -60,6 +62,30 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
     become_child(r, parent);
     be_worker(r, w);
     return -1; /* not reached */
+}
+
+/* --- metrics and health: a process that only reads the board ---------------------------------------------------------------------- */
+
+static void start_exporter(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (!s->o->exporter_main || !s->c->http.host || r->exporter || s->stopping || s->now() < r->exporter_due_ms) return;
+    r->exporter_due_ms = s->now() + EXPORTER_MS;
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == -1) lw_warn("metrics: fork: %s; trying again", strerror(errno));
+    if (pid > 0) r->exporter = pid;
+    if (pid) return;
+    become_child(r, parent);
+    lw_log_setup(s->c->log.level, s->c->log.json, "metrics");
+    _exit(s->o->exporter_main(s->c, s->board));
+}
+
+static void end_exporter(struct run *r) {
+    if (!r->exporter) return;
+    kill(r->exporter, SIGKILL); /* it holds nothing */
+    waitpid(r->exporter, NULL, 0);
+    r->exporter = 0;
 }
 
 /* --- the end offsets, asked by a short-lived child -------------------------------------------------------------------------------- */
@@ -166,6 +192,8 @@ static void reload(struct run *r) {
     s->c = c;
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
+    end_exporter(r); /* the next one has the new configuration */
+    r->exporter_due_ms = 0;
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     take_turn(r, 0);
 }
@@ -208,6 +236,10 @@ static void reap(struct run *r) {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == r->exporter) {
+            r->exporter = 0;
+            lw_warn("metrics: the process that serves them ended; started again");
+        }
         for (int i = 0; i < s->board->n_workers; i++) {
             struct lw_sup_worker *w = &s->workers[i];
             if (w->pid == pid) {
@@ -218,12 +250,18 @@ static void reap(struct run *r) {
     }
 }
 
+static void hand_on(struct run *r, int sig) {
+    for (int i = 0; i < r->sup.board->n_workers; i++)
+        if (r->sup.workers[i].pid) kill(r->sup.workers[i].pid, sig);
+}
+
 static void take_signals(struct run *r) {
     struct signalfd_siginfo si;
     while (read(r->signals, &si, sizeof si) == (ssize_t)sizeof si) {
         if (si.ssi_signo == SIGTERM) asked_to_stop(r, "SIGTERM");
         if (si.ssi_signo == SIGINT) asked_to_stop(r, "SIGINT");
         if (si.ssi_signo == SIGHUP) reload(r);
+        if (si.ssi_signo == SIGUSR1) hand_on(r, SIGUSR1);
     }
     reap(r); /* signals of one kind merge: never count on one SIGCHLD a death */
 }
@@ -255,6 +293,8 @@ static void tick(struct run *r) {
     int64_t now = s->now();
     if (now - r->report.last_tick_ms < s->times.tick_ms) return;
     r->report.last_tick_ms = now;
+    atomic_store(&s->board->ticked_ms, now);
+    start_exporter(r);
     for (int i = 0; i < s->board->n_workers; i++)
         if (lw_sup_stands_still(s, &s->workers[i])) lw_sup_step(s, &s->workers[i], LW_SUP_HUNG);
     lw_sup_report_tick(&r->report, s, now);
@@ -291,6 +331,7 @@ static void sleep_until_event(struct run *r) {
 }
 
 static void loop(struct run *r) {
+    start_exporter(r);
     step_all(r, LW_SUP_START);
     while (!all_gone(&r->sup)) {
         sleep_until_event(r);
@@ -315,6 +356,7 @@ static int run_all(struct run *r) {
         if (status != LW_EXIT_OK) return 1;
     }
     loop(r);
+    end_exporter(r);
     if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
     lw_sup_report_summary(&r->report, &r->sup, r->sup.now());
     if (r->sup.o->drain && !r->drained && !r->sup.refused) lw_warn("--drain: stopped before everything was drained");
@@ -324,11 +366,12 @@ static int run_all(struct run *r) {
 /* Signals are taken through a descriptor from here on; what was in force before is for the children. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
-    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&r->watched, watched[i]);
     if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigdelset(&r->inherited, watched[i]); /* workers must hear us */
-    signal(SIGCHLD, SIG_DFL); /* ignored by who started us, deaths would go unreported */
+    sigaddset(&r->inherited, SIGUSR1); /* a worker that does not listen yet must not die of it */
+    signal(SIGCHLD, SIG_DFL);          /* ignored by who started us, deaths would go unreported */
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;
 }

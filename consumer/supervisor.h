@@ -55,6 +55,9 @@ struct lw_supervise_options {
     /* --drain, once nothing moved for a while: appends the names of paused lanes that still have waiters; returns how many, when nothing
      * else is left, and the run ends with 1; 0 goes on waiting. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
+    /* Metrics and health: runs in a process of its own, which is started again where it ends and ends with the run. It only reads the
+     * board. May be NULL. */
+    int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* Looks at the board, at every tick and once more after the last worker has ended. May be NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
     void *ctx;
@@ -63,7 +66,8 @@ struct lw_supervise_options {
 };
 
 /* Runs until stopped or drained. Returns the exit status of the program. Call it in a process that has no threads: it forks, and workers
- * end with the thread that forked them. Takes SIGTERM, SIGINT, SIGHUP and SIGCHLD, and reaps every child of the process. */
+ * end with the thread that forked them. Takes SIGTERM, SIGINT, SIGHUP, SIGUSR1 (handed on to the workers, which log what they remember)
+ * and SIGCHLD, and reaps every child of the process. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

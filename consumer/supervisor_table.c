@@ -64,6 +64,8 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
     atomic_store(&b->waiting, 0); /* others take its partitions, and tell */
+    atomic_store(&b->in_handler, 0);
+    lw_board_disown_all(s->board, w->index);
     w->pid = 0;
 }
 
@@ -111,6 +113,7 @@ static void start(struct lw_sup *s, struct lw_sup_worker *w) {
         return;
     }
     w->lives++;
+    atomic_fetch_add(&s->board->workers[w->index].starts, 1);
     atomic_store(&s->board->workers[w->index].pid, (int32_t)w->pid);
     to(w, LW_SUP_RUNNING, INT64_MAX);
     lw_debug("worker %d is process %d", w->index, (int)w->pid);

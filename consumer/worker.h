@@ -110,7 +110,13 @@ size_t lw_worker_appetite(const struct lw_worker *w); /* how many records it wou
 void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
-uint64_t lw_worker_waiting(const struct lw_worker *w); /* messages of its partitions that are parked in Redis */
-bool lw_worker_ready(const struct lw_worker *w);       /* every shard joined, every assigned partition read */
+/* Puts its partitions on the board, for metrics (observe.c). `log_end` tells how far a partition's log reaches, -1 where that is not known;
+ * may be NULL. */
+void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx);
+/* Writes what it remembers to the log, in a bounded number of lines (dump.c). */
+void lw_worker_dump(struct lw_worker *w);
+uint64_t lw_worker_waiting(const struct lw_worker *w);    /* messages of its partitions that are parked in Redis */
+uint64_t lw_worker_in_handler(const struct lw_worker *w); /* given to the handlers and not answered */
+bool lw_worker_ready(const struct lw_worker *w);          /* every shard joined, every assigned partition read */
 
 #endif

@@ -54,6 +54,7 @@ struct lw_job {
      *     any other outcome                   it is neither run nor reported nor written to: whoever reaps the job has it back by that
      * A job is always reported before its follower. Suspects (`alone`) have no followers and follow nobody. */
     _Atomic(struct lw_job *) then;
+    int64_t took_us; /* in its handler (of a batch: its share); the pool sets it. 0: it was not run */
     /* answered by run */
     enum lw_outcome outcome;
     char reason[LW_REASON_MAX]; /* for RETRY and DEAD; "" otherwise */

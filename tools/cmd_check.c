@@ -1,6 +1,7 @@
 /* latchwork check */
 #include "tools/cmd_check.h"
 
+#include "consumer/metrics.h"
 #include "tools/check_servers.h"
 
 #include <getopt.h>
@@ -12,13 +13,14 @@ enum { OVERRIDES_MAX = 256, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 struct check_args {
     const char *path;
-    bool connect, json, reference, help;
+    bool connect, json, help;
+    void (*page)(struct lw_buf *out); /* to print instead */
     struct lw_override set[OVERRIDES_MAX];
     size_t n_set;
 };
 
 static const char help_text[] = "usage: latchwork check -c FILE [--connect] [--set path=value]... [--json]\n"
-                                "       latchwork check --reference\n"
+                                "       latchwork check --reference | --reference-metrics | --metric-names\n"
                                 "\n"
                                 "Lists every problem of a configuration at once, one a line, on stderr.\n"
                                 "\n"
@@ -27,7 +29,8 @@ static const char help_text[] = "usage: latchwork check -c FILE [--connect] [--s
                                 "                      scripts), and whether the handler opens; changes nothing there\n"
                                 "      --set PATH=VAL  overrides one value of the configuration, e.g. --set lock.ttl_ms=5000\n"
                                 "      --json          the result as one JSON object on stdout\n"
-                                "      --reference     prints the reference of all keys (Markdown) instead\n"
+                                "      --reference     prints the reference of all keys (Markdown) instead; --reference-metrics: that of\n"
+                                "                      the metrics; --metric-names: their names, one a line\n"
                                 "  -h, --help          this text\n"
                                 "\n"
                                 "Exit status: 0 fine, 1 a problem found by --connect, 2 usage or configuration error.\n";
@@ -57,7 +60,9 @@ static int take_option(struct check_args *a, int opt, char *const *argv) {
     case 's': return add_override(a, optarg);
     case 'n': a->connect = true; return 0;
     case 'j': a->json = true; return 0;
-    case 'r': a->reference = true; return 0;
+    case 'r': a->page = lw_config_reference; return 0;
+    case 'm': a->page = lw_metrics_reference; return 0;
+    case 'l': a->page = lw_metrics_names; return 0;
     case 'h': a->help = true; return 0;
     case ':': return misuse("%s needs a value", argv[optind - 1]);
     default: return misuse("unknown option %s", argv[optind - 1]);
@@ -66,20 +71,16 @@ static int take_option(struct check_args *a, int opt, char *const *argv) {
 
 static int parse(struct check_args *a, int argc, char **argv) {
     static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"set", required_argument, NULL, 's'},
-        {"connect", no_argument, NULL, 'n'},
-        {"json", no_argument, NULL, 'j'},
-        {"reference", no_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"config", required_argument, NULL, 'c'}, {"set", required_argument, NULL, 's'}, {"connect", no_argument, NULL, 'n'},
+        {"json", no_argument, NULL, 'j'},         {"reference", no_argument, NULL, 'r'}, {"reference-metrics", no_argument, NULL, 'm'},
+        {"metric-names", no_argument, NULL, 'l'}, {"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0},
     };
     int opt;
     optind = 1;
     opterr = 0;
     while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1)
         if (take_option(a, opt, argv)) return -1;
-    if (a->help || a->reference) return 0;
+    if (a->help || a->page) return 0;
     if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
     return a->path ? 0 : misuse("which configuration? -c FILE is wanted%s", "");
 }
@@ -163,9 +164,9 @@ static int check(const struct check_args *a) {
     return status;
 }
 
-static void print_reference(void) {
+static void print_page(void (*make)(struct lw_buf *out)) {
     struct lw_buf page = {0};
-    lw_config_reference(&page);
+    make(&page);
     fwrite(page.p, 1, page.n, stdout);
     lw_buf_free(&page);
 }
@@ -176,8 +177,8 @@ int lw_cmd_check(int argc, char **argv) {
     if (parse(&a, argc, argv)) return EXIT_USAGE;
     if (a.help)
         fputs(help_text, stdout);
-    else if (a.reference)
-        print_reference();
+    else if (a.page)
+        print_page(a.page);
     else
         status = check(&a);
     if (fflush(stdout) == 0) return status;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "config/config.h"
+#include "consumer/exporter.h"
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
 #include "handlers/handler.h"
@@ -166,6 +167,7 @@ static int run(struct run *r) {
         .config_free = lw_config_free,
         .ends = lw_source_ends,
         .paused = paused,
+        .exporter_main = lw_exporter_main,
         .ctx = r,
         .blames_worker = blames_worker(c),
     };

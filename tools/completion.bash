@@ -47,7 +47,7 @@ _latchwork_paths() {
     printf '%s=\n' name workers kafka.topics redis.url redis.shards key.from key.missing lock.ttl_ms lock.max_run \
         queue.max_waiting queue.on_busy retry.max_attempts retry.backoff_ms retry.backoff_max_ms retry.order \
         dead.to dedup.id dedup.window_s handler.type handler.threads handler.processes handler.timeout_ms \
-        shutdown.grace_ms log.level log.format
+        shutdown.grace_ms http.listen log.level log.format log.keys
 }
 
 complete -F _latchwork latchwork

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "config/config.h"
+#include "consumer/exporter.h"
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
 
@@ -47,6 +48,7 @@ static int fleet_main(void *ctx, int ready_fd) {
         .worker_main = lw_worker_main,
         .ends = lw_source_ends,
         .watch = watch,
+        .exporter_main = lw_exporter_main,
         .ctx = f,
         .blames_worker = false,
         .times.tick_ms = TICK_MS,

@@ -20,6 +20,9 @@ bad() {
 "$program" check --reference >"$dir/configuration.md"
 if cmp -s "$dir/configuration.md" doc/reference/configuration.md; then good; else bad "doc/reference/configuration.md is not what the table of keys says; run: make reference"; fi
 
+"$program" check --reference-metrics >"$dir/metrics.md"
+if cmp -s "$dir/metrics.md" doc/reference/metrics.md; then good; else bad "doc/reference/metrics.md is not what the table of metrics says; run: make reference"; fi
+
 # --- links: [text](path), relative to the page
 grep -noE '\]\([^)]+\)' $pages >"$dir/links"
 while IFS=: read -r page line link; do

@@ -1,0 +1,36 @@
+/* Histograms in shared memory: counts of durations by bucket, added to by relaxed atomics and read by another process while they grow.
+ *
+ * No lock and no allocation. A reader takes each bucket once and makes the running sums itself, so within one reading `le` buckets never
+ * fall and `+Inf` equals the count; the sum may be ahead of them by what is being added. Any number of writers. */
+#ifndef LW_CONSUMER_HISTOGRAM_H
+#define LW_CONSUMER_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { LW_HIST_BOUNDS = 20 };
+
+/* Upper bounds, rising; the bucket behind the last one takes what is longer. */
+struct lw_hist_bounds {
+    int n;
+    int64_t us[LW_HIST_BOUNDS];
+};
+
+struct lw_hist {
+    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1]; /* not cumulative */
+    _Atomic uint64_t sum_us;
+};
+
+extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_bounds_redis;
+
+/* Counts `times` durations of us each; a negative one (clocks of two machines) counts as 0. */
+static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us, uint64_t times) {
+    int i = 0;
+    if (us < 0) us = 0;
+    while (i < b->n && us > b->us[i]) i++;
+    atomic_fetch_add_explicit(&h->bucket[i], times, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->sum_us, (uint64_t)us * times, memory_order_relaxed);
+}
+static inline void lw_hist_add(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us) { lw_hist_add_n(h, b, us, 1); }
+
+#endif

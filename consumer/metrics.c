@@ -1,0 +1,389 @@
+#include "consumer/metrics.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct lw_hist_bounds lw_bounds_handler = {18,
+                                                 {100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,
+                                                  2500000, 5000000, 10000000, 30000000, 60000000}};
+const struct lw_hist_bounds lw_bounds_end_to_end = {18,
+                                                    {1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,
+                                                     5000000, 10000000, 30000000, 60000000, 300000000, 900000000, 3600000000}};
+const struct lw_hist_bounds lw_bounds_redis = {
+    16, {50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000}};
+
+/* --- how a row becomes lines ------------------------------------------------------------------------------------------------------ */
+
+struct metric;
+struct writing {
+    const struct lw_metrics_source *m;
+    struct lw_buf *out;
+    const struct metric *row;
+};
+
+struct series {
+    const char *value; /* of the row's label; NULL ends the list, or: no label */
+    size_t at;         /* in struct lw_counts */
+};
+
+struct metric {
+    const char *name, *type; /* behind "latchwork_" */
+    const char *labels;      /* their names, comma between; NULL none */
+    const char *help;
+    struct series series[5]; /* sums over the workers, or */
+    size_t hist;             /* a histogram in struct lw_counts, with its bounds, or */
+    const struct lw_hist_bounds *bounds;
+    void (*write)(const struct writing *w); /* anything else */
+};
+
+/* A label's value: backslash, quote and newline are escaped, as the format wants it. */
+static void add_escaped(struct lw_buf *out, const char *s) {
+    for (; *s; s++) {
+        if (*s == '\\' || *s == '"') lw_buf_add(out, "\\", 1);
+        if (*s == '\n')
+            lw_buf_add(out, "\\n", 2);
+        else
+            lw_buf_add(out, s, 1);
+    }
+}
+
+static void begin(const struct writing *w, const char *suffix) { lw_buf_addf(w->out, "latchwork_%s%s", w->row->name, suffix); }
+
+static void sample(const struct writing *w, const char *label, const char *value, uint64_t n) {
+    begin(w, "");
+    if (label) {
+        lw_buf_addf(w->out, "{%s=\"", label);
+        add_escaped(w->out, value);
+        lw_buf_addf(w->out, "\"}");
+    }
+    lw_buf_addf(w->out, " %" PRIu64 "\n", n);
+}
+
+static uint64_t sum(const struct lw_board *b, size_t at) {
+    uint64_t n = 0;
+    for (int i = 0; i < b->n_workers; i++)
+        n += atomic_load_explicit((_Atomic uint64_t *)(void *)((char *)(uintptr_t)&b->workers[i].counts + at), memory_order_relaxed);
+    return n;
+}
+
+static void write_series(const struct writing *w) {
+    const struct metric *row = w->row;
+    for (int i = 0; i == 0 || (row->labels && row->series[i].value); i++)
+        sample(w, row->labels, row->series[i].value, sum(w->m->board, row->series[i].at));
+}
+
+static void write_hist(const struct writing *w) {
+    const struct lw_hist_bounds *b = w->row->bounds;
+    uint64_t n = 0, us = sum(w->m->board, w->row->hist + offsetof(struct lw_hist, sum_us));
+    for (int i = 0; i <= b->n; i++) {
+        n += sum(w->m->board, w->row->hist + offsetof(struct lw_hist, bucket) + (size_t)i * sizeof(_Atomic uint64_t));
+        begin(w, "_bucket");
+        if (i < b->n)
+            lw_buf_addf(w->out, "{le=\"%g\"} %" PRIu64 "\n", (double)b->us[i] / 1e6, n);
+        else
+            lw_buf_addf(w->out, "{le=\"+Inf\"} %" PRIu64 "\n", n);
+    }
+    begin(w, "_sum"), lw_buf_addf(w->out, " %" PRIu64 ".%06" PRIu64 "\n", us / 1000000, us % 1000000);
+    begin(w, "_count"), lw_buf_addf(w->out, " %" PRIu64 "\n", n);
+}
+
+/* --- gauges ------------------------------------------------------------------------------------------------------------------------- */
+
+static void write_waiting(const struct writing *w) {
+    uint64_t n = 0;
+    for (int i = 0; i < w->m->board->n_workers; i++) n += atomic_load(&w->m->board->workers[i].waiting);
+    sample(w, NULL, NULL, n);
+}
+
+static void write_workers(const struct writing *w) {
+    uint64_t ready = 0, starting = 0, down = 0;
+    for (int i = 0; i < w->m->board->n_workers; i++) {
+        const struct lw_board_worker *k = &w->m->board->workers[i];
+        if (!atomic_load(&k->pid))
+            down++;
+        else if (atomic_load(&k->ready))
+            ready++;
+        else
+            starting++;
+    }
+    sample(w, "state", "ready", ready), sample(w, "state", "starting", starting), sample(w, "state", "down", down);
+}
+
+static void write_starts(const struct writing *w) {
+    uint64_t n = 0;
+    for (int i = 0; i < w->m->board->n_workers; i++) n += atomic_load(&w->m->board->workers[i].starts);
+    sample(w, NULL, NULL, n);
+}
+
+static void write_in_handler(const struct writing *w) {
+    uint64_t n = 0;
+    for (int i = 0; i < w->m->board->n_workers; i++) n += atomic_load(&w->m->board->workers[i].in_handler);
+    sample(w, NULL, NULL, n);
+}
+
+static void write_handlers(const struct writing *w) {
+    sample(w, NULL, NULL, (uint64_t)w->m->board->n_workers * (uint64_t)w->m->config->handler.threads);
+}
+
+static void write_suspects(const struct writing *w) {
+    int32_t n = atomic_load(&w->m->board->n_suspects);
+    sample(w, NULL, NULL, n > 0 ? (uint64_t)n : 0);
+}
+
+static void write_build(const struct writing *w) { sample(w, "version", LW_VERSION, 1); }
+
+static void write_start_time(const struct writing *w) {
+    int64_t ms = atomic_load(&w->m->board->started_wall_ms);
+    begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
+}
+
+/* Each partition that a worker of this fleet owns, with fn's value in ms or as a number. */
+static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
+    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
+        const struct lw_board_partition *p = &w->m->board->partitions[i];
+        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+        if (state == LW_SLOT_FREE) return;
+        if (state != LW_SLOT_NAMED || !atomic_load(&p->owner)) continue;
+        int64_t v = fn(p, w->m->now_ms);
+        begin(w, ""), lw_buf_addf(w->out, "{topic=\""), add_escaped(w->out, p->topic);
+        lw_buf_addf(w->out, "\",partition=\"%" PRId32 "\"} ", p->partition);
+        if (is_ms)
+            lw_buf_addf(w->out, "%" PRId64 ".%03" PRId64 "\n", v / 1000, v % 1000);
+        else
+            lw_buf_addf(w->out, "%" PRId64 "\n", v);
+    }
+}
+
+static int64_t lag(const struct lw_board_partition *p, int64_t now_ms) {
+    (void)now_ms;
+    int64_t n = atomic_load(&p->log_end) - atomic_load(&p->committed);
+    return n > 0 ? n : 0;
+}
+
+static int64_t blocked(const struct lw_board_partition *p, int64_t now_ms) {
+    int64_t ms = now_ms - atomic_load(&p->moved_ms);
+    return atomic_load(&p->unfinished) && ms > 0 ? ms : 0;
+}
+
+static void write_lag(const struct writing *w) { write_partitions(w, lag, false); }
+static void write_blocked(const struct writing *w) { write_partitions(w, blocked, true); }
+
+/* A shard that does not answer has no sample but redis_up: an old number would look like a fact. */
+static void write_shards(const struct writing *w, size_t at) {
+    for (int s = 0; s < w->m->config->redis.shards; s++) {
+        const struct lw_shard_look *k = &w->m->shards[s];
+        char label[16];
+        int64_t v;
+        snprintf(label, sizeof label, "%d", s);
+        memcpy(&v, (const char *)k + at, sizeof v);
+        if (k->up) sample(w, "shard", label, v > 0 ? (uint64_t)v : 0);
+    }
+}
+
+static void write_lanes(const struct writing *w) { write_shards(w, offsetof(struct lw_shard_look, lanes)); }
+static void write_hints(const struct writing *w) { write_shards(w, offsetof(struct lw_shard_look, ready)); }
+static void write_dead(const struct writing *w) { write_shards(w, offsetof(struct lw_shard_look, dead)); }
+static void write_paused(const struct writing *w) { write_shards(w, offsetof(struct lw_shard_look, paused)); }
+
+static void write_age(const struct writing *w) {
+    int64_t now = lw_wall_ms();
+    for (int s = 0; s < w->m->config->redis.shards; s++) {
+        const struct lw_shard_look *k = &w->m->shards[s];
+        int64_t ms = k->oldest_ms && now > k->oldest_ms ? now - k->oldest_ms : 0;
+        if (!k->up) continue;
+        begin(w, ""), lw_buf_addf(w->out, "{shard=\"%d\"} %" PRId64 ".%03" PRId64 "\n", s, ms / 1000, ms % 1000);
+    }
+}
+
+static void write_up(const struct writing *w) {
+    for (int s = 0; s < w->m->config->redis.shards; s++) {
+        char label[16];
+        snprintf(label, sizeof label, "%d", s);
+        sample(w, "shard", label, w->m->shards[s].up);
+    }
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------------------------- */
+
+#define AT(field) offsetof(struct lw_counts, field)
+#define ONE(field)          \
+    {                       \
+        { NULL, AT(field) } \
+    }
+
+static const struct metric metrics[] = {
+    {.name = "messages_total",
+     .type = "counter",
+     .labels = "outcome",
+     .series = {{"done", AT(done)}, {"dead", AT(dead)}, {"dropped", AT(dropped)}, {"skipped", AT(skipped)}},
+     .help = "Messages that ended here: handled, dead letters, dropped (dedup, on_busy drop), skipped (no key)."},
+    {.name = "records_received_total",
+     .type = "counter",
+     .series = ONE(received),
+     .help = "Records taken from Kafka, redelivered ones too."},
+    {.name = "redeliveries_skipped_total",
+     .type = "counter",
+     .series = ONE(redelivered),
+     .help = "Records that came again and were known to be finished: not run again."},
+    {.name = "parked_total",
+     .type = "counter",
+     .series = ONE(parked),
+     .help = "Messages that went to a waiting list, since their key was busy."},
+    {.name = "drained_total",
+     .type = "counter",
+     .series = ONE(drained),
+     .help = "Messages taken from a waiting list to be run, each time they were."},
+    {.name = "retries_total", .type = "counter", .series = ONE(retried), .help = "Attempts that failed and are to be tried again."},
+    {.name = "reruns_total", .type = "counter", .series = ONE(reruns), .help = "Runs of messages that had been tried before."},
+    {.name = "stale_total",
+     .type = "counter",
+     .series = ONE(stale),
+     .help = "Runs whose outcome was not recorded, because the lease had gone to another."},
+    {.name = "handler_duration_seconds",
+     .type = "histogram",
+     .hist = AT(handler),
+     .bounds = &lw_bounds_handler,
+     .help = "Time of a message in its handler; of a batch, each message's share."},
+    {.name = "end_to_end_seconds",
+     .type = "histogram",
+     .hist = AT(end_to_end),
+     .bounds = &lw_bounds_end_to_end,
+     .help = "From a record's time-stamp until its end was recorded. It compares the clocks of two machines."},
+    {.name = "redis_round_trip_seconds",
+     .type = "histogram",
+     .hist = AT(redis),
+     .bounds = &lw_bounds_redis,
+     .help = "From sending a pipeline until its last answer was read."},
+    {.name = "redis_commands_total",
+     .type = "counter",
+     .series = ONE(redis_commands),
+     .help = "Commands in those pipelines; a batch of messages is one."},
+    {.name = "lock_acquire_total",
+     .type = "counter",
+     .labels = "result",
+     .series = {{"granted", AT(locks_granted)}, {"busy", AT(locks_busy)}},
+     .help = "Lanes asked for: had, or held by another (or others wait there)."},
+    {.name = "leases_lost_total",
+     .type = "counter",
+     .series = ONE(leases_lost),
+     .help = "Leases that could not be renewed in time: their handlers were cancelled."},
+    {.name = "epochs_lost_total",
+     .type = "counter",
+     .series = ONE(epochs_lost),
+     .help = "A shard's Redis lost its data, became another or its clock jumped, as each worker saw it."},
+    {.name = "commits_total", .type = "counter", .series = ONE(commits), .help = "Offsets that Kafka accepted, a partition each."},
+    {.name = "waiting_messages",
+     .type = "gauge",
+     .write = write_waiting,
+     .help = "Messages of this fleet's partitions that wait in Redis, or came out of there and run."},
+    {.name = "waiting_age_seconds",
+     .type = "gauge",
+     .labels = "shard",
+     .write = write_age,
+     .help = "How long the oldest head of a waiting list has waited, of those looked at: a part of the lanes every few seconds, in turn, "
+             "and the "
+             "oldest of before."},
+    {.name = "lanes",
+     .type = "gauge",
+     .labels = "shard",
+     .write = write_lanes,
+     .help = "Keys that have waiters, of the whole application."},
+    {.name = "paused_lanes", .type = "gauge", .labels = "shard", .write = write_paused, .help = "Lanes that an operator paused."},
+    {.name = "ready_hints", .type = "gauge", .labels = "shard", .write = write_hints, .help = "Hints that no worker has taken yet."},
+    {.name = "dead_letters", .type = "gauge", .labels = "shard", .write = write_dead, .help = "Dead letters kept in Redis."},
+    {.name = "redis_up", .type = "gauge", .labels = "shard", .write = write_up, .help = "1: the shard's Redis answers this supervisor."},
+    {.name = "kafka_lag",
+     .type = "gauge",
+     .labels = "topic,partition",
+     .write = write_lag,
+     .help = "From the committed offset to the end of the log, as of the last fetch, of the partitions that this fleet has."},
+    {.name = "commit_watermark_blocked_seconds",
+     .type = "gauge",
+     .labels = "topic,partition",
+     .write = write_blocked,
+     .help = "How long the watermark has stood still while messages above it are unfinished."},
+    {.name = "workers",
+     .type = "gauge",
+     .labels = "state",
+     .write = write_workers,
+     .help = "Worker processes: ready, starting, down (until a restart)."},
+    {.name = "worker_starts_total",
+     .type = "counter",
+     .write = write_starts,
+     .help = "Worker processes started; more than there are workers: restarts."},
+    {.name = "handlers", .type = "gauge", .write = write_handlers, .help = "How many messages this supervisor's workers can run at once."},
+    {.name = "in_handler_messages", .type = "gauge", .write = write_in_handler, .help = "Messages given to handlers and not answered yet."},
+    {.name = "suspects",
+     .type = "gauge",
+     .write = write_suspects,
+     .help = "Messages that were in a handler when a worker died: each is run alone."},
+    {.name = "build_info", .type = "gauge", .labels = "version", .write = write_build, .help = "Always 1."},
+    {.name = "start_time_seconds", .type = "gauge", .write = write_start_time, .help = "When this supervisor started, since 1970."},
+};
+enum { METRICS = sizeof metrics / sizeof *metrics };
+
+void lw_metrics_text(const struct lw_metrics_source *m, struct lw_buf *out) {
+    for (int i = 0; i < METRICS; i++) {
+        const struct metric *row = &metrics[i];
+        struct writing w = {m, out, row};
+        lw_buf_addf(out, "# HELP latchwork_%s %s\n# TYPE latchwork_%s %s\n", row->name, row->help, row->name, row->type);
+        if (row->write)
+            row->write(&w);
+        else if (row->bounds)
+            write_hist(&w);
+        else
+            write_series(&w);
+    }
+}
+
+void lw_metrics_names(struct lw_buf *out) {
+    static const char *const suffixes[] = {"_bucket", "_sum", "_count"};
+    for (int i = 0; i < METRICS; i++) {
+        if (!metrics[i].bounds) lw_buf_addf(out, "latchwork_%s\n", metrics[i].name);
+        for (int k = 0; metrics[i].bounds && k < 3; k++) lw_buf_addf(out, "latchwork_%s%s\n", metrics[i].name, suffixes[k]);
+    }
+}
+
+static void reference_row(const struct metric *row, struct lw_buf *out) {
+    lw_buf_addf(out, "| `latchwork_%s` | %s | ", row->name, row->type);
+    if (row->labels) lw_buf_addf(out, "`%s`", row->labels);
+    for (int i = 0; row->labels && row->series[i].value; i++) lw_buf_addf(out, "%s%s", i ? ", " : ": ", row->series[i].value);
+    lw_buf_addf(out, " | %s |\n", row->help);
+}
+
+static void reference_buckets(const struct metric *row, struct lw_buf *out) {
+    lw_buf_addf(out, "- `latchwork_%s`:", row->name);
+    for (int i = 0; i < row->bounds->n; i++) lw_buf_addf(out, " %g", (double)row->bounds->us[i] / 1e6);
+    lw_buf_addf(out, "\n");
+}
+
+void lw_metrics_reference(struct lw_buf *out) {
+    lw_buf_addf(out, "# Metrics\n\n"
+                     "<!-- made by `latchwork check --reference-metrics` from the table in consumer/metrics.c -->\n\n"
+                     "`run` serves `/metrics` (Prometheus text) on `http.listen`, for all its workers. Counters go on when a worker dies; "
+                     "they begin at 0 "
+                     "with the supervisor. Each supervisor tells of its own workers, so sum over the machines; what has the label `shard` "
+                     "is asked of Redis "
+                     "every few seconds and is the same on each: take the maximum. Labels never hold keys.\n\n"
+                     "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n");
+    for (int i = 0; i < METRICS; i++) reference_row(&metrics[i], out);
+    lw_buf_addf(out, "\n## Buckets of the histograms, in seconds\n\n");
+    for (int i = 0; i < METRICS; i++)
+        if (metrics[i].bounds) reference_buckets(&metrics[i], out);
+    lw_buf_addf(out,
+                "\n## Beside them\n\n"
+                "| path | says |\n| --- | --- |\n"
+                "| `/healthz` | 200 while the supervisor and the main loop of each running worker turn; else 503 and which does not |\n"
+                "| `/readyz` | 200 while every worker is connected to all shards and has joined the group; else 503 and which is not |\n"
+                "| `/version` | the version |\n"
+                "| `/api/v1/workers` | JSON: each worker, its process, its counts |\n"
+                "| `/api/v1/partitions` | JSON: each partition of this fleet: owner, watermark, committed offset, end of the log |\n"
+                "| `/api/v1/counters` | JSON: the sums of all workers |\n\n"
+                "All is read-only. The `Host` header of a request must name an address, `localhost` or this machine, so that no web page "
+                "can read it "
+                "through a name of its own (DNS rebinding).\n");
+}

@@ -1,0 +1,39 @@
+/* Metrics: one table (metrics.c) says what there is; the text for Prometheus, its HELP and TYPE lines, and the reference page come from it.
+ *
+ * Everything is read from the board, whose counters go on over the deaths of workers, and from what the exporter asked Redis a moment ago
+ * (shard_look.h). Reading takes no lock that a worker could wait for. Labels never hold keys: only outcomes, states, shards, topics and
+ * partitions, all of them few. */
+#ifndef LW_CONSUMER_METRICS_H
+#define LW_CONSUMER_METRICS_H
+
+#include "base/bytes.h"
+#include "config/config.h"
+#include "consumer/board.h"
+#include "consumer/shard_look.h"
+
+#include <jansson.h>
+
+struct lw_metrics_source {
+    const struct lw_config *config;
+    const struct lw_board *board;
+    const struct lw_shard_look *shards; /* config->redis.shards of them */
+    int64_t now_ms;                     /* boot clock */
+};
+
+#define LW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+void lw_metrics_text(const struct lw_metrics_source *m, struct lw_buf *out);
+void lw_metrics_reference(struct lw_buf *out); /* doc/reference/metrics.md */
+/* The names, one a line, as a query may use them (those of a histogram with _bucket, _sum, _count): what dashboards are checked against. */
+void lw_metrics_names(struct lw_buf *out);
+
+/* metrics_api.c: the same facts as JSON, and health. New references. */
+json_t *lw_metrics_workers(const struct lw_metrics_source *m);
+json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
+json_t *lw_metrics_counters(const struct lw_metrics_source *m);
+/* Does everything turn? Each of them fills `why` with what does not, a line each, and returns whether all is well. alive: the supervisor
+ * and the main loop of each running worker look round. ready: every worker is connected to all shards and was taken into the group. */
+bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
+bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);
+
+#endif

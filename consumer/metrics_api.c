@@ -1,0 +1,97 @@
+/* Metrics for programs: JSON, and whether everything turns. */
+#include "consumer/metrics.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+/* A main loop may stand for about a minute where it joins a group; the supervisor ends it after 90 s and more. */
+enum { STILL_MS = 75000, TICK_MS = 15000 };
+
+static const struct {
+    const char *name;
+    size_t at;
+} counters[] = {
+#define ROW(field) \
+    { #field, offsetof(struct lw_counts, field) }
+    ROW(done),        ROW(dead),        ROW(dropped),       ROW(skipped),    ROW(received),       ROW(redelivered),
+    ROW(parked),      ROW(drained),     ROW(retried),       ROW(reruns),     ROW(stale),          ROW(commits),
+    ROW(epochs_lost), ROW(leases_lost), ROW(locks_granted), ROW(locks_busy), ROW(redis_commands), ROW(redis_round_trips),
+#undef ROW
+};
+enum { COUNTERS = sizeof counters / sizeof *counters };
+
+static json_int_t count_of(const struct lw_board_worker *w, size_t at) {
+    const char *base = (const char *)&w->counts;
+    return (json_int_t)atomic_load_explicit((_Atomic uint64_t *)(void *)(uintptr_t)(base + at), memory_order_relaxed);
+}
+
+json_t *lw_metrics_counters(const struct lw_metrics_source *m) {
+    json_t *all = json_object();
+    for (int k = 0; k < COUNTERS; k++) {
+        json_int_t n = 0;
+        for (int i = 0; i < m->board->n_workers; i++) n += count_of(&m->board->workers[i], counters[k].at);
+        json_object_set_new(all, counters[k].name, json_integer(n));
+    }
+    return all;
+}
+
+static const char *state_of(const struct lw_board_worker *w) {
+    return !atomic_load(&w->pid) ? "down" : atomic_load(&w->ready) ? "ready" : "starting";
+}
+
+json_t *lw_metrics_workers(const struct lw_metrics_source *m) {
+    json_t *list = json_array();
+    for (int i = 0; i < m->board->n_workers; i++) {
+        const struct lw_board_worker *w = &m->board->workers[i];
+        int64_t beat = atomic_load(&w->heartbeat_ms);
+        json_t *counts = json_object();
+        for (int k = 0; k < COUNTERS; k++) json_object_set_new(counts, counters[k].name, json_integer(count_of(w, counters[k].at)));
+        json_array_append_new(list, json_pack("{s:i,s:i,s:s,s:I,s:o,s:I,s:I,s:o}", "worker", i, "pid", (int)atomic_load(&w->pid), "state",
+                                              state_of(w), "starts", (json_int_t)atomic_load(&w->starts), "turned_ms_ago",
+                                              beat ? json_integer(m->now_ms - beat) : json_null(), "waiting",
+                                              (json_int_t)atomic_load(&w->waiting), "in_handler", (json_int_t)atomic_load(&w->in_handler),
+                                              "counts", counts));
+    }
+    return list;
+}
+
+json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
+    json_t *list = json_array();
+    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
+        const struct lw_board_partition *p = &m->board->partitions[i];
+        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+        if (state == LW_SLOT_FREE) break;
+        int owner = atomic_load(&p->owner);
+        if (state != LW_SLOT_NAMED || !owner) continue;
+        bool stands = atomic_load(&p->unfinished) > 0;
+        json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
+                                              "worker", owner - 1, "committed", (json_int_t)atomic_load(&p->committed), "watermark",
+                                              (json_int_t)atomic_load(&p->watermark), "log_end", (json_int_t)atomic_load(&p->log_end),
+                                              "unfinished", (json_int_t)atomic_load(&p->unfinished), "waiting",
+                                              (json_int_t)atomic_load(&p->waiting), "blocked_ms",
+                                              (json_int_t)(stands ? m->now_ms - atomic_load(&p->moved_ms) : 0)));
+    }
+    return list;
+}
+
+bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
+    size_t before = why->n;
+    int64_t tick = atomic_load(&m->board->ticked_ms);
+    if (tick && m->now_ms - tick > TICK_MS) lw_buf_addf(why, "the supervisor stands still for %" PRId64 " ms\n", m->now_ms - tick);
+    for (int i = 0; i < m->board->n_workers; i++) {
+        const struct lw_board_worker *w = &m->board->workers[i];
+        int64_t beat = atomic_load(&w->heartbeat_ms);
+        if (atomic_load(&w->pid) && beat && m->now_ms - beat > STILL_MS)
+            lw_buf_addf(why, "worker %d: its main loop stands still for %" PRId64 " ms\n", i, m->now_ms - beat);
+    }
+    return why->n == before;
+}
+
+bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why) {
+    size_t before = why->n;
+    for (int i = 0; i < m->board->n_workers; i++) {
+        const struct lw_board_worker *w = &m->board->workers[i];
+        if (!atomic_load(&w->pid) || !atomic_load(&w->ready)) lw_buf_addf(why, "worker %d is %s\n", i, state_of(w));
+    }
+    return why->n == before;
+}
