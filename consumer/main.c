@@ -1,6 +1,7 @@
 /* The program: finds the command and hands over. */
 #include "tools/cmd_check.h"
 #include "tools/cmd_dev.h"
+#include "tools/cmd_ledger.h"
 #include "tools/cmd_lock.h"
 #include "tools/cmd_run.h"
 #include <stdbool.h>
@@ -24,7 +25,7 @@ static const struct command commands[] = {
     {"lock", lw_cmd_lock, "who holds which key; break a lock; run a command under one"},
     {"handler", NULL, "start a handler project; run a handler on a file of messages"},
     {"top", NULL, "live view: lanes, rates, hot keys, workers"},
-    {"ledger", NULL, "an audit from Kafka and Redis alone"},
+    {"ledger", lw_cmd_ledger, "an audit from Kafka and Redis alone"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

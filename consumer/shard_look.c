@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/redis_connect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,36 +59,6 @@ void lw_shard_looker_close(struct lw_shard_looker *k) {
     drop(k);
     forget_old(k);
     free(k);
-}
-
-/* --- connecting --------------------------------------------------------------------------------------------------------------------- */
-
-static bool fine(struct lw_shard_looker *k, redisReply *r, struct lw_err *err) {
-    bool ok = r && r->type != REDIS_REPLY_ERROR;
-    if (!ok) lw_fail(err, "%s", r ? r->str : k->redis->errstr);
-    if (r) freeReplyObject(r);
-    return ok;
-}
-
-static bool log_in(struct lw_shard_looker *k, const struct lw_redis_url *u, struct lw_err *err) {
-    if (u->password && u->user && !fine(k, redisCommand(k->redis, "AUTH %s %s", u->user, u->password), err)) return false;
-    if (u->password && !u->user && !fine(k, redisCommand(k->redis, "AUTH %s", u->password), err)) return false;
-    return !u->db || fine(k, redisCommand(k->redis, "SELECT %d", u->db), err);
-}
-
-static bool connect_to(struct lw_shard_looker *k, struct lw_err *err) {
-    struct lw_redis_url u;
-    if (k->redis) return true;
-    if (lw_redis_url_parse(k->url, &u, err)) return false;
-    struct timeval limit = {LW_LOOK_TIMEOUT_MS / 1000, LW_LOOK_TIMEOUT_MS % 1000 * 1000};
-    k->redis = u.path ? redisConnectUnixWithTimeout(u.path, limit) : redisConnectWithTimeout(u.host, u.port, limit);
-    bool ok = false;
-    if (!k->redis || k->redis->err || redisSetTimeout(k->redis, limit) != REDIS_OK)
-        lw_fail(err, "%s", k->redis ? k->redis->errstr : "out of memory");
-    else
-        ok = log_in(k, &u, err);
-    lw_redis_url_free(&u);
-    return ok;
 }
 
 /* --- asking ------------------------------------------------------------------------------------------------------------------------- */
@@ -167,7 +138,8 @@ static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, str
 
 static bool ask(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_err *err) {
     struct lw_shard_look now = *out;
-    if (!connect_to(k, err)) return false;
+    if (!k->redis) k->redis = lw_redis_connect(k->url, LW_LOOK_TIMEOUT_MS, err);
+    if (!k->redis) return false;
     redisAppendCommand(k->redis, "ZCARD %slanes", k->prefix);
     redisAppendCommand(k->redis, "LLEN %sready", k->prefix);
     redisAppendCommand(k->redis, "XLEN %sdead", k->prefix);

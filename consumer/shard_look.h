@@ -3,9 +3,6 @@
 #ifndef LW_CONSUMER_SHARD_LOOK_H
 #define LW_CONSUMER_SHARD_LOOK_H
 
-#include "base/redis_url.h"
-
-#include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
 

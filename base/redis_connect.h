@@ -1,0 +1,14 @@
+/* One blocking Redis connection, for tools and for the exporter: connects within timeout_ms, logs in as the URL says, and gives up on any
+ * answer after timeout_ms. Workers have connections of their own that never block (consumer/wire.h). */
+#ifndef LW_BASE_REDIS_CONNECT_H
+#define LW_BASE_REDIS_CONNECT_H
+
+#include "base/err.h"
+
+#include <hiredis/hiredis.h>
+#include <stdint.h>
+
+/* NULL with `err`, which never holds the password. Free it with redisFree(). */
+redisContext *lw_redis_connect(const char *url, int64_t timeout_ms, struct lw_err *err);
+
+#endif
