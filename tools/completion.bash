@@ -25,6 +25,7 @@ _latchwork() {
     '') mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word") ;;
     run) mapfile -t COMPREPLY < <(compgen -W "-c --config --workers --drain --set --json --help" -- "$word") ;;
     dev) mapfile -t COMPREPLY < <(compgen -W "--workers --rate --keep --demo --help" -- "$word") ;;
+    ledger) mapfile -t COMPREPLY < <(compgen -W "-c --config --set --json --help" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -W "-c --connect --json --help" -- "$word") ;;
     lock) mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_lock "$verb")" -- "$word") ;;
     *) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;

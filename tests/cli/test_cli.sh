@@ -75,7 +75,7 @@ for c in run dev check queue dead lock handler top ledger; do
     t "$c --help"              0 "latchwork $c" "" $c --help
     t "$c -h"                  0 "latchwork $c" "" $c -h
 done
-for c in queue dead handler top ledger; do
+for c in queue dead handler top; do
     t "$c"                     2 "" "latchwork $c: not in this version" $c
     t "$c with arguments"      2 "" "latchwork $c: not in this version" $c ls -c good.json
     t "$c -- --help"           2 "" "latchwork $c: not in this version" $c -- --help
@@ -111,6 +111,14 @@ t "check: missing file"        2 "" "missing.json.*No such file" check -c missin
 t "check: all problems"        2 "" "lock\.ttl_sm.*ttl_ms" check -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
+
+t "ledger without -c"          2 "" "-c FILE is wanted" ledger
+t "ledger: unknown option"     2 "" "unknown option --frob" ledger -c good.json --frob
+t "ledger: unexpected argument" 2 "" "unexpected argument orders" ledger -c good.json orders
+t "ledger: missing file"       2 "" "missing.json.*No such file" ledger -c missing.json
+t "ledger: all problems"       2 "" "lock\.ttl_sm.*ttl_ms" ledger -c wrong.json
+t "check: metrics"             0 "^# Metrics" "" check --reference-metrics
+t "check: names of metrics"    0 "^latchwork_messages_total$" "" check --metric-names
 
 # What --help lists is in the man page and in the completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do

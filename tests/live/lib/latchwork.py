@@ -33,6 +33,7 @@ def config(name, brokers, redis_url, topics, **over):
             "bootstrap.servers": brokers, "group.id": name, "session.timeout.ms": "2000", "heartbeat.interval.ms": "300",
             "reconnect.backoff.max.ms": "500"}},
         "redis": {"url": redis_url}, "lock": {"ttl_ms": 2000}, "handler": exec_handler(), "shutdown": {"grace_ms": 10000},
+        "http": {"listen": "off"},  # many runs at once: one port is not enough
     }
     return merged(base, over)
 

@@ -1,0 +1,355 @@
+/* Metrics: what a scrape says is what the board says, in the form that Prometheus reads; health; the Host header. */
+#include "consumer/http.h"
+#include "consumer/metrics.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct world {
+    struct lw_config config;
+    struct lw_board *board;
+    struct lw_shard_look shards[2];
+    struct lw_metrics_source m;
+};
+
+static int setup(void **state) {
+    struct world *w = lw_alloc(sizeof *w);
+    struct lw_err err = {0};
+    w->config.redis.shards = 2;
+    w->config.handler.threads = 4;
+    w->board = lw_board_open(3, &err);
+    w->m = (struct lw_metrics_source){&w->config, w->board, w->shards, 1000000};
+    *state = w;
+    return w->board ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    struct world *w = *state;
+    lw_board_close(w->board);
+    free(w);
+    return 0;
+}
+
+/* The value of a sample as it is written, NULL where there is none; valid until the next call. */
+static const char *value(const char *text, const char *sample) {
+    static char out[64];
+    size_t n = strlen(sample);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, sample, n) || line[n] != ' ') continue;
+        snprintf(out, sizeof out, "%.*s", (int)strcspn(line + n + 1, "\n"), line + n + 1);
+        return out;
+    }
+    return NULL;
+}
+
+static char *scrape(struct world *w) {
+    struct lw_buf b = {0};
+    lw_metrics_text(&w->m, &b);
+    lw_buf_add(&b, "", 1);
+    return b.p;
+}
+
+static void assert_sample(struct world *w, const char *sample, const char *is) {
+    char *text = scrape(w);
+    const char *v = value(text, sample);
+    if (!v || strcmp(v, is)) fail_msg("%s is %s, must be %s", sample, v ? v : "missing", is);
+    free(text);
+}
+
+/* --- the form --------------------------------------------------------------------------------------------------------------------- */
+
+static bool name_char(char c, bool first) {
+    return isalpha((unsigned char)c) || c == '_' || c == ':' || (!first && isdigit((unsigned char)c));
+}
+
+static const char *skip_name(const char *p) {
+    if (!name_char(*p, true)) return NULL;
+    while (name_char(*p, false)) p++;
+    return p;
+}
+
+/* {name="value",…}; in a value only \\, \" and \n are escapes. */
+static const char *skip_labels(const char *p) {
+    do {
+        if (!(p = skip_name(p + 1)) || *p++ != '=' || *p++ != '"') return NULL;
+        for (; *p != '"'; p++) {
+            if (!*p || *p == '\n') return NULL;
+            if (*p == '\\' && !strchr("\\\"n", *++p)) return NULL;
+        }
+        p++;
+    } while (*p == ',');
+    return *p == '}' ? p + 1 : NULL;
+}
+
+static bool is_sample(const char *line) {
+    const char *p = skip_name(line);
+    if (p && *p == '{') p = skip_labels(p);
+    if (!p || *p != ' ') return false;
+    char *end;
+    strtod(p + 1, &end);
+    return end != p + 1 && !*end;
+}
+
+static void assert_form(char *text) {
+    char family[128] = "", type[32] = "";
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        char again[128];
+        if (!strncmp(line, "# HELP ", 7)) {
+            assert_int_equal(sscanf(line, "# HELP %127s", family), 1);
+        } else if (!strncmp(line, "# TYPE ", 7)) {
+            assert_int_equal(sscanf(line, "# TYPE %127s %31s", again, type), 2);
+            assert_string_equal(again, family);
+        } else {
+            if (!is_sample(line)) fail_msg("not a sample: %s", line);
+            assert_memory_equal(line, family, strlen(family));
+            size_t n = strcspn(line, "{ ");
+            if (strcmp(type, "histogram")) assert_int_equal(n, strlen(family));
+        }
+    }
+}
+
+static void test_form_of_an_empty_board(void **state) {
+    char *text = scrape(*state);
+    assert_form(text);
+    free(text);
+}
+
+static void test_form_with_everything(void **state) {
+    struct world *w = *state;
+    struct lw_board_partition *p = lw_board_own(w->board, 1, "odd\"to\\pic\nname", 7);
+    assert_non_null(p);
+    atomic_store(&p->log_end, 100);
+    atomic_store(&p->committed, 58);
+    w->shards[0] = (struct lw_shard_look){true, 3, 1, 4, 1, 5};
+    for (int i = 0; i < 3; i++) {
+        lw_hist_add(&w->board->workers[i].counts.handler, &lw_bounds_handler, 1 << (5 * i));
+        lw_hist_add(&w->board->workers[i].counts.redis, &lw_bounds_redis, INT64_MAX / 4);
+        atomic_store(&w->board->workers[i].counts.done, UINT64_MAX / 4);
+    }
+    assert_sample(w, "latchwork_kafka_lag{topic=\"odd\\\"to\\\\pic\\nname\",partition=\"7\"}", "42");
+    char *text = scrape(w);
+    assert_form(text);
+    free(text);
+}
+
+static void test_checker_finds_what_is_wrong(void **state) {
+    (void)state;
+    assert_true(is_sample("a_b{c=\"d\",e=\"f\\\\\"} 1.5"));
+    assert_true(is_sample("a{le=\"+Inf\"} 3"));
+    const char *const bad[] = {"a{c=\"d} 1", "a{c=d} 1", "1a 1", "a", "a 1 x", "a{c=\"\\x\"} 1", "a{c=\"d\",} 1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (is_sample(bad[i])) fail_msg("taken for a sample: %s", bad[i]);
+}
+
+/* --- the values --------------------------------------------------------------------------------------------------------------------- */
+
+static void test_sums_over_workers(void **state) {
+    struct world *w = *state;
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&w->board->workers[i].counts.done, 10 + (unsigned)i);
+        atomic_store(&w->board->workers[i].counts.dead, 1);
+        atomic_store(&w->board->workers[i].waiting, 2);
+        atomic_store(&w->board->workers[i].counts.locks_busy, 5);
+    }
+    assert_sample(w, "latchwork_messages_total{outcome=\"done\"}", "33");
+    assert_sample(w, "latchwork_messages_total{outcome=\"dead\"}", "3");
+    assert_sample(w, "latchwork_messages_total{outcome=\"dropped\"}", "0");
+    assert_sample(w, "latchwork_waiting_messages", "6");
+    assert_sample(w, "latchwork_lock_acquire_total{result=\"busy\"}", "15");
+    assert_sample(w, "latchwork_handlers", "12");
+}
+
+static void test_histogram(void **state) {
+    struct world *w = *state;
+    struct lw_hist *h = &w->board->workers[0].counts.handler;
+    lw_hist_add(h, &lw_bounds_handler, -5);  /* of a clock that went back */
+    lw_hist_add(h, &lw_bounds_handler, 100); /* a bound belongs to its bucket */
+    lw_hist_add(h, &lw_bounds_handler, 101);
+    lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2); /* beyond the last bound */
+    assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.0001\"}", "2");
+    assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.00025\"}", "3");
+    assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"60\"}", "3");
+    assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"+Inf\"}", "5");
+    assert_sample(w, "latchwork_handler_duration_seconds_count", "5");
+    assert_sample(w, "latchwork_handler_duration_seconds_sum", "180.000201");
+}
+
+static void test_bounds_rise(void **state) {
+    (void)state;
+    const struct lw_hist_bounds *const all[] = {&lw_bounds_handler, &lw_bounds_end_to_end, &lw_bounds_redis};
+    for (size_t k = 0; k < 3; k++) {
+        assert_in_range(all[k]->n, 5, LW_HIST_BOUNDS);
+        for (int i = 1; i < all[k]->n; i++) assert_true(all[k]->us[i] > all[k]->us[i - 1]);
+    }
+}
+
+/* While others add, buckets of one reading never fall, and no reading falls behind the one before. */
+static void *adds(void *arg) {
+    for (int64_t i = 0; i < 200000; i++) lw_hist_add(arg, &lw_bounds_redis, i * 37 % 7000000);
+    return NULL;
+}
+
+static void test_reading_while_it_grows(void **state) {
+    struct world *w = *state;
+    pthread_t t[2];
+    uint64_t last = 0;
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&t[i], NULL, adds, &w->board->workers[i].counts.redis), 0);
+    for (int k = 0; k < 200; k++) {
+        char *text = scrape(w), *p = text;
+        uint64_t before = 0;
+        while ((p = strstr(p, "latchwork_redis_round_trip_seconds_bucket"))) {
+            p = strchr(p, '}') + 1;
+            uint64_t n = strtoull(p, NULL, 10);
+            assert_true(n >= before);
+            before = n;
+        }
+        assert_true(before >= last);
+        assert_int_equal(strtoull(value(text, "latchwork_redis_round_trip_seconds_count"), NULL, 10), before);
+        last = before;
+        free(text);
+    }
+    for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+    assert_sample(w, "latchwork_redis_round_trip_seconds_count", "400000");
+}
+
+static void test_partitions_have_one_owner(void **state) {
+    struct world *w = *state;
+    struct lw_board_partition *a = lw_board_own(w->board, 0, "orders", 1), *b = lw_board_own(w->board, 1, "orders", 1);
+    assert_ptr_equal(a, b);
+    assert_ptr_not_equal(a, lw_board_own(w->board, 1, "orders", 2));
+    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11); /* the end is of a fetch before that commit */
+    lw_board_disown(a, 0);                                         /* it is the other's by now */
+    assert_sample(w, "latchwork_kafka_lag{topic=\"orders\",partition=\"1\"}", "0");
+    atomic_store(&a->moved_ms, w->m.now_ms - 1500), atomic_store(&a->unfinished, 3);
+    assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "1.500");
+    atomic_store(&a->unfinished, 0);
+    assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "0.000");
+    lw_board_disown_all(w->board, 1);
+    char *text = scrape(w);
+    assert_null(strstr(text, "latchwork_kafka_lag{"));
+    free(text);
+}
+
+static void test_silent_shard_tells_no_old_numbers(void **state) {
+    struct world *w = *state;
+    w->shards[0] = (struct lw_shard_look){.up = true, .lanes = 7};
+    w->shards[1] = (struct lw_shard_look){.up = false, .lanes = 9};
+    assert_sample(w, "latchwork_lanes{shard=\"0\"}", "7");
+    assert_sample(w, "latchwork_redis_up{shard=\"1\"}", "0");
+    char *text = scrape(w);
+    assert_null(value(text, "latchwork_lanes{shard=\"1\"}"));
+    free(text);
+}
+
+/* --- names, JSON, health ------------------------------------------------------------------------------------------------------------ */
+
+static void test_contract(void **state) {
+    (void)state;
+    static const char *const promised[] = {"messages_total",
+                                           "handler_duration_seconds_bucket",
+                                           "end_to_end_seconds_bucket",
+                                           "waiting_messages",
+                                           "waiting_age_seconds",
+                                           "lanes",
+                                           "lock_acquire_total",
+                                           "leases_lost_total",
+                                           "redeliveries_skipped_total",
+                                           "kafka_lag",
+                                           "commit_watermark_blocked_seconds",
+                                           "redis_round_trip_seconds_bucket",
+                                           "workers"};
+    struct lw_buf names = {0}, page = {0};
+    lw_metrics_names(&names), lw_buf_add(&names, "", 1);
+    lw_metrics_reference(&page), lw_buf_add(&page, "", 1);
+    for (size_t i = 0; i < sizeof promised / sizeof *promised; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "latchwork_%s\n", promised[i]);
+        if (!strstr(names.p, line)) fail_msg("CONTRACT: no metric %s", line);
+    }
+    assert_non_null(strstr(page.p, "| `latchwork_messages_total` | counter | `outcome`: done, dead, dropped, skipped |"));
+    lw_buf_free(&names), lw_buf_free(&page);
+}
+
+static void test_json(void **state) {
+    struct world *w = *state;
+    atomic_store(&w->board->workers[1].pid, 42), atomic_store(&w->board->workers[1].ready, true);
+    atomic_store(&w->board->workers[1].counts.done, 5), atomic_store(&w->board->workers[2].counts.done, 6);
+    json_t *workers = lw_metrics_workers(&w->m), *counters = lw_metrics_counters(&w->m), *partitions = lw_metrics_partitions(&w->m);
+    assert_int_equal(json_array_size(workers), 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(workers, 1), "state")), "ready");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(workers, 0), "state")), "down");
+    assert_int_equal(json_integer_value(json_object_get(counters, "done")), 11);
+    assert_int_equal(json_array_size(partitions), 0);
+    json_decref(workers), json_decref(counters), json_decref(partitions);
+}
+
+static void test_health(void **state) {
+    struct world *w = *state;
+    struct lw_buf why = {0};
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&w->board->workers[i].pid, 100 + i);
+        atomic_store(&w->board->workers[i].heartbeat_ms, w->m.now_ms - 500);
+        atomic_store(&w->board->workers[i].ready, true);
+    }
+    atomic_store(&w->board->ticked_ms, w->m.now_ms - 1000);
+    assert_true(lw_metrics_alive(&w->m, &why));
+    assert_true(lw_metrics_ready(&w->m, &why));
+    assert_int_equal(why.n, 0);
+    atomic_store(&w->board->workers[1].ready, false);
+    assert_true(lw_metrics_alive(&w->m, &why));
+    assert_false(lw_metrics_ready(&w->m, &why));
+    lw_buf_add(&why, "", 1);
+    assert_string_equal(why.p, "worker 1 is starting\n");
+    why.n = 0;
+    w->m.now_ms += 3600 * 1000;
+    assert_false(lw_metrics_alive(&w->m, &why));
+    lw_buf_add(&why, "", 1);
+    assert_non_null(strstr(why.p, "the supervisor stands still"));
+    assert_non_null(strstr(why.p, "worker 2: its main loop stands still for 3600500 ms"));
+    lw_buf_free(&why);
+}
+
+static void test_hosts(void **state) {
+    (void)state;
+    static const char *const good[] = {"127.0.0.1:9464", "127.0.0.1",   "localhost:1", "LocalHost",      "[::1]:9464",
+                                       "[::1]",          "10.1.2.3:80", "box:9464",    "box.example.org"};
+    static const char *const bad[] = {
+        "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "",   ":80", "[::1", "[evil]:80",
+        "box2",         "localhost:80x",          "localhost:80:81",           "bo", "::1"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!lw_http_host_ok(good[i], "box.example.org")) fail_msg("refused: %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (lw_http_host_ok(bad[i], "box.example.org")) fail_msg("let in: %s", bad[i]);
+    assert_false(lw_http_host_ok(NULL, "box"));
+    assert_false(lw_http_host_ok("x", ""));
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        T(test_form_of_an_empty_board),
+        T(test_form_with_everything),
+        T(test_checker_finds_what_is_wrong),
+        T(test_sums_over_workers),
+        T(test_histogram),
+        T(test_bounds_rise),
+        T(test_reading_while_it_grows),
+        T(test_partitions_have_one_owner),
+        T(test_silent_shard_tells_no_old_numbers),
+        T(test_contract),
+        T(test_json),
+        T(test_health),
+        T(test_hosts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
