@@ -31,7 +31,8 @@ all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 DIRS := base config queue lock handlers consumer tools
 SRC := $(filter-out consumer/main.c,$(wildcard $(DIRS:%=%/*.c)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
-OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/lock-scripts.gen.o
+OPS_LUA := $(sort $(wildcard queue/lua/ops/*.lua))
+OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
 # the lock library: lock/ but what only the worker uses, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
 LOCKSRC := $(filter-out lock/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis_url.c
@@ -60,7 +61,10 @@ $(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh
 $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) tools/embed-lua.sh
 	@mkdir -p $(@D)
 	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
+$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/embed-lua.sh
+	@mkdir -p $(@D)
+	@tools/embed-lua.sh tools/ops_script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
+$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 

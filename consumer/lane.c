@@ -85,6 +85,7 @@ void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out) {
                                              .payload = m->payload,
                                              .partition = m->part->partition,
                                              .offset = m->offset,
+                                             .replay = m->part->replay,
                                              .first_ms = m->first_ms,
                                              .timestamp_ms = m->timestamp_ms,
                                              .headers = m->headers,

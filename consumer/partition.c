@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition) {
-    char name[300];
+struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
+    char name[320];
     int len = snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
+    if (replay) len += snprintf(name + len, sizeof name - (size_t)len, "#%" PRId64, replay);
     struct part *p;
     HASH_FIND(hh, w->parts, name, (unsigned)len, p);
     if (p) return p;
@@ -20,6 +21,7 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
     p->name = lw_memdup(name, (size_t)len);
     p->topic = lw_memdup(topic, n);
     p->partition = partition;
+    p->replay = replay;
     p->fresh = lw_alloc((size_t)w->n_shards);
     p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
     HASH_ADD_KEYPTR(hh, w->parts, p->name, (unsigned)len, p);
@@ -46,7 +48,7 @@ void part_hold(struct lw_worker *w, struct part *p) {
 }
 
 void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
-    struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition);
+    struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition, 0);
     if (p->gen) part_drop(w, p);
     p->gen = a->gen;
     p->pass++;

@@ -27,7 +27,7 @@ void places_add(struct places *p, struct part *part, int64_t offset) {
 
 void places_keys(struct shard *sh, const struct places *p) {
     for (int i = 0; i < p->n; i++) {
-        char name[350];
+        char name[370];
         size_t len = strlen(p->group[i].part->name);
         memcpy(name, p->group[i].part->name, len);
         name[len++] = ':';

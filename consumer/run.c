@@ -25,6 +25,10 @@ static void identify(struct run *r) {
     n += lw_decimal(m->part->partition, p + n);
     p[n++] = '/';
     n += lw_decimal(m->offset, p + n);
+    if (m->part->replay) {
+        p[n++] = '#';
+        n += lw_decimal(m->part->replay, p + n);
+    }
     p[n] = 0;
 }
 

@@ -32,11 +32,12 @@ enum { WATCH_MS = 100, COMMIT_MS = 200, HOLD_BAD_MS = 1000, RECHECK_MS = 1000 };
 /* A topic's partition, for the life of the process; `gen` is 0 while it is not ours. */
 struct part {
     UT_hash_handle hh;
-    char *name; /* "topic:partition" */
+    char *name; /* "topic:partition"; "topic:partition#replay" for the replays of a number, which are a partition that nobody owns */
     char *topic;
     int32_t partition;
-    uint32_t gen;  /* assignment */
-    uint32_t pass; /* counts rewinds within it: deliveries of an earlier pass are void */
+    int64_t replay; /* 0: of Kafka */
+    uint32_t gen;   /* assignment */
+    uint32_t pass;  /* counts rewinds within it: deliveries of an earlier pass are void */
     struct lw_offsets *offsets;
     int64_t begin, log_begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
     bool had_commit;
@@ -334,7 +335,7 @@ void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 bool msg_current(const struct msg *m); /* of the present delivery, and not finished */
 
 /* partition.c */
-struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition);
+struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
 void part_drop(struct lw_worker *w, struct part *p);

@@ -29,7 +29,7 @@ struct lw_job_lease {
     atomic_bool cancelled;       /* the lease is lost or about to be: stop */
 };
 
-enum { LW_REASON_MAX = 512, LW_IDENTITY_MAX = 300 };
+enum { LW_REASON_MAX = 512, LW_IDENTITY_MAX = 320 };
 
 struct lw_job {
     char identity[LW_IDENTITY_MAX]; /* topic/partition/offset or topic/partition/offset#n */

@@ -12,6 +12,7 @@ enum { LW_SCHEMA_VERSION = 1 };
 /* Names of one shard of an application all begin with this: lw:{NAME.SHARD}: */
 #define LW_LANE_TAG "lw:{%s.%d}:"
 
+enum { LW_LANE_ROOM = 64 };
 /* A lane's id is the key, or a hash of a long one (written to room): two keys with one hash would only share a lane. */
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size);
 /* Which of `shards` a lane lives on. tag: the 32 bits that this rests on. */

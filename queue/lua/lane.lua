@@ -35,6 +35,10 @@ local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
+-- A replayed message (queue/envelope.h: replay > 0) is one of a partition "TOPIC:PARTITION#REPLAY" that nobody owns: its state and tries are its
+-- own, it has no floor, and what is known of the original does not drop it. Its marks go with time, long after it left its list.
+local REPLAY_MARK_S = 604800
+
 -- States, two bits an offset, four a byte, the first in the highest bits. Of a segment a call reads the bytes that matter to it, and more when
 -- it must; what was written is seen by later reads of the call; save_states writes it back.
 local floors, segments, dirty = {}, {}, {}
@@ -74,6 +78,7 @@ end
 local function write_bytes(s)
     local base = s.first - 1
     call('SETRANGE', s.key, s.lo, string.char(unpack(s.bytes, s.lo - base, s.hi - base)))
+    if find(s.key, '#%d+:%d+$') then call('EXPIRE', s.key, REPLAY_MARK_S) end
     s.lo = nil
 end
 local function more_bytes(s, at)
@@ -184,8 +189,9 @@ local function forget_tries(tp, offset) call('HDEL', P .. 'tries:' .. segment_na
 
 -- Envelopes: see queue/envelope.h.
 local function identity_of(envelope)
-    local topic, partition, offset, n_dedup = string.match(envelope, '^1 (%S+) (%d+) (%d+) %d+ %-?%d+ %-?%d+ %-?%d+ (%d+) ')
+    local topic, partition, offset, replay, n_dedup = string.match(envelope, '^1 (%S+) (%d+) (%d+) (%d+) %-?%d+ %-?%d+ %-?%d+ (%d+) ')
     if not topic then return nil end
+    if replay ~= '0' then partition = partition .. '#' .. replay end
     return topic .. ':' .. partition, tonumber(offset), n_dedup
 end
 local function dedup_of(envelope)

@@ -1,0 +1,60 @@
+#!lua flags=allow-oom
+-- drop: waiting messages that shall never run. Their state says so; whoever has the lane next passes them over, and where nobody has it what
+-- stands at its end goes at once.
+-- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
+-- ARGV 1 how many messages of a lane its holder may have been granted, then per message: topic:partition[#replay], offset
+-- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
+--      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held
+-- @lane
+if not epoch[1] then return 'NOEPOCH' end
+local why = refuse(epoch[1], '', 0)
+if why then return why end
+local ahead, out, held = tonumber(ARGV[1]), {}, {}
+
+-- What a lane's holder may have: the oldest so many that are not finished. Any list of a lane that nobody holds: none.
+local function granted(lock)
+    local g = held[lock]
+    if g then return g end
+    g = {}
+    held[lock] = g
+    local value = pcall_('GET', lock)
+    if not value or value == 'backoff' then return g end
+    local list = pcall_('LRANGE', P .. 'wait:' .. lane_of(lock), -2 * ahead, -1)
+    if list.err then return g end
+    local n = 0
+    for k = #list, 1, -1 do
+        local tp, offset = identity_of(list[k])
+        if tp and not finished(tp, offset) then
+            g[tp .. ':' .. text(offset)] = true
+            n = n + 1
+            if n == ahead then break end
+        end
+    end
+    return g
+end
+
+for i = 1, #KEYS - 3 do
+    local lock, tp, offset = KEYS[3 + i], ARGV[2 * i], tonumber(ARGV[2 * i + 1])
+    local state = offset < floor_of(tp) and 2 or state_of(tp, offset)
+    if state >= 2 then
+        out[i] = 'D'
+    elseif state == 0 then
+        out[i] = 'N'
+    elseif granted(lock)[tp .. ':' .. text(offset)] then
+        out[i] = 'H'
+    else
+        set_state(tp, offset, 2)
+        forget_tries(tp, offset)
+        out[i] = 'X'
+    end
+end
+local pruned = {}
+for i = 1, #KEYS - 3 do
+    local lock = KEYS[3 + i]
+    if out[i] == 'X' and not pruned[lock] and call('EXISTS', lock) == 0 then
+        take_heads(lane_of(lock), 1, 0)
+        pruned[lock] = true
+    end
+end
+save_states()
+return table.concat(out)

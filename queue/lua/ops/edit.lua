@@ -1,0 +1,20 @@
+#!lua
+-- edit: a dead letter gets another content. It takes its place at the stream's end; what it was stays with it.
+-- KEYS 1 epoch, 2 dead
+-- ARGV 1 id in the stream, 2 envelope as it was read, 3 new envelope, 4 who, 5 wall time ms
+-- Result: the new id, or 0: the dead letter has gone or was changed meanwhile
+-- @lane
+local found = call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
+if #found == 0 then return 0 end
+local fields, entry, original = found[1][2], {}, ARGV[2]
+for i = 1, #fields, 2 do
+    if fields[i] == 'envelope' and fields[i + 1] ~= ARGV[2] then return 0 end
+    if fields[i] == 'original' then original = fields[i + 1] end
+    if fields[i] ~= 'envelope' and fields[i] ~= 'original' and fields[i] ~= 'edited_by' and fields[i] ~= 'edited_ms' then
+        entry[#entry + 1] = fields[i]
+        entry[#entry + 1] = fields[i + 1]
+    end
+end
+local id = call('XADD', KEYS[2], '*', 'envelope', ARGV[3], 'original', original, 'edited_by', ARGV[4], 'edited_ms', ARGV[5], unpack(entry))
+call('XDEL', KEYS[2], ARGV[1])
+return id

@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- job: one bulk command at a time. It has a number, which is the replay number of the messages that it puts back.
+-- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the job that goes on, or of none; 5 audit
+-- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms; begin: 4 least number, 5 '' or the number of the job to go on with,
+--      6.. name, value… to record; renew, end: 4 number, 5.. name, value… to record
+-- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 where another has begun
+-- @lane
+local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
+local KEEP_S, AUDIT_MAX = 2592000, 10000
+local function record(job, from)
+    for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end
+    call('EXPIRE', job, KEEP_S)
+end
+local function audit(event, number, from)
+    local entry = {'event', event, 'job', number}
+    for i = from, #ARGV do entry[#entry + 1] = ARGV[i] end
+    call('XADD', KEYS[5], 'MAXLEN', '~', text(AUDIT_MAX), '*', unpack(entry))
+end
+local running = call('GET', KEYS[2])
+if what ~= 'begin' then
+    if running ~= ARGV[4] .. ' ' .. token then return 0 end
+    record(KEYS[4], 5)
+    if what == 'end' then
+        call('DEL', KEYS[2])
+        audit('end', ARGV[4], 5)
+    else
+        call('PEXPIRE', KEYS[2], ttl)
+    end
+    return 1
+end
+if running and string.match(running, ' (.*)$') ~= token then return {'BUSY', string.match(running, '^%d+')} end
+local number = ARGV[5]
+if number ~= '' then
+    if call('EXISTS', KEYS[4]) == 0 then return {'NONE'} end
+elseif running then
+    number = string.match(running, '^%d+') -- the same call once more, its answer was lost
+else
+    number = text(math.max(tonumber(call('GET', KEYS[3]) or 0) + 1, tonumber(ARGV[4])))
+    call('SET', KEYS[3], number)
+end
+call('SET', KEYS[2], number .. ' ' .. token, 'PX', ttl)
+record(P .. 'job:' .. number, 6)
+audit('begin', number, 6)
+return number

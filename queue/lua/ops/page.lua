@@ -1,0 +1,22 @@
+#!lua flags=no-writes
+-- page: some elements of a lane's list, oldest first.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 waiting list
+-- ARGV 1 how many elements to pass over, from the oldest, 2 how many at most
+-- Result: {elements of the list, -1 where its name holds another type, then four an element: 'w' it waits, 'f' it is finished and will be
+--      dropped, '?' not an envelope of this version; attempts so far; when it is due, ms; the envelope}
+-- @lane
+local skip, most, wait = tonumber(ARGV[1]), tonumber(ARGV[2]), KEYS[4]
+local n = pcall_('LLEN', wait)
+if type(n) == 'table' then return {-1} end
+local out, list = {n}, call('LRANGE', wait, -skip - most, -skip - 1)
+if skip >= n then list = {} end
+for i = #list, 1, -1 do
+    local tp, offset = identity_of(list[i])
+    local letter, tried, due = '?', 0, 0
+    if tp then
+        letter = finished(tp, offset) and 'f' or 'w'
+        tried, _, due = tries_of(tp, offset)
+    end
+    out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = letter, text(tried), text(due), list[i]
+end
+return out

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- wake: lanes that were paused go on.
+-- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; its list is wait:<lane>
+-- ARGV 1 handoff_ms
+-- Result: a letter a lane: R it goes on   N it was not paused
+-- @lane
+local handoff, out = tonumber(ARGV[1]), {}
+for i = 1, #KEYS - 4 do
+    local lock = KEYS[4 + i]
+    local lane = lane_of(lock)
+    out[i] = call('SREM', KEYS[4], lane) == 1 and 'R' or 'N'
+    if out[i] == 'R' and call('EXISTS', lock) == 0 and call('EXISTS', P .. 'wait:' .. lane) == 1 then hint(lane, now + handoff) end
+end
+return table.concat(out)
