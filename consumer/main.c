@@ -3,6 +3,7 @@
 #include "tools/cmd_dev.h"
 #include "tools/cmd_ledger.h"
 #include "tools/cmd_lock.h"
+#include "tools/cmd_queue.h"
 #include "tools/cmd_run.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static const struct command commands[] = {
     {"run", lw_cmd_run, "consume: the supervisor and its workers"},
     {"dev", lw_cmd_dev, "everything on this machine, nothing configured: try it"},
     {"check", lw_cmd_check, "all errors of a configuration at once; --connect: also the servers"},
-    {"queue", NULL, "lanes and waiting messages: list, show, export, replay, drop, pause"},
+    {"queue", lw_cmd_queue, "lanes and waiting messages: list, show, export, replay, drop, pause"},
     {"dead", NULL, "dead letters: list, show, replay, edit, drop"},
     {"lock", lw_cmd_lock, "who holds which key; break a lock; run a command under one"},
     {"handler", NULL, "start a handler project; run a handler on a file of messages"},

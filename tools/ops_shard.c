@@ -1,0 +1,112 @@
+/* Connections to the shards of an application, one command at a time. */
+#include "base/redis_url.h"
+#include "tools/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONNECT_MS = 3000, ANSWER_S = 10 };
+
+static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
+    if (r && r->type == REDIS_REPLY_ERROR) return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
+    if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
+    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, sh->redis && sh->redis->err ? sh->redis->errstr : "no connection");
+}
+
+static int ok(struct ops *o, struct ops_shard *sh, redisReply *r) {
+    int bad = !r || r->type != REDIS_REPLY_STATUS ? fail(o, sh, r) : 0;
+    if (r) freeReplyObject(r);
+    return bad;
+}
+
+static int log_in(struct ops *o, struct ops_shard *sh, const struct lw_redis_url *u) {
+    if (u->password && u->user && ok(o, sh, redisCommand(sh->redis, "AUTH %s %s", u->user, u->password))) return -1;
+    if (u->password && !u->user && ok(o, sh, redisCommand(sh->redis, "AUTH %s", u->password))) return -1;
+    return u->db ? ok(o, sh, redisCommand(sh->redis, "SELECT %d", u->db)) : 0;
+}
+
+static int connect_one(struct ops *o, struct ops_shard *sh, const char *url) {
+    struct lw_redis_url u;
+    if (lw_redis_url_parse(url, &u, &o->err)) return -1;
+    struct timeval limit = {CONNECT_MS / 1000, CONNECT_MS % 1000 * 1000};
+    sh->redis = u.path ? redisConnectUnixWithTimeout(u.path, limit) : redisConnectWithTimeout(u.host, u.port, limit);
+    int bad;
+    if (!sh->redis || sh->redis->err || redisSetTimeout(sh->redis, (struct timeval){.tv_sec = ANSWER_S}) != REDIS_OK)
+        bad = lw_fail(&o->err, "shard %d: Redis at %s: %s", sh->index, u.path ? u.path : u.host, sh->redis ? sh->redis->errstr : "out of memory");
+    else
+        bad = log_in(o, sh, &u);
+    lw_redis_url_free(&u);
+    return bad;
+}
+
+int ops_connect(struct ops *o) {
+    size_t n_urls = o->c->redis.n_urls;
+    o->shards = lw_alloc((size_t)o->c->redis.shards * sizeof *o->shards);
+    for (int s = 0; s < o->c->redis.shards; s++) {
+        struct ops_shard *sh = &o->shards[s];
+        sh->index = s;
+        snprintf(sh->prefix, sizeof sh->prefix, "lw:{%s.%d}:", o->c->name, s);
+        sh->shares = (size_t)s >= n_urls;
+        if (sh->shares)
+            sh->redis = o->shards[(size_t)s % n_urls].redis;
+        else if (connect_one(o, sh, o->c->redis.urls[s]))
+            return -1;
+    }
+    return 0;
+}
+
+void ops_disconnect(struct ops *o) {
+    for (int s = 0; o->shards && s < o->c->redis.shards; s++)
+        if (o->shards[s].redis && !o->shards[s].shares) redisFree(o->shards[s].redis);
+    free(o->shards);
+    o->shards = NULL;
+    lw_commands_free(&o->cmd);
+}
+
+struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane) {
+    uint32_t tag;
+    return &o->shards[lw_lane_shard(lane, o->c->redis.shards, &tag)];
+}
+
+/* ---- commands ---- */
+
+void ops_begin(struct ops *o, const char *name) {
+    lw_commands_reset(&o->cmd);
+    lw_cmd(&o->cmd, name);
+}
+
+/* By its text: Redis keeps it compiled, and a tool sends few. */
+void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
+    ops_begin(o, "EVAL");
+    lw_arg_text(&o->cmd, s->text);
+    lw_arg_i64(&o->cmd, n_keys);
+}
+
+void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest) {
+    lw_arg_join(&o->cmd, lw_bytes_of(sh->prefix), name, rest);
+}
+
+redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
+    const struct lw_command *c = &o->cmd.cmd[0];
+    redisReply *r = sh->redis->err ? NULL : redisCommandArgv(sh->redis, c->argc, o->cmd.argv + c->first, o->cmd.len + c->first);
+    if (r && r->type != REDIS_REPLY_ERROR) return r;
+    fail(o, sh, r);
+    if (r) freeReplyObject(r);
+    return NULL;
+}
+
+redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type) {
+    redisReply *r = ops_ask(o, sh);
+    if (!r || r->type == type) return r;
+    fail(o, sh, r);
+    freeReplyObject(r);
+    return NULL;
+}
+
+int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out) {
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_INTEGER);
+    if (!r) return -1;
+    *out = r->integer;
+    freeReplyObject(r);
+    return 0;
+}
