@@ -2,14 +2,14 @@
 -- drop: waiting messages that shall never run. Their state says so; whoever has the lane next passes them over, and where nobody has it what
 -- stands at its end goes at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 how many messages of a lane its holder may have been granted, then per message: topic:partition[#replay], offset
+-- ARGV 1 how many messages of a lane its holder may have been granted, 2 'dry': only say what would be done; then per message: topic:partition[#replay], offset
 -- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
 --      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held
 -- @lane
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0)
 if why then return why end
-local ahead, out, held = tonumber(ARGV[1]), {}, {}
+local ahead, dry, out, held = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}
 
 -- What a lane's holder may have: the oldest so many that are not finished. Any list of a lane that nobody holds: none.
 local function granted(lock)
@@ -34,7 +34,7 @@ local function granted(lock)
 end
 
 for i = 1, #KEYS - 3 do
-    local lock, tp, offset = KEYS[3 + i], ARGV[2 * i], tonumber(ARGV[2 * i + 1])
+    local lock, tp, offset = KEYS[3 + i], ARGV[2 * i + 1], tonumber(ARGV[2 * i + 2])
     local state = offset < floor_of(tp) and 2 or state_of(tp, offset)
     if state >= 2 then
         out[i] = 'D'
@@ -43,15 +43,17 @@ for i = 1, #KEYS - 3 do
     elseif granted(lock)[tp .. ':' .. text(offset)] then
         out[i] = 'H'
     else
-        set_state(tp, offset, 2)
-        forget_tries(tp, offset)
+        if not dry then
+            set_state(tp, offset, 2)
+            forget_tries(tp, offset)
+        end
         out[i] = 'X'
     end
 end
 local pruned = {}
 for i = 1, #KEYS - 3 do
     local lock = KEYS[3 + i]
-    if out[i] == 'X' and not pruned[lock] and call('EXISTS', lock) == 0 then
+    if out[i] == 'X' and not dry and not pruned[lock] and call('EXISTS', lock) == 0 then
         take_heads(lane_of(lock), 1, 0)
         pruned[lock] = true
     end

@@ -8,7 +8,7 @@
 -- @lane
 local out = {text(now)}
 for i, lane in ipairs(ARGV) do
-    local n, line, tried, due = pcall_('LLEN', P .. 'wait:' .. lane), '', 0, 0
+    local n, line, tried, due, _ = pcall_('LLEN', P .. 'wait:' .. lane), '', 0, 0, nil
     if type(n) == 'table' then n = -1 end
     if n > 0 then
         local list = call('LRANGE', P .. 'wait:' .. lane, -16, -1)

@@ -12,7 +12,7 @@ local out, list = {n}, call('LRANGE', wait, -skip - most, -skip - 1)
 if skip >= n then list = {} end
 for i = #list, 1, -1 do
     local tp, offset = identity_of(list[i])
-    local letter, tried, due = '?', 0, 0
+    local letter, tried, due, _ = '?', 0, 0, nil
     if tp then
         letter = finished(tp, offset) and 'f' or 'w'
         tried, _, due = tries_of(tp, offset)

@@ -1,17 +1,18 @@
 #!lua
 -- put: messages into their lanes, behind all that wait there: replays and imports. A dead letter leaves its stream in the same step.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 handoff_ms, 2 how the originals' states count: 'any', 'undone' (what is done is left out), then per message: its envelope,
+-- ARGV 1 handoff_ms, 2 how the originals' states count: 'any', 'undone' (what is done is left out), 3 'dry': only say what would be done;
+--      then per message: its envelope,
 --      the original's topic:partition where it is a replay of one that is read again, '' otherwise; id in `dead` where it leaves from there, ''
 -- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
 --      P put   A there already, or finished: this identity was put before   D left out: the original is done   U left out: the original is not
 --      finished and comes by itself   G its dead letter has gone   B not put: a name holds another type
 -- @lane
-local handoff, which = tonumber(ARGV[1]), ARGV[2]
+local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0)
 if why then return why end
-local lanes, dead, out, arg = KEYS[2], KEYS[5], {}, 3
+local lanes, dead, out, arg = KEYS[2], KEYS[5], {}, 4
 
 local function put(lock, envelope, original, entry)
     local tp, offset = identity_of(envelope)
@@ -23,6 +24,7 @@ local function put(lock, envelope, original, entry)
         if state < 2 then return 'U' end
         if state == 2 and which ~= 'any' then return 'D' end
     end
+    if dry then return 'P' end
     local lane = lane_of(lock)
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, envelope)
     if type(pushed) == 'table' then return 'B' end

@@ -1,0 +1,422 @@
+#include "tools/ops_job.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { JOB_TTL_MS = 30000, RENEW_MS = 5000, TOLD_MS = 200, LINES_MAX = 20 };
+
+static volatile sig_atomic_t interrupted;
+static void on_signal(int sig) {
+    (void)sig;
+    interrupted = 1;
+}
+
+static const struct lw_bytes none = {"", 0};
+
+/* ---- its record ---- */
+
+/* What was asked for, in one canonical text: a job goes on only with the same. */
+static char *words_of(const struct ops *o) {
+    const struct ops_args *a = &o->args;
+    json_t *w = json_array(), *keys = json_array(), *where = json_array();
+    for (int i = 0; i < a->n_words; i++) json_array_append_new(w, json_string(a->words[i]));
+    for (size_t i = 0; i < a->n_keys; i++) json_array_append_new(keys, json_string(a->keys[i]));
+    for (size_t i = 0; i < a->n_where; i++) json_array_append_new(where, json_string(a->where[i]));
+    json_t *j = json_pack("{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb", o->verb->name, "words", w, "keys",
+                          keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error, "from", a->from,
+                          "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts", (json_int_t)a->attempts,
+                          "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
+    char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(j);
+    return text ? text : lw_strdup("{}"); /* words that are no UTF-8 */
+}
+
+static void who(char *out, size_t size) {
+    char host[128] = "";
+    const struct passwd *p = getpwuid(geteuid());
+    gethostname(host, sizeof host - 1);
+    snprintf(out, size, "%s@%s", p ? p->pw_name : "?", host);
+}
+
+static void job_script(struct ops_job *j, const char *what, int64_t number) {
+    struct ops *o = j->o;
+    struct ops_shard *sh = &o->shards[0];
+    char name[32];
+    snprintf(name, sizeof name, "%" PRId64, number);
+    ops_script(o, &lw_op_job, 5);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "job", none), ops_key(o, sh, "replays", none);
+    ops_key(o, sh, "job:", lw_bytes_of(name)), ops_key(o, sh, "audit", none);
+    lw_arg_text(&o->cmd, what), lw_arg_text(&o->cmd, j->token), lw_arg_i64(&o->cmd, JOB_TTL_MS);
+}
+
+/* Numbers are never used twice, whatever shard was emptied: one more than any shard knows. */
+static int last_number(struct ops *o, int64_t *out) {
+    *out = 0;
+    for (int s = 0; s < o->c->redis.shards; s++) {
+        ops_begin(o, "GET"), ops_key(o, &o->shards[s], "replays", none);
+        redisReply *r = ops_ask(o, &o->shards[s]);
+        if (!r) return -1;
+        int64_t n = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+        if (n > *out) *out = n;
+        freeReplyObject(r);
+    }
+    return 0;
+}
+
+static int tell_number(struct ops_job *j) {
+    for (int s = 1; s < j->o->c->redis.shards; s++) {
+        ops_begin(j->o, "SET"), ops_key(j->o, &j->o->shards[s], "replays", none), lw_arg_i64(&j->o->cmd, j->number);
+        redisReply *r = ops_ask(j->o, &j->o->shards[s]);
+        if (!r) return -1;
+        freeReplyObject(r);
+    }
+    return 0;
+}
+
+/* The words of the job that goes on must be ours. */
+static int same_words(struct ops_job *j, const char *words) {
+    struct ops *o = j->o;
+    char name[32];
+    snprintf(name, sizeof name, "%" PRId64, o->args.resume);
+    ops_begin(o, "HGET"), ops_key(o, &o->shards[0], "job:", lw_bytes_of(name)), lw_arg_text(&o->cmd, "words");
+    redisReply *r = ops_ask(o, &o->shards[0]);
+    if (!r) return -1;
+    int bad = r->type != REDIS_REPLY_STRING    ? lw_fail(&o->err, "there is no job %s", name)
+              : strcmp(r->str, words) != 0     ? lw_fail(&o->err, "job %s was another command: %s", name, r->str)
+                                               : 0;
+    freeReplyObject(r);
+    return bad;
+}
+
+static int start(struct ops_job *j, const char *words, int64_t last) {
+    struct ops *o = j->o;
+    char user[256], resume[32] = "";
+    who(user, sizeof user);
+    if (o->args.resume) snprintf(resume, sizeof resume, "%" PRId64, o->args.resume);
+    job_script(j, "begin", o->args.resume);
+    lw_arg_i64(&o->cmd, last + 1), lw_arg_text(&o->cmd, resume);
+    lw_arg_text(&o->cmd, "who"), lw_arg_copy(&o->cmd, user, strlen(user));
+    lw_arg_text(&o->cmd, "at_ms"), lw_arg_i64(&o->cmd, lw_wall_ms());
+    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, "running");
+    redisReply *r = ops_ask(o, &o->shards[0]);
+    if (!r) return -1;
+    int bad = 0;
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
+        bad = lw_fail(&o->err, "job %s is under way; one at a time (if its command was killed: in %d s)", r->element[1]->str, JOB_TTL_MS / 1000);
+    else if (r->type == REDIS_REPLY_ARRAY)
+        bad = lw_fail(&o->err, "there is no job %s", resume);
+    else
+        j->number = strtoll(r->str, NULL, 10);
+    freeReplyObject(r);
+    return bad ? bad : tell_number(j);
+}
+
+static int record(struct ops_job *j, const char *what, const char *state) {
+    struct ops *o = j->o;
+    job_script(j, what, j->number);
+    lw_arg_i64(&o->cmd, j->number), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, state);
+    lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, j->count['P'] + j->count['X']);
+    lw_arg_text(&o->cmd, "taken"), lw_arg_i64(&o->cmd, j->taken);
+    long long mine;
+    if (ops_ask_int(o, &o->shards[0], &mine)) return -1;
+    j->renewed_ms = lw_boot_ms();
+    return mine ? 0 : lw_fail(&o->err, "job %" PRId64 " was silent for too long and another one began; go on with --resume %" PRId64, j->number,
+                              j->number);
+}
+
+static int open_backup(struct ops_job *j) {
+    if (j->o->args.backup)
+        snprintf(j->backup_name, sizeof j->backup_name, "%s", j->o->args.backup);
+    else
+        snprintf(j->backup_name, sizeof j->backup_name, "latchwork-%s-drop-%" PRId64 ".jsonl", j->o->noun, j->number);
+    j->backup = fopen(j->backup_name, "ae");
+    return j->backup ? 0 : lw_fail(&j->o->err, "%s: the backup can't be written; nothing was dropped", j->backup_name);
+}
+
+int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
+    *j = (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
+    if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
+    j->progress = isatty(STDERR_FILENO);
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != sizeof random) return lw_fail(&o->err, "no random numbers");
+    snprintf(j->token, sizeof j->token, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    int64_t last;
+    if (last_number(o, &last)) return -1;
+    j->number = o->args.resume ? o->args.resume : last + 1;
+    char *words = words_of(o);
+    int bad = o->args.resume ? same_words(j, words) : 0;
+    if (!bad && !j->dry) bad = start(j, words, last);
+    free(words);
+    struct sigaction act = {.sa_handler = on_signal};
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    if (!bad && !j->dry && what != OPS_PUT && (bad = open_backup(j))) record(j, "end", "failed");
+    return bad;
+}
+
+/* ---- what became of each ---- */
+
+static const char *word(const struct ops_job *j, char letter) {
+    switch (letter) {
+    case 'P': return j->dry ? "would be put" : "put";
+    case 'A': return j->o->verb->name[0] == 'i' ? "there or finished already" : "put already";
+    case 'D': return j->what == OPS_PUT ? "left out: done (--again takes it)" : "left out: finished before";
+    case 'U': return "left out: not finished, it comes by itself";
+    case 'G': return "left out: its dead letter has gone";
+    case 'B': return "not put: a name in Redis holds another type";
+    case 'X': return j->dry ? "would be dropped" : "dropped";
+    case 'N': return "left out: it does not wait any more";
+    case 'H': return "left: it may be in a handler, its lane is held; try again, or pause the lane first";
+    default: return "?";
+    }
+}
+
+static bool is_problem(char letter) { return letter == 'B' || letter == 'H'; }
+
+static void tell(struct ops_job *j, const char *identity, const char *what, bool line) {
+    if (j->o->args.json) {
+        json_t *o = json_pack("{ss ss}", "identity", identity, "result", what);
+        if (o && !j->dry) json_object_set_new(o, "job", json_integer(j->number));
+        if (o) ops_put_json(o);
+    } else if (line) {
+        printf("%s: %s\n", identity, what);
+    }
+}
+
+static void progress(struct ops_job *j, bool last) {
+    int64_t now = lw_boot_ms();
+    if (!j->progress || (now < j->told_ms + TOLD_MS && !last)) return;
+    j->told_ms = now;
+    double seconds = (double)(now - j->begun_ms) / 1000;
+    fprintf(stderr, "\r%" PRId64 " %s, %" PRId64 " left, %.0f/s%s", j->count['P'] + j->count['X'], j->what == OPS_PUT ? "put" : "dropped",
+            j->taken - j->count['P'] - j->count['X'], seconds > 0 ? (double)j->taken / seconds : 0, last ? "\n" : "   ");
+}
+
+static int count(struct ops_job *j, const struct ops_item *it, char letter) {
+    static int lines;
+    j->count[(unsigned char)letter & 127]++;
+    bool line = j->dry ? lines < LINES_MAX : letter != 'P' && letter != 'X' && lines < LINES_MAX;
+    if (line && ++lines == LINES_MAX && !j->o->args.json) puts("... (--json tells of each)");
+    tell(j, it->identity, word(j, letter), line && lines < LINES_MAX);
+    if (!is_problem(letter)) return 0;
+    j->problems++;
+    if (j->o->args.stop_on_error) j->stopped = true;
+    return 0;
+}
+
+int ops_job_problem(struct ops_job *j, const char *identity, const char *why) {
+    j->problems++;
+    if (j->o->args.json)
+        tell(j, identity, why, true);
+    else
+        fprintf(stderr, "%s: %s\n", identity, why);
+    return j->o->args.stop_on_error ? 1 : 0;
+}
+
+/* ---- batches ---- */
+
+static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r) {
+    int n = 0;
+    for (int i = 0; i < j->n; i++) n += j->item[i].shard == sh;
+    if (strcmp(r->str, "NOEPOCH") == 0)
+        return lw_fail(&j->o->err, "shard %d is empty: no worker has joined it yet, so what is done is not known; start the workers first", sh->index);
+    if (strcmp(r->str, "QUARANTINE") == 0)
+        return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds", sh->index);
+    if ((int)r->len != n) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
+    n = 0;
+    for (int i = 0; i < j->n; i++)
+        if (j->item[i].shard == sh) count(j, &j->item[i], r->str[n++]);
+    return 0;
+}
+
+static int items_of(const struct ops_job *j, const struct ops_shard *sh) {
+    int n = 0;
+    for (int i = 0; i < j->n; i++) n += j->item[i].shard == sh;
+    return n;
+}
+
+static void build_put(struct ops_job *j, struct ops_shard *sh, int n) {
+    struct ops *o = j->o;
+    ops_script(o, &lw_op_put, 5 + n);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none), ops_key(o, sh, "ready", none);
+    ops_key(o, sh, "dead", none);
+    for (int i = 0; i < j->n; i++)
+        if (j->item[i].shard == sh) ops_key(o, sh, "lock:", j->item[i].lane);
+    lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2), lw_arg_text(&o->cmd, j->any ? "any" : "undone"), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
+    for (int i = 0; i < j->n; i++)
+        if (j->item[i].shard == sh) {
+            lw_arg(&o->cmd, lw_bytes(j->item[i].envelope.p, j->item[i].envelope.n));
+            lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_text(&o->cmd, j->item[i].entry);
+        }
+}
+
+static void build_drop(struct ops_job *j, struct ops_shard *sh, int n) {
+    struct ops *o = j->o;
+    ops_script(o, &lw_op_drop, 3 + n);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none);
+    for (int i = 0; i < j->n; i++)
+        if (j->item[i].shard == sh) ops_key(o, sh, "lock:", j->item[i].lane);
+    lw_arg_i64(&o->cmd, OPS_AHEAD), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
+    for (int i = 0; i < j->n; i++)
+        if (j->item[i].shard == sh) lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_i64(&o->cmd, j->item[i].offset);
+}
+
+static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
+    if (j->what == OPS_PUT)
+        build_put(j, sh, n);
+    else
+        build_drop(j, sh, n);
+    redisReply *r = ops_ask_for(j->o, sh, REDIS_REPLY_STRING);
+    if (!r) return -1;
+    int bad = letters(j, sh, r);
+    freeReplyObject(r);
+    return bad;
+}
+
+/* Dead letters one by one: XDEL says of each whether it was there. */
+static int send_remove(struct ops_job *j, struct ops_shard *sh) {
+    for (int i = 0; i < j->n; i++) {
+        if (j->item[i].shard != sh) continue;
+        long long gone = 1;
+        ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none), lw_arg_text(&j->o->cmd, j->item[i].entry);
+        if (!j->dry && ops_ask_int(j->o, sh, &gone)) return -1;
+        count(j, &j->item[i], gone ? 'X' : 'G');
+    }
+    return 0;
+}
+
+static void pace(struct ops_job *j) {
+    if (j->o->args.rate <= 0 || j->dry) return;
+    int64_t due = j->begun_ms + (int64_t)((double)j->taken / j->o->args.rate * 1000);
+    while (lw_boot_ms() < due && !interrupted) {
+        int64_t left = due - lw_boot_ms();
+        lw_sleep_ms(left < 100 ? left : 100);
+        if (lw_boot_ms() > j->renewed_ms + RENEW_MS && record(j, "renew", "running")) return;
+    }
+}
+
+static int flush(struct ops_job *j) {
+    int bad = 0;
+    if (j->backup && (fflush(j->backup) || fsync(fileno(j->backup)))) bad = lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
+    for (int s = 0; !bad && s < j->o->c->redis.shards; s++) {
+        int n = items_of(j, &j->o->shards[s]);
+        if (n) bad = j->what == OPS_REMOVE ? send_remove(j, &j->o->shards[s]) : send_script(j, &j->o->shards[s], n);
+    }
+    for (int i = 0; i < j->n; i++) {
+        free((void *)(uintptr_t)j->item[i].lane.p);
+        lw_buf_free(&j->item[i].envelope);
+    }
+    j->n = 0;
+    progress(j, false);
+    if (!bad && !j->dry && lw_boot_ms() > j->renewed_ms + RENEW_MS) bad = record(j, "renew", "running");
+    if (!bad) pace(j);
+    if (!bad && j->o->err.text[0]) bad = -1;
+    return bad ? bad : j->stopped || interrupted;
+}
+
+static struct ops_item *new_item(struct ops_job *j, struct lw_bytes lane) {
+    struct ops_item *it = &j->item[j->n++];
+    *it = (struct ops_item){.shard = ops_shard_of(j->o, lane), .lane = lw_bytes(lw_memdup(lane.p, lane.n), lane.n)};
+    j->taken++;
+    return it;
+}
+
+static int taken(struct ops_job *j) {
+    bool enough = j->o->args.limit > 0 && j->taken >= j->o->args.limit;
+    int stop = j->n == j->batch || enough || interrupted ? flush(j) : 0;
+    return stop ? stop : enough;
+}
+
+static void name_part(const struct lw_envelope *e, bool with_replay, char *out, size_t size) {
+    int n = snprintf(out, size, "%.*s:%d", (int)e->topic.n, e->topic.p, (int)e->partition);
+    if (with_replay && e->replay) snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
+}
+
+int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead) {
+    struct ops_item *it = new_item(j, lane);
+    if (dead) it->shard = &j->o->shards[dead->shard]; /* the same, unless the key was edited */
+    lw_envelope_encode(e, &it->envelope);
+    ops_identity(e, it->identity, sizeof it->identity);
+    if (read_again) name_part(e, false, it->tp, sizeof it->tp);
+    if (dead) snprintf(it->entry, sizeof it->entry, "%s", strchr(dead->id, ':') + 1);
+    return taken(j);
+}
+
+int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
+    if (j->backup) {
+        char *line = NULL;
+        json_t *o = ops_message_json(m, SIZE_MAX);
+        line = json_dumps(o, JSON_COMPACT);
+        json_decref(o);
+        if (!line || fprintf(j->backup, "%s\n", line) < 0) {
+            free(line);
+            return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
+        }
+        free(line);
+    }
+    struct ops_item *it = new_item(j, m->lane.p ? m->lane : none);
+    it->shard = &j->o->shards[m->shard];
+    if (m->bad)
+        snprintf(it->identity, sizeof it->identity, "%s", m->id[0] ? m->id : "(not a message)");
+    else
+        ops_identity(&m->e, it->identity, sizeof it->identity);
+    if (m->id[0]) {
+        snprintf(it->entry, sizeof it->entry, "%s", strchr(m->id, ':') + 1);
+    } else {
+        name_part(&m->e, true, it->tp, sizeof it->tp);
+        it->offset = m->e.offset;
+    }
+    return taken(j);
+}
+
+/* ---- the end ---- */
+
+static void summary(struct ops_job *j, const char *state) {
+    static const char all[] = "PXADUGNHB";
+    if (j->o->args.json) {
+        json_t *counts = json_object();
+        for (const char *p = all; *p; p++)
+            if (j->count[(int)*p]) json_object_set_new(counts, word(j, *p), json_integer(j->count[(int)*p]));
+        json_t *o = json_pack("{ss sb ss sI sI so}", "type", "summary", "dry_run", (int)j->dry, "state", state, "messages", (json_int_t)j->taken,
+                              "problems", (json_int_t)j->problems, "results", counts);
+        if (!j->dry) json_object_set_new(o, "job", json_integer(j->number));
+        ops_put_json(o);
+        return;
+    }
+    printf("%s%" PRId64 " messages", j->dry ? "dry run: " : "", j->taken);
+    for (const char *p = all; *p; p++)
+        if (j->count[(int)*p]) printf("; %" PRId64 " %s", j->count[(int)*p], word(j, *p));
+    if (j->dry)
+        puts(j->taken ? "; --execute does it" : "");
+    else
+        printf("; job %" PRId64 ": %s\n", j->number, state);
+    if (j->backup) printf("what was dropped: %s\n", j->backup_name);
+}
+
+int ops_job_end(struct ops_job *j, int failed) {
+    if (failed >= 0 && j->n) failed = flush(j) < 0 ? -1 : failed;
+    for (int i = 0; i < j->n; i++) {
+        free((void *)(uintptr_t)j->item[i].lane.p);
+        lw_buf_free(&j->item[i].envelope);
+    }
+    j->n = 0;
+    const char *state = failed < 0 ? "failed" : interrupted ? "interrupted" : j->stopped ? "stopped at an error" : "finished";
+    if (j->taken && j->progress) progress(j, true);
+    if (!j->dry && !(failed < 0 && strstr(j->o->err.text, "another one began"))) {
+        struct lw_err first = j->o->err;
+        if (record(j, "end", state) && failed >= 0) failed = -1;
+        if (first.text[0]) j->o->err = first;
+    }
+    summary(j, state);
+    if (!j->dry && strcmp(state, "finished") != 0)
+        fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
+    if (j->backup && fclose(j->backup)) failed = -1;
+    return failed < 0 || j->problems || interrupted ? OPS_FAILED : 0;
+}
