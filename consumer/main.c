@@ -1,5 +1,6 @@
 /* The program: finds the command and hands over. */
 #include "tools/cmd_check.h"
+#include "tools/cmd_dead.h"
 #include "tools/cmd_dev.h"
 #include "tools/cmd_ledger.h"
 #include "tools/cmd_lock.h"
@@ -22,7 +23,7 @@ static const struct command commands[] = {
     {"dev", lw_cmd_dev, "everything on this machine, nothing configured: try it"},
     {"check", lw_cmd_check, "all errors of a configuration at once; --connect: also the servers"},
     {"queue", lw_cmd_queue, "lanes and waiting messages: list, show, export, replay, drop, pause"},
-    {"dead", NULL, "dead letters: list, show, replay, edit, drop"},
+    {"dead", lw_cmd_dead, "dead letters: list, show, replay, edit, drop"},
     {"lock", lw_cmd_lock, "who holds which key; break a lock; run a command under one"},
     {"handler", NULL, "start a handler project; run a handler on a file of messages"},
     {"top", NULL, "live view: lanes, rates, hot keys, workers"},

@@ -233,9 +233,13 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
     if (!ops_lane_matches(o, m->lane)) return false;
-    if (m->bad) return m->id[0] && o->args.n_words ? named(o, m) : !o->args.topic && !o->args.n_where && o->args.partition < 0;
+    if (m->id[0] && !dead_matches(o, m)) return false;
+    if (m->bad) { /* only what stands beside the envelope is known of it */
+        const struct ops_args *a = &o->args;
+        bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
+        return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && (!a->n_words || (m->id[0] && named(o, m)));
+    }
     if (!common(o, m->e.topic, m->e.partition, m->e.first_ms, m->attempts)) return false;
     if (o->args.n_words && !named(o, m)) return false;
-    if (m->id[0] && !dead_matches(o, m)) return false;
     return payload_matches(o, m->e.payload);
 }

@@ -341,7 +341,6 @@ static void name_part(const struct lw_envelope *e, bool with_replay, char *out, 
 
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead) {
     struct ops_item *it = new_item(j, lane);
-    if (dead) it->shard = &j->o->shards[dead->shard]; /* the same, unless the key was edited */
     lw_envelope_encode(e, &it->envelope);
     ops_identity(e, it->identity, sizeof it->identity);
     if (read_again) name_part(e, false, it->tp, sizeof it->tp);

@@ -35,6 +35,7 @@ class World:
         self.dir = directory
         self.redis = Redis(os.path.join(directory, "redis"))
         self.redis.start()
+        self.env = {}
         self.config = os.path.join(directory, "t.json")
         with open(self.config, "w") as f:
             json.dump({"name": "t", "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}},
@@ -74,7 +75,7 @@ class World:
 
     def run(self, *args, given=b"", status=0):
         done = subprocess.run([self.program] + list(args) + ["-c", self.config], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              cwd=self.dir, timeout=60)
+                              cwd=self.dir, timeout=60, env=dict(os.environ, **self.env))
         self.out, self.err = done.stdout.decode("utf-8", "backslashreplace"), done.stderr.decode("utf-8", "backslashreplace")
         assert done.returncode == status, "status %d, not %d: %s\n%s%s" % (done.returncode, status, args, self.out, self.err)
         return self.out
@@ -258,6 +259,268 @@ def stats_count(w):
     assert (s["lanes"], s["waiting"], s["dead"], s["paused"]) == (2, 6, 3, 1), s
     assert s["top_keys"][0] == {"key": "a", "waiting": 5} and s["top_reasons"][0] == {"reason": "no money", "dead": 2}, s
     assert "no money" in w.run("queue", "stats")
+
+
+# --- drop ----------------------------------------------------------------------------------------------------------------------------
+
+
+@test
+def drop_is_a_dry_run_first(w):
+    for i in range(10):
+        w.park("a", i)
+    before = w.dump()
+    rows = w.rows("queue", "drop", "--key", "a")
+    assert rows[-1]["dry_run"] and rows[-1]["results"] == {"would be dropped": 10}, rows[-1]
+    assert w.dump() == before
+    w.run("queue", "drop", status=2)
+
+
+@test
+def drop_writes_a_backup_first(w):
+    for i in range(100):
+        w.park("a", i)
+    backup = os.path.join(w.dir, "backup.jsonl")
+    rows = w.rows("queue", "drop", "orders/0/3", "orders/0/99", "--execute", "--backup", backup)
+    assert rows[-1]["results"] == {"dropped": 2}, rows[-1]
+    assert [json.loads(x)["offset"] for x in open(backup)] == [3, 99]
+    assert w.state(3) == 2 and w.state(99) == 2 and w.state(4) == 1
+    assert [r["offset"] for r in w.rows("queue", "export")] == [i for i in range(99) if i != 3]
+    w.rows("queue", "drop", "--key", "a", "--execute", "--backup", backup)
+    assert w.call("EXISTS", P + "wait:a", P + "lanes") == 0, "a lane of which nothing is left goes at once"
+    assert len(open(backup).readlines()) == 100
+    os.unlink(backup)
+
+
+@test
+def drop_leaves_what_a_holder_may_have(w):
+    for i in range(100):
+        w.park("a", i)
+    w.call("SET", P + "lock:a", "host-7-ab.9:1700000000000123", "PX", 60000)
+    rows = w.rows("queue", "drop", "--key", "a", "--execute", status=1)
+    assert sorted(rows[-1]["results"].values()) == [36, 64] and rows[-1]["problems"] == 64, rows[-1]
+    assert [w.state(i) for i in (0, 63, 64, 99)] == [1, 1, 2, 2]
+    w.call("SET", P + "lock:a", "backoff", "PX", 60000)
+    assert w.rows("queue", "drop", "--key", "a", "--execute")[-1]["results"] == {"dropped": 64}
+
+
+@test
+def nothing_is_done_where_states_are_not_known(w):
+    w.park("a", 1)
+    w.call("DEL", P + "epoch")
+    w.run("queue", "drop", "--key", "a", "--execute", status=1)
+    assert "no worker has joined" in w.err and w.state(1) == 1
+    w.call("HSET", P + "epoch", "id", "e2", "not_before", int(time.time() * 1000) + 60000)
+    w.run("queue", "drop", "--key", "a", "--execute", status=1)
+    assert "new epoch" in w.err and w.state(1) == 1
+
+
+# --- import --------------------------------------------------------------------------------------------------------------------------
+
+
+def lines(*objects):
+    return "\n".join(json.dumps(o) for o in objects).encode()
+
+
+@test
+def import_refuses_what_is_no_message(w):
+    good = {"topic": "orders", "partition": 0, "offset": 1, "key": "a", "payload": "x"}
+    bad = [dict(good, topic="a b"), dict(good, offset=-1), dict(good, partition="0"), dict(good, key=None), dict(good, payload=5),
+           dict(good, payload_base64="x"), dict(good, headers=["a"]), dict(good, payload_size=9), []]
+    rows = w.rows("queue", "import", "-", "--execute", given=lines(*bad, good) + b"\n{", status=1)
+    assert rows[-1]["problems"] == len(bad) + 1 and rows[-1]["messages"] == 1, rows
+    assert w.waiting("a") == ["orders/0/1"] and w.state(1) == 1
+    rows = w.rows("queue", "import", "-", "--execute", "--stop-on-error", given=lines({}, good), status=1)
+    assert rows[-1]["messages"] == 0
+
+
+@test
+def import_leaves_out_what_is_finished(w):
+    message = {"topic": "orders", "partition": 0, "offset": 1, "key": "a", "payload": "x"}
+    w.set_state(1, 2)
+    assert w.rows("queue", "import", "-", "--execute", given=lines(message))[-1]["results"] == {"there or finished already": 1}
+    w.call("HSET", P + "floor", "orders:0", 100)
+    w.set_state(1, 0)
+    assert w.rows("queue", "import", "-", "--execute", given=lines(message))[-1]["results"] == {"there or finished already": 1}
+    assert w.waiting("a") == []
+    rows = w.rows("queue", "import", "-", "--execute", "--again", given=lines(message))
+    assert rows[-1]["results"] == {"put": 1} and w.waiting("a") == ["orders/0/1#%d" % rows[-1]["job"]], rows
+    assert w.call("LRANGE", P + "ready", 0, -1) == [b"a"]
+
+
+# --- dead ----------------------------------------------------------------------------------------------------------------------------
+
+
+@test
+def dead_ls_show_export(w):
+    now = int(time.time() * 1000)
+    first = w.bury(1, "a", reason="no money", payload=b'{"total":200}')
+    w.bury(2, "b", reason="no wine", payload=b'{"total":5}', first_ms=now - 7200000)
+    w.call("XADD", P + "dead", "*", "envelope", "rubbish", "reason", "not an envelope of this version", "attempts", "0")
+    rows = w.rows("dead", "ls")
+    assert [(r.get("identity"), r["reason"]) for r in rows] == [("orders/0/1", "no money"), ("orders/0/2", "no wine"),
+                                                               (None, "not an envelope of this version")], rows
+    assert rows[0]["id"] == "0:" + first and rows[0]["attempts"] == 5
+    identities = lambda *a: [r.get("identity") for r in w.rows("dead", "ls", *a)]  # noqa: E731
+    assert identities("--reason", "no *") == ["orders/0/1", "orders/0/2"]
+    assert identities("--error", "wine") == ["orders/0/2"]
+    assert identities("--where", "/total>100") == ["orders/0/1"]
+    assert identities("--older-than", "1h", "--key", "b") == ["orders/0/2"]
+    assert identities("--from", "1h", "--topic", "orders") == ["orders/0/1", "orders/0/2"] and identities("--to", "1h", "--topic", "orders") == []
+    assert identities("--limit", "1") == ["orders/0/1"]
+    assert w.rows("dead", "show", "orders/0/1")[0]["payload"] == '{"total":200}'
+    assert "no wine" in w.run("dead", "show", "orders/0/2") and "rubbish" in w.run("dead", "show", rows[2]["id"])
+    w.run("dead", "show", "orders/0/9", status=1)
+    assert [r.get("identity") for r in w.rows("dead", "export", "orders/0/2")] == ["orders/0/2"]
+    assert "no money" in w.run("dead", "ls")
+
+
+@test
+def dead_replay_goes_behind_what_waits(w):
+    w.park("a", 5)
+    for i in range(70):
+        w.bury(i + 100, "a" if i % 2 == 0 else "b")
+    before = w.dump()
+    assert w.rows("dead", "replay", "--key", "a")[-1]["results"] == {"would be put": 35}
+    assert w.dump() == before
+    rows = w.rows("dead", "replay", "--key", "a", "--execute")
+    n = rows[-1]["job"]
+    assert rows[-1]["results"] == {"put": 35} and rows[-1]["state"] == "finished"
+    assert w.waiting("a") == ["orders/0/5"] + ["orders/0/%d#%d" % (i, n) for i in range(100, 170, 2)]
+    assert w.call("XLEN", P + "dead") == 35 and w.state(100, "orders:0#%d" % n) == 1 and w.state(100) == 3
+    assert w.rows("dead", "replay", "--match", "*", "--execute", "--limit", "5")[-1]["job"] == n + 1
+    audit = [dict(zip(f[::2], f[1::2])) for _, f in w.call("XRANGE", P + "audit", "-", "+")]
+    assert [a[b"event"] for a in audit] == [b"begin", b"end"] * 2 and audit[1][b"done"] == b"35" and b"@" in audit[0][b"who"], audit
+    assert b'"keys":["a"]' in audit[0][b"words"]
+    w.run("dead", "replay", status=2)
+
+
+@test
+def dead_replay_keeps_what_has_no_lane(w):
+    w.call("XADD", P + "dead", "*", "envelope", "rubbish", "reason", "?", "attempts", "0")
+    w.bury(1, "a")
+    rows = w.rows("dead", "replay", "--match", "*", "--execute", status=1)
+    assert rows[-1]["problems"] == 1 and rows[-1]["results"] == {"put": 1}, rows
+    assert w.call("XLEN", P + "dead") == 1
+
+
+@test
+def dead_replay_does_not_lose_what_a_broken_name_refuses(w):
+    w.call("SET", P + "wait:a", "x")
+    w.bury(1, "a")
+    rows = w.rows("dead", "replay", "--match", "*", "--execute", status=1)
+    assert rows[-1]["problems"] == 1 and w.call("XLEN", P + "dead") == 1, rows
+
+
+@test
+def dead_drop_writes_a_backup(w):
+    for i in range(5):
+        w.bury(i, "a", payload=b"p%d" % i)
+    backup = os.path.join(w.dir, "dead.jsonl")
+    assert w.rows("dead", "drop", "orders/0/1", "--execute", "--backup", backup)[-1]["results"] == {"dropped": 1}
+    assert w.call("XLEN", P + "dead") == 4 and [json.loads(x)["payload"] for x in open(backup)] == ["p1"]
+    w.run("dead", "drop", "--match", "*", "--execute", "--backup", "/nonexistent/file", status=1)
+    assert w.call("XLEN", P + "dead") == 4 and w.call("EXISTS", P + "job") == 0
+    rows = [json.loads(x) for x in open(backup)]
+    w.rows("queue", "import", backup, "--execute", "--again")
+    assert w.waiting("a")[0].startswith("orders/0/1#"), rows
+    os.unlink(backup)
+
+
+@test
+def dead_edit_keeps_the_original(w):
+    w.bury(1, "a", payload=b'{"total":1}')
+    w.env = {"EDITOR": "sed -i s/1/2/"}
+    row = w.rows("dead", "edit", "orders/0/1")[0]
+    assert w.call("XLEN", P + "dead") == 1 and row["result"] == "edited"
+    shown = w.rows("dead", "show", row["id"])[0]
+    assert shown["payload"] == '{"total":2}' and shown["original_payload"] == '{"total":1}' and "@" in shown["edited_by"], shown
+    assert '+{"total":2}' in w.run("dead", "show", row["id"])
+    w.env = {"EDITOR": "sed -i s/2/3/"}
+    row = w.rows("dead", "edit", row["id"])[0]
+    assert w.rows("dead", "show", row["id"])[0]["original_payload"] == '{"total":1}', "the first one is kept"
+    before = w.dump()
+    w.env = {"EDITOR": "sed -i s/}/,/"}
+    w.run("dead", "edit", "orders/0/1", status=1)
+    assert "JSON" in w.err and w.dump() == before
+    w.env = {"EDITOR": "false"}
+    w.run("dead", "edit", "orders/0/1", status=1)
+    w.env = {"EDITOR": "true"}
+    assert w.rows("dead", "edit", "orders/0/1") == [{"result": "not changed"}] and w.dump() == before
+    w.env = {}
+    n = w.rows("dead", "replay", "orders/0/1", "--execute")[-1]["job"]
+    assert w.rows("queue", "export")[0]["payload"] == '{"total":3}' and w.waiting("a") == ["orders/0/1#%d" % n]
+
+
+# --- jobs ----------------------------------------------------------------------------------------------------------------------------
+
+
+@test
+def one_job_at_a_time(w):
+    w.bury(1, "a")
+    w.call("SET", P + "job", "7 another", "PX", 30000)
+    w.run("dead", "replay", "orders/0/1", "--execute", status=1)
+    assert "job 7 is under way" in w.err and w.call("XLEN", P + "dead") == 1
+    w.run("dead", "replay", "orders/0/1")
+
+
+@test
+def a_job_that_was_interrupted_goes_on(w):
+    for i in range(40):
+        w.bury(i, "a")
+    p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    while w.call("XLEN", P + "dead") > 38:
+        time.sleep(0.01)
+    p.kill()
+    p.communicate()
+    left = w.call("XLEN", P + "dead")
+    assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
+    w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
+    assert "under way" in w.err
+    w.call("DEL", P + "job")  # 30 s later
+    w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
+    assert "another command" in w.err
+    w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
+    assert "no job" in w.err
+    rows = w.rows("dead", "replay", "--key", "a", "--resume", "1", "--execute")
+    assert rows[-1]["job"] == 1 and rows[-1]["results"] == {"put": left}
+    assert sorted(w.waiting("a")) == sorted("orders/0/%d#1" % i for i in range(40)), "each once"
+
+
+@test
+def an_interrupt_ends_the_job(w):
+    for i in range(40):
+        w.bury(i, "a")
+    p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    while w.call("XLEN", P + "dead") > 38:
+        time.sleep(0.01)
+    p.terminate()
+    _, err = p.communicate(timeout=20)
+    assert p.returncode == 1 and b"--resume 1" in err, err
+    assert w.call("EXISTS", P + "job") == 0 and w.call("HGET", P + "job:1", "state") == b"interrupted"
+    assert w.call("XLEN", P + "dead") + len(w.waiting("a")) == 40
+
+
+# --- usage ---------------------------------------------------------------------------------------------------------------------------
+
+
+@test
+def usage(w):
+    for args in (["queue"], ["queue", "list"], ["queue", "ls", "x"], ["queue", "ls", "--rate", "5"], ["queue", "show"], ["dead", "edit"],
+                 ["queue", "ls", "--older-than", "soon"], ["queue", "ls", "--sort", "name"], ["queue", "ls", "--key", "a", "--match", "b"],
+                 ["dead", "ls", "--from", "whenever"], ["queue", "ls", "--wrong"]):
+        w.run(*args, status=2)
+        assert w.err and not w.out, args
+    for args in (["queue", "--help"], ["dead", "--help"], ["queue", "ls", "--help"]):
+        assert "usage:" in w.run(*args)
+    assert "--execute" not in w.run("queue", "ls", "--help")
+
+
+@test
+def a_redis_that_is_not_there(w):
+    w.run("queue", "ls", "--set", "redis.url=unix:///nonexistent/redis.sock", status=1)
+    assert "shard 0" in w.err
 
 
 def main():

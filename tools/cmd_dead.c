@@ -1,0 +1,101 @@
+/* latchwork dead: which verbs there are, and reading the streams. */
+#include "tools/cmd_dead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ops_verb verbs[] = {
+    {"ls", "kmtpoaeEfTwl", 0, 0, dead_ls, "ls", "dead letters, oldest first: when, why, how often tried"},
+    {"show", "lW", 1, -1, dead_show, "show ID...", "all of it; ID is an identity or SHARD:STREAM-ID as ls shows them"},
+    {"export", "kmtpoaeEfTwl", 0, -1, dead_export, "export [ID...]", "as JSON Lines (kcat -J's names)"},
+    {"replay", "kmtpoaeEfTwlxRsuPy", 0, -1, dead_replay, "replay [ID...]", "back into their lanes (a dry run until --execute)"},
+    {"drop", "kmtpoaeEfTwlxRsbu", 0, -1, dead_drop, "drop [ID...]", "for good, after a backup (a dry run until --execute)"},
+    {"edit", "", 1, 1, dead_edit, "edit ID", "the payload in $EDITOR; what it was is kept"},
+};
+
+int lw_cmd_dead(int argc, char **argv) {
+    return ops_main("dead", "Dead letters that Redis keeps (dead.to: redis).\n", verbs, sizeof verbs / sizeof *verbs, argc, argv);
+}
+
+/* ---- reading ---- */
+
+static struct lw_bytes bytes(const redisReply *r) { return lw_bytes(r->str, r->len); }
+
+static void take_field(struct ops_message *m, const redisReply *name, const redisReply *value) {
+    static const struct {
+        const char *name;
+        size_t at;
+        bool is_number;
+    } fields[] = {
+        {"reason", offsetof(struct ops_message, reason), false},         {"original", offsetof(struct ops_message, original), false},
+        {"edited_by", offsetof(struct ops_message, edited_by), false},   {"edited_ms", offsetof(struct ops_message, edited_ms), true},
+        {"attempts", offsetof(struct ops_message, attempts), true},      {"first_ms", offsetof(struct ops_message, first_ms), true},
+        {"last_ms", offsetof(struct ops_message, last_ms), true},        {"envelope", offsetof(struct ops_message, raw), false},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (strcmp(fields[i].name, name->str) != 0) continue;
+        char *to = (char *)m + fields[i].at;
+        if (fields[i].is_number)
+            *(int64_t *)(void *)to = strtoll(value->str, NULL, 10);
+        else
+            *(struct lw_bytes *)(void *)to = bytes(value);
+    }
+}
+
+static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) {
+    struct ops_message m = {.shard = sh->index, .reason = lw_bytes("", 0), .raw = lw_bytes("", 0)};
+    const redisReply *f = entry->element[1];
+    snprintf(m.id, sizeof m.id, "%d:%s", sh->index, entry->element[0]->str);
+    for (size_t i = 0; f->type == REDIS_REPLY_ARRAY && i + 1 < f->elements; i += 2) take_field(&m, f->element[i], f->element[i + 1]);
+    ops_message_read(&m, m.raw);
+    struct lw_buf scratch = {0};
+    struct lw_bytes key, lane;
+    struct lw_err err = {0};
+    if (!m.bad && ops_lane_of(o, &m.e, &scratch, &key, &lane, &err) == 0) m.lane = lane;
+    int stop = ops_message_matches(o, &m) ? fn(o, &m, ctx) : 0;
+    ops_message_clear(&m);
+    lw_buf_free(&scratch);
+    return stop;
+}
+
+/* Up to what is there now: what dies meanwhile is not met, so that a replay that fails again is not replayed for ever. */
+static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
+    ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 1);
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    out[0] = 0;
+    if (r->elements == 1) snprintf(out, 64, "%s", r->element[0]->element[0]->str);
+    freeReplyObject(r);
+    return 0;
+}
+
+static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void *ctx) {
+    char from[80] = "-", last[64];
+    int stop = last_id(o, sh, last);
+    for (bool more = !stop && last[0]; more && !stop;) {
+        ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
+        lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, OPS_PAGE);
+        redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+        if (!r) return -1;
+        for (size_t i = 0; i < r->elements && !stop; i++) {
+            const redisReply *e = r->element[i];
+            bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 && e->element[0]->type == REDIS_REPLY_STRING;
+            if (!sound) stop = lw_fail(&o->err, "shard %d: XRANGE answers in another form", sh->index);
+            if (!sound) break;
+            snprintf(from, sizeof from, "(%s", e->element[0]->str);
+            stop = tell(o, sh, e, fn, ctx);
+        }
+        more = r->elements == OPS_PAGE;
+        freeReplyObject(r);
+    }
+    return stop;
+}
+
+int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
+    int stop = 0;
+    if (o->c->dead.to == LW_DEAD_TOPIC)
+        fprintf(stderr, "dead letters of this application go to the topic %s; in Redis are only those from before\n", o->c->dead.topic);
+    for (int s = 0; s < o->c->redis.shards && !stop; s++) stop = each_of(o, &o->shards[s], fn, ctx);
+    return stop;
+}
