@@ -10,7 +10,7 @@ static const struct ops_verb verbs[] = {
     {"resume", "kmtpoax", 0, -1, queue_resume, "resume KEY...", "they go on"},
     {"export", "kmtpoalw", 0, -1, queue_export, "export [IDENTITY...]", "what waits, as JSON Lines (kcat -J's names)"},
     {"stats", "l", 0, 0, queue_stats, "stats", "sizes, the oldest, top keys, top reasons, rates"},
-    {"replay", "ktpfTgxRlsPuyw", 0, -1, queue_replay, "replay [IDENTITY...]", "read again from Kafka, and run again (a dry run until --execute)"},
+    {"replay", "kmtpfTgxRlsPuyw", 0, -1, queue_replay, "replay [IDENTITY...]", "read again from Kafka, and run again (a dry run until --execute)"},
     {"drop", "kmtpoawxRlsbu", 0, -1, queue_drop, "drop [IDENTITY...]", "what waits shall never run (a dry run until --execute)"},
     {"import", "xRlsgu", 1, 1, queue_import, "import FILE", "messages of an export into their lanes; - is stdin (a dry run until --execute)"},
 };

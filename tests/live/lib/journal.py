@@ -9,6 +9,9 @@ class Run:
     def __init__(self, at_us, pid, identity, key, fence, attempt):
         self.identity, self.key, self.pid = identity, key, int(pid)
         self.partition, offset = identity.rsplit("/", 1)
+        if "#" in offset:  # a replay: of a partition of its own
+            offset, number = offset.split("#")
+            self.partition += "#" + number
         self.offset, self.fence, self.attempt = int(offset), int(fence), int(attempt)
         self.start_us = self.last_us = at_us
         self.end_us = self.outcome = None

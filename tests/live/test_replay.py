@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Replays, drops and pauses beside workers that drain: nothing is lost, and each replay runs once. Arguments: build folder [scenario…]."""
+import json
+import os
+import subprocess
+import time
+
+from lib import oracles
+from lib.process import Failure, wait_until
+from lib.scenario import SOAK, main, scenario
+
+KEYS = 20
+
+
+def tool(t, *args, status=0):
+    """One command of `latchwork` with --json: its lines."""
+    command = [os.path.join(t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json"), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=120)
+    if done.returncode != status:
+        raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()))
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def begin(t, n=2000, payload=lambda i: b"{}"):
+    t.start_redis()
+    t.make_topics(1)
+    t.kafka.produce(t.topics[0], [(i % KEYS % 4, b"k%d" % (i % KEYS), payload(i)) for i in range(n)])
+
+
+def replays(t):
+    return [r for r in t.runs() if "#" in r.identity]
+
+
+def judge(t, wanted):
+    """wanted: identities of replays, each of which has to be done once, in order, one run of a key at a time."""
+    runs = t.runs()
+    t.expect(oracles.overlaps(runs))
+    t.expect(oracles.fences(runs))
+    t.expect(oracles.misordered(runs))
+    done = sorted(r.identity for r in runs if "#" in r.identity and r.outcome == "done")
+    t.same(len(done), len(set(done)), "replays that ran once")
+    t.same(done, sorted(wanted), "replays that are done")
+
+
+def of_key(t, key):
+    """Identities of a key's records, in order."""
+    return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if r["key"] == key]
+
+
+def committed(t):
+    return t.kafka.committed(t.id, t.topics)
+
+
+@scenario
+def replay_a_key_from_kafka_while_others_run(t):
+    """A range of one key is read again and runs again, once, in order, while new messages of all keys come; the group's offsets only go on."""
+    begin(t)
+    t.start(work_ms="0-1")
+    t.wait_finished()
+    before = committed(t)
+    topic = t.topics[0]
+    # without --again nothing: it is done
+    rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--execute")
+    t.same(list(rows[-1]["results"].values()), [2000 // KEYS], "left out")
+    t.check("done" in list(rows[-1]["results"])[0], "why: %r" % rows[-1])
+    t.same(len(replays(t)), 0, "replays")
+    t.same(committed(t), before, "offsets of the group")
+    t.generate(4000 * SOAK, keys=KEYS, rate=2000, wait=False)
+    wanted = []
+    for _ in range(2):  # the second takes what came meanwhile, too
+        rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--from", "1h", "--again", "--execute")
+        wanted += [r["identity"] for r in rows if r.get("result") == "put"]
+    t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
+    one = tool(t, "queue", "replay", topic + "/0/0", topic + "/1/5", "--again", "--execute")
+    wanted += [r["identity"] for r in one[:-1]]
+    t.wait_finished()
+    wait_until(lambda: len([r for r in replays(t) if r.outcome]) >= len(wanted), 60, "replays")
+    judge(t, wanted)
+    marks = [name for name in t.redis.keys() if b"#" in name]
+    t.check(bool(marks), "no marks of replays")
+    t.same([name for name in marks if not name.startswith(t.prefix() + b"state:") or t.redis.call("PTTL", name) <= 0], [], "marks that stay for ever")
+    t.instances[-1].stop()
+    t.figure(replays=len(wanted))
+
+
+@scenario
+def replay_of_dead_letters(t):
+    """Ten messages die; one is edited, all are put back at a rate: the edited one is done, the others die again under their new identity."""
+    begin(t, payload=lambda i: json.dumps({"do": "dead"}).encode() if i % 200 == 7 else b"{}")
+    t.start(work_ms="0-1", retry={"max_attempts": 1})
+    t.wait_finished()
+    dead = tool(t, "dead", "ls")
+    t.same(len(dead), 10, "dead letters")
+    os.environ["EDITOR"] = "sed -i s/dead/nothing/"
+    edited = dead[4]["identity"]
+    tool(t, "dead", "edit", edited)
+    n = tool(t, "dead", "replay", "--match", "*", "--rate", "20", "--execute")[-1]["job"]
+    wait_until(lambda: len([r for r in replays(t) if r.outcome]) >= 10, 30, "replays")
+    judge(t, ["%s#%d" % (edited, n)])
+    wait_until(lambda: len(tool(t, "dead", "ls")) == 9, 20, "dead letters again")
+    t.same(sorted(d["identity"] for d in tool(t, "dead", "ls")), sorted("%s#%d" % (d["identity"], n) for d in dead if d["identity"] != edited),
+           "dead again")
+    t.instances[-1].stop()
+
+
+@scenario
+def tool_killed_in_the_middle(t):
+    """kill -9 of the tool while it replays beside workers; the job goes on: each message once."""
+    begin(t)
+    t.start(work_ms="0-1")
+    t.wait_finished()
+    command = [os.path.join(t.rig.build, "latchwork"), "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "-c",
+               t.instances[-1].log_path.replace(".log", ".json")]
+    tried = 0
+    while tried < 2:  # each goes on where the one before was killed
+        p = subprocess.Popen(command + ["--rate", "1000"] + (["--resume", "1"] if tried else []), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        have = len(replays(t))
+        wait_until(lambda: len(replays(t)) > have + 50 or p.poll() is not None, 60, "some replays")
+        t.same(p.poll(), None, "end of the tool before it was killed")
+        p.kill()
+        p.wait()
+        t.redis.call("DEL", t.prefix() + b"job")  # what would end by itself 30 s later
+        tried += 1
+    rows = tool(t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1")
+    t.same(rows[-1]["messages"], 2000, "messages of the last")
+    wait_until(lambda: len([r for r in replays(t) if r.outcome]) >= 2000, 60, "replays")
+    time.sleep(0.5)
+    judge(t, [r.identity + "#1" for r in t.runs() if "#" not in r.identity])
+    t.figure(put_by_the_last=rows[-1]["results"].get("put", 0))
+    t.instances[-1].stop()
+
+
+@scenario
+def drop_and_pause_beside_workers(t):
+    """Lanes are paused, what waits in one is dropped, all while workers drain: every message is done or dropped, none both."""
+    begin(t, 4000)
+    t.start(work_ms="1-3")
+    wait_until(lambda: t.ends_so_far() > 200, 30, "a start")
+    tool(t, "queue", "pause", "k1", "k2", "k3")
+    backup = os.path.join(t.dir, "backup.jsonl")
+    dropped = set()
+    until = time.monotonic() + 3
+    while time.monotonic() < until:
+        tool(t, "queue", "ls"), tool(t, "queue", "stats")
+        for key in ("k1", "k4"):
+            shown = tool(t, "queue", "export", "--key", key)
+            if not shown:
+                continue
+            p = subprocess.run([os.path.join(t.rig.build, "latchwork"), "queue", "drop", "--key", key, "--execute", "--limit", "5", "--backup",
+                                backup, "--json", "-c", t.instances[-1].log_path.replace(".log", ".json")], stdout=subprocess.PIPE, timeout=60)
+            dropped |= {r["identity"] for r in map(json.loads, p.stdout.splitlines()) if r.get("result") == "dropped"}
+    t.check(bool(dropped), "nothing was dropped: the test does not test much")
+    tool(t, "queue", "resume", "--match", "k*", "--execute")
+    t.dead = dropped
+    t.wait_finished()
+    runs, _ = t.judge()
+    t.same([r.identity for r in runs if r.identity in dropped], [], "dropped, and run")
+    for name in t.redis.keys():  # what jobs leave behind on purpose
+        if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
+            t.redis.call("DEL", name)
+    t.judge_idle()
+    t.figure(dropped=len(dropped))
+    t.instances[-1].stop()
+
+
+if __name__ == "__main__":
+    main()
