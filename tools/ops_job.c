@@ -122,7 +122,7 @@ static int record(struct ops_job *j, const char *what, const char *state) {
     struct ops *o = j->o;
     job_script(j, what, j->number);
     lw_arg_i64(&o->cmd, j->number), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, state);
-    lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, j->count['P'] + j->count['X']);
+    lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']);
     lw_arg_text(&o->cmd, "taken"), lw_arg_i64(&o->cmd, j->taken);
     long long mine;
     if (ops_ask_int(o, &o->shards[0], &mine)) return -1;
@@ -173,6 +173,8 @@ static const char *word(const struct ops_job *j, char letter) {
     case 'B': return "not put: a name in Redis holds another type";
     case 'X': return j->dry ? "would be dropped" : "dropped";
     case 'N': return "left out: it does not wait any more";
+    case 'T': return j->dry ? "would be sent" : "sent";
+    case 'R': return j->dry ? "would be tried" : "tried";
     case 'H': return "left: it may be in a handler, its lane is held; try again, or pause the lane first";
     default: return "?";
     }
@@ -218,6 +220,14 @@ int ops_job_problem(struct ops_job *j, const char *identity, const char *why) {
     else
         fprintf(stderr, "%s: %s\n", identity, why);
     return j->o->args.stop_on_error ? 1 : 0;
+}
+
+int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more) {
+    char text[800];
+    snprintf(text, sizeof text, "%s%s%s", word(j, letter), more[0] ? ": " : "", more);
+    j->count[(unsigned char)letter & 127]++;
+    tell(j, identity, text, true);
+    return j->stopped || interrupted;
 }
 
 /* ---- batches ---- */
@@ -334,6 +344,13 @@ static int taken(struct ops_job *j) {
     return stop ? stop : enough;
 }
 
+int ops_job_take(struct ops_job *j) {
+    j->taken++;
+    pace(j);
+    if (!j->dry && lw_boot_ms() > j->renewed_ms + RENEW_MS && record(j, "renew", "running")) return -1;
+    return (j->o->args.limit > 0 && j->taken >= j->o->args.limit) || interrupted;
+}
+
 static void name_part(const struct lw_envelope *e, bool with_replay, char *out, size_t size) {
     int n = snprintf(out, size, "%.*s:%d", (int)e->topic.n, e->topic.p, (int)e->partition);
     if (with_replay && e->replay) snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
@@ -378,7 +395,7 @@ int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
 /* ---- the end ---- */
 
 static void summary(struct ops_job *j, const char *state) {
-    static const char all[] = "PXADUGNHB";
+    static const char all[] = "PXTRADUGNHB";
     if (j->o->args.json) {
         json_t *counts = json_object();
         for (const char *p = all; *p; p++)

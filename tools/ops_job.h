@@ -41,6 +41,10 @@ int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes 
 int ops_job_drop(struct ops_job *j, const struct ops_message *m); /* from its lane, or a dead letter */
 /* Something that can't be dealt with. 1: --stop-on-error. */
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
+/* One that the caller dealt with itself: 'T' it went to a topic, 'R' the handler ran. 1 as above. */
+int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
+/* Counts one that is begun; 1: no more of them, but this one still. */
+int ops_job_take(struct ops_job *j);
 int ops_job_end(struct ops_job *j, int failed); /* returns the exit status */
 
 #endif

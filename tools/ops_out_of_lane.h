@@ -7,11 +7,11 @@
 
 typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* Produces each to --to-topic, with its key, headers and timestamp, and its origin in a header. What is there stays where it is. Returns the exit
- * status. */
+/* Produces each to --to-topic, with its key and headers, and its identity in the header latchwork-origin. What is read stays where it is (dead
+ * letters too: dead drop). Returns the exit status. */
 int ops_to_topic(struct ops *o, ops_each_fn *each);
-/* Runs each through the configured handler, once, one after the other, and tells the outcome. No lane is locked and nothing is recorded; what
- * the handler does is done. */
+/* Runs each through the configured handler, once, one after the other, under its lane's lock, and tells the outcome. Nothing is recorded in
+ * Redis, but what the handler does is done. Its identity is that of a replay. A lane that is held is left out. */
 int ops_try(struct ops *o, ops_each_fn *each);
 
 #endif

@@ -131,6 +131,41 @@ def tool_killed_in_the_middle(t):
 
 
 @scenario
+def replay_to_a_topic_and_to_the_handler(t):
+    """--to-topic copies with the origin in a header; --try runs the handler under the lane's lock, and leaves it free; both a dry run first."""
+    begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i)
+    other = t.topics[0] + "-other"
+    t.kafka.create(other, 1)
+    t.start(retry={"max_attempts": 1})
+    t.wait_finished()
+    topic = t.topics[0]
+    args = ("queue", "replay", "--topic", topic, "--key", "k3", "--again", "--to-topic", other)
+    tool(t, *args)
+    t.same(t.kafka.dump(other), [], "after a dry run")
+    rows = tool(t, *args, "--execute")
+    t.same(rows[-1]["results"], {"sent": 10}, "sent")
+    copied = t.kafka.dump(other)
+    t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
+    # the handler of the tool journals like the others
+    os.environ["LW_TEST_JOURNAL"] = t.journal_path
+    first = of_key(t, "k3")[0]
+    tool(t, "queue", "replay", first, "--try")
+    t.same(len(replays(t)), 0, "runs of a dry run")
+    rows = tool(t, "queue", "replay", first, "--try", "--execute")
+    number = rows[-1]["job"]
+    t.same([(r.identity, r.outcome) for r in replays(t)], [("%s#%d" % (first, number), "done")], "runs")
+    rows = tool(t, "dead", "replay", "--match", "*", "--try", "--execute", status=1)
+    t.check("dead" in rows[0]["result"], "the outcome of the dead one: %r" % rows)
+    t.same(len(tool(t, "dead", "ls")), 1, "dead letters: it stays")
+    t.redis.call("SET", t.prefix() + b"lock:k3", "somebody.1:5", "PX", 1000)
+    rows = tool(t, "queue", "replay", first, "--try", "--execute", status=1)
+    t.check("held" in rows[0]["result"], "a lane that is held: %r" % rows)
+    t.expect(oracles.fences(t.runs()))
+    t.same([k for k in t.redis.keys() if b"lock:" in k and b"k3" not in k], [], "locks left")
+    t.instances[-1].stop()
+
+
+@scenario
 def drop_and_pause_beside_workers(t):
     """Lanes are paused, what waits in one is dropped, all while workers drain: every message is done or dropped, none both."""
     begin(t, 4000)
