@@ -2,9 +2,11 @@
  *
  * One transaction writes many rows and, for each, what makes a second delivery harmless:
  *
- *     latchwork_done   (app, topic, partition, replay, offset) → known: the message is done, nothing is written
- *     latchwork_fence  (app, key) → the largest fence that wrote; a smaller one is stale and writes nothing
- *     latchwork_count  (app, name) → rows inserted, updated, duplicates ignored: exact, as it is part of the transaction
+ *     latchwork_seen      (app, topic, partition, segment) → a bit an offset: done, a second delivery writes nothing
+ *     latchwork_replayed  (app, topic, partition, offset, replay) → the same for the few that were replayed, a row each
+ *     latchwork_recent    (id) → the fences that one transaction wrote
+ *     latchwork_fences    (hash of app and key) → the largest fence that wrote, of transactions before those; a smaller one is stale
+ *     latchwork_count     (app, name) → rows inserted, updated, duplicates ignored: exact, as it is part of the transaction
  *
  * The order of the questions is fixed: known? stale? is the row any good? Only then is it written. A bad row is dead by itself and takes no
  * other row along; whatever fails the database (disk full, busy, I/O) rolls all back, and all are tried again.
@@ -15,6 +17,8 @@
  *     insert.c        the type: configuration, slots
  *     insert_row.c    a payload → the values of a row
  *     insert_store.c  opening the database, its tables and statements
+ *     insert_seen.c   identities
+ *     insert_fence.c  fences
  *     insert_tx.c     the transaction
  *     insert_clean.c  the cleaner's thread */
 #ifndef LW_HANDLERS_INSERT_H
@@ -25,7 +29,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-enum { LW_INSERT_BATCH = 256, LW_INSERT_COLUMNS = 256, LW_INSERT_BUSY_MS = 5000 };
+enum { LW_INSERT_BATCH = 256, LW_INSERT_COLUMNS = 256, LW_INSERT_BUSY_MS = 5000, LW_SEEN_OFFSETS = 1024 };
 
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
@@ -54,7 +58,7 @@ void lw_column_free(struct lw_column *c);
 /* The values of a row; borrowed from the document. */
 struct lw_row {
     json_t *document;
-    const json_t *values[LW_INSERT_COLUMNS]; /* NULL: nothing at the pointer */
+    const json_t **values; /* n_columns, the caller's memory; NULL: nothing at the pointer */
 };
 /* -1 with a reason (position and what) where the payload gives no row. lw_row_clear() in any case. */
 int lw_row_read(const struct lw_insert *in, const struct lw_job *job, struct lw_row *row, struct lw_err *err);
@@ -68,8 +72,13 @@ enum lw_statement {
     LW_ST_BEGIN,
     LW_ST_COMMIT,
     LW_ST_ROLLBACK,
-    LW_ST_KNOWN,
-    LW_ST_DONE,
+    LW_ST_SEEN,
+    LW_ST_SET_SEEN,
+    LW_ST_REPLAYED,
+    LW_ST_SET_REPLAYED,
+    LW_ST_RECENT,
+    LW_ST_ADD_RECENT,
+    LW_ST_MERGED,
     LW_ST_FENCE,
     LW_ST_SET_FENCE,
     LW_ST_ROW,
@@ -77,9 +86,30 @@ enum lw_statement {
     LW_ST_N
 };
 
+/* Identities of the running transaction. */
+struct lw_seen {
+    struct lw_segment *segments; /* room for LW_INSERT_BATCH */
+    size_t n;
+};
+
+struct lw_fence {
+    uint64_t key, fence;
+};
+
+/* Fences in memory, and those of the running transaction. */
+struct lw_fences {
+    struct lw_fence *slots; /* open addressing; key 0: empty. A fence of 0: none was written */
+    size_t n, size;
+    int64_t seen;          /* the last row of latchwork_recent that is in it */
+    struct lw_buf written; /* the row that the running transaction will append */
+};
+
 struct lw_store {
+    const struct lw_insert *in;
     sqlite3 *db;
     sqlite3_stmt *st[LW_ST_N];
+    struct lw_seen seen;
+    struct lw_fences fences;
     int64_t busy_until_ms; /* how long to wait for other writers */
 };
 
@@ -88,6 +118,29 @@ int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err 
 /* A bare connection with the busy handler, for the cleaner. */
 int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err);
 void lw_store_close(struct lw_store *s);
+/* Runs a statement that returns no row, or one that nobody reads; resets it. Returns SQLite's code. */
+int lw_store_step(sqlite3_stmt *st);
+
+/* --- identities and fences; all but the last two of each inside a transaction, returning SQLITE_DONE or the error that ends it ------ */
+
+enum lw_known {
+    LW_UNKNOWN,
+    LW_KNOWN,      /* done by an earlier transaction */
+    LW_KNOWN_HERE, /* by an earlier job of this one: done once it commits */
+};
+int lw_seen_get(struct lw_store *s, const struct lw_job *job, enum lw_known *known);
+int lw_seen_set(struct lw_store *s, const struct lw_job *job);
+int lw_seen_write(struct lw_store *s);     /* at the end */
+void lw_seen_forget(struct lw_seen *seen); /* before the next transaction */
+void lw_seen_free(struct lw_seen *seen);
+
+uint64_t lw_fence_key(const char *app, struct lw_bytes key);
+int lw_fences_catch_up(struct lw_store *s);                           /* at the beginning */
+int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence); /* 0: none */
+void lw_fences_set(struct lw_store *s, uint64_t key, uint64_t fence);
+int lw_fences_write(struct lw_store *s);    /* at the end */
+void lw_fences_forget(struct lw_fences *f); /* after a rollback: memory holds what was never written */
+void lw_fences_free(struct lw_fences *f);
 
 /* --- the transaction ------------------------------------------------------------------------------------------------------------ */
 

@@ -34,8 +34,8 @@ struct lw_cleaner {
     bool stop;
     /* the thread's own */
     struct lw_store store;
-    sqlite3_stmt *bound, *remove, *old_fences, *remove_fences, *remove_replays;
-    struct lw_buf fence_at; /* where the sweep over fences stands: a key */
+    sqlite3_stmt *bound, *remove, *partial, *trim, *old_fences, *remove_fences, *remove_replays;
+    int64_t fence_at; /* where the sweep over fences stands: a key */
 };
 
 static int prepare(struct lw_cleaner *c, sqlite3_stmt **st, const char *sql) {
@@ -47,21 +47,22 @@ static int open_store(struct lw_cleaner *c, struct lw_err *err) {
     /* a deletion that a power cut undoes is done again */
     sqlite3_exec(c->store.db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     if (prepare(c, &c->bound,
-                "SELECT offset FROM latchwork_done WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND replay = 0 AND offset < ?4"
-                " ORDER BY offset LIMIT 1 OFFSET ?5") ||
-        prepare(c, &c->remove,
-                "DELETE FROM latchwork_done WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND replay = 0 AND offset < ?4") ||
+                "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4"
+                " ORDER BY segment LIMIT 1 OFFSET ?5") ||
+        prepare(c, &c->remove, "DELETE FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4") ||
+        prepare(c, &c->partial, "SELECT bits FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment = ?4") ||
+        prepare(c, &c->trim, "UPDATE latchwork_seen SET bits = ?5 WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment = ?4") ||
         prepare(c, &c->old_fences,
-                "SELECT count(*) FILTER (WHERE fence < ?3), max(key) FROM (SELECT key, fence FROM latchwork_fence"
-                " WHERE app = ?1 AND key > ?2 ORDER BY key LIMIT ?4)") ||
-        prepare(c, &c->remove_fences, "DELETE FROM latchwork_fence WHERE app = ?1 AND key > ?2 AND key <= ?3 AND fence < ?4") ||
-        prepare(c, &c->remove_replays, "DELETE FROM latchwork_done WHERE replay > 0 AND app = ?1 AND fence < ?2"))
+                "SELECT count(*) FILTER (WHERE fence < ?2), max(key), count(*) FROM (SELECT key, fence FROM latchwork_fences"
+                " WHERE key >= ?1 ORDER BY key LIMIT ?3)") ||
+        prepare(c, &c->remove_fences, "DELETE FROM latchwork_fences WHERE key BETWEEN ?1 AND ?2 AND fence < ?3") ||
+        prepare(c, &c->remove_replays, "DELETE FROM latchwork_replayed WHERE app = ?1 AND fence < ?2"))
         return lw_fail(err, "insert: %s: cannot prepare the clean-up: %s", c->in->path, sqlite3_errmsg(c->store.db));
     return 0;
 }
 
 static void close_store(struct lw_cleaner *c) {
-    sqlite3_stmt **all[] = {&c->bound, &c->remove, &c->old_fences, &c->remove_fences, &c->remove_replays};
+    sqlite3_stmt **all[] = {&c->bound, &c->remove, &c->partial, &c->trim, &c->old_fences, &c->remove_fences, &c->remove_replays};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sqlite3_finalize(*all[i]);
         *all[i] = NULL;
@@ -85,18 +86,55 @@ static void bind_partition(struct lw_cleaner *c, sqlite3_stmt *st, const char *t
     sqlite3_bind_int(st, 3, partition);
 }
 
-/* Deletes one slice of what lies below the watermark. True when it was the last. */
+/* Deletes one slice of the segments that lie below the watermark as a whole. True when it was the last. */
 static bool clean_slice(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, bool *ok) {
+    int64_t end = watermark / LW_SEEN_OFFSETS;
     bind_partition(c, c->bound, topic, partition);
-    sqlite3_bind_int64(c->bound, 4, watermark);
+    sqlite3_bind_int64(c->bound, 4, end);
     sqlite3_bind_int(c->bound, 5, SLICE);
     bool more = sqlite3_step(c->bound) == SQLITE_ROW;
-    int64_t below = more ? sqlite3_column_int64(c->bound, 0) : watermark;
+    int64_t below = more ? sqlite3_column_int64(c->bound, 0) : end;
     sqlite3_reset(c->bound);
     bind_partition(c, c->remove, topic, partition);
     sqlite3_bind_int64(c->remove, 4, below);
     *ok = change(c, c->remove);
     return !more;
+}
+
+static bool exec(struct lw_cleaner *c, const char *sql) {
+    c->store.busy_until_ms = lw_boot_ms() + ROUND_MS;
+    return sqlite3_exec(c->store.db, sql, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+/* Clears the bits below the watermark in the segment that it stands in: a topic that is deleted and made anew begins at 0 again. */
+static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
+    unsigned char bits[LW_SEEN_OFFSETS / 8], any = 0;
+    bind_partition(c, c->partial, topic, partition);
+    sqlite3_bind_int64(c->partial, 4, watermark / LW_SEEN_OFFSETS);
+    bool there = sqlite3_step(c->partial) == SQLITE_ROW && sqlite3_column_bytes(c->partial, 0) == (int)sizeof bits;
+    if (there) memcpy(bits, sqlite3_column_blob(c->partial, 0), sizeof bits);
+    sqlite3_reset(c->partial);
+    if (!there) return true;
+    size_t below = (size_t)(watermark % LW_SEEN_OFFSETS);
+    memset(bits, 0, below / 8);
+    bits[below / 8] &= (unsigned char)(0xff << below % 8);
+    for (size_t i = 0; i < sizeof bits; i++) any |= bits[i];
+    bind_partition(c, c->trim, topic, partition);
+    sqlite3_bind_int64(c->trim, 4, watermark / LW_SEEN_OFFSETS);
+    sqlite3_bind_blob(c->trim, 5, bits, sizeof bits, SQLITE_TRANSIENT);
+    if (any) return change(c, c->trim);
+    bind_partition(c, c->remove, topic, partition); /* none is left: the row goes */
+    sqlite3_bind_int64(c->remove, 4, watermark / LW_SEEN_OFFSETS + 1);
+    return change(c, c->remove);
+}
+
+/* A transaction of its own, so that no bit is lost that others set meanwhile. */
+static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
+    if (watermark % LW_SEEN_OFFSETS == 0) return true;
+    if (!exec(c, "BEGIN IMMEDIATE")) return false;
+    bool ok = trim_segment(c, topic, partition, watermark) && exec(c, "COMMIT");
+    if (!ok) exec(c, "ROLLBACK");
+    return ok;
 }
 
 /* The next partition with something to clean; a copy, as the main thread may add to the table. */
@@ -123,7 +161,7 @@ static bool clean_partitions(struct lw_cleaner *c) {
     while (next_passed(c, &p, topic, sizeof topic, &watermark)) {
         bool ok = true, last = false;
         while (ok && !last && slices++ < SLICES_A_ROUND) last = clean_slice(c, topic, p->partition, watermark, &ok);
-        if (!ok || !last) return false;
+        if (!ok || !last || !trim(c, topic, p->partition, watermark)) return false;
         pthread_mutex_lock(&c->lock);
         p->cleaned = watermark;
         pthread_mutex_unlock(&c->lock);
@@ -136,29 +174,26 @@ static int64_t fence_before(int64_t age_s) { return (lw_wall_ms() - age_s * 1000
 
 /* One slice of a never-ending walk over the fences. Reads first: mostly there is nothing to delete, and no lock to take. */
 static void sweep_fences(struct lw_cleaner *c) {
-    int64_t before = fence_before(FENCE_AGE_S);
+    int64_t before = fence_before(FENCE_AGE_S), last = 0;
     sqlite3_stmt *st = c->old_fences;
-    sqlite3_bind_text(st, 1, c->in->app, -1, SQLITE_STATIC);
-    sqlite3_bind_blob64(st, 2, c->fence_at.p ? c->fence_at.p : "", c->fence_at.n, SQLITE_TRANSIENT);
-    sqlite3_bind_int64(st, 3, before);
-    sqlite3_bind_int(st, 4, SLICE);
-    struct lw_buf end = {0};
-    int old = 0;
-    if (sqlite3_step(st) == SQLITE_ROW && sqlite3_column_type(st, 1) == SQLITE_BLOB) {
+    sqlite3_bind_int64(st, 1, c->fence_at);
+    sqlite3_bind_int64(st, 2, before);
+    sqlite3_bind_int(st, 3, SLICE);
+    int old = 0, n = 0;
+    if (sqlite3_step(st) == SQLITE_ROW) {
         old = sqlite3_column_int(st, 0);
-        lw_buf_add(&end, sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1));
+        last = sqlite3_column_int64(st, 1);
+        n = sqlite3_column_int(st, 2);
     }
     sqlite3_reset(st);
     if (old) {
         st = c->remove_fences;
-        sqlite3_bind_text(st, 1, c->in->app, -1, SQLITE_STATIC);
-        sqlite3_bind_blob64(st, 2, c->fence_at.p ? c->fence_at.p : "", c->fence_at.n, SQLITE_TRANSIENT);
-        sqlite3_bind_blob64(st, 3, end.p, end.n, SQLITE_TRANSIENT);
-        sqlite3_bind_int64(st, 4, before);
+        sqlite3_bind_int64(st, 1, c->fence_at);
+        sqlite3_bind_int64(st, 2, last);
+        sqlite3_bind_int64(st, 3, before);
         change(c, st);
     }
-    lw_buf_free(&c->fence_at);
-    c->fence_at = end; /* empty at the end: from the beginning again */
+    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1; /* from the beginning again */
 }
 
 static void sweep_replays(struct lw_cleaner *c) {
@@ -197,7 +232,6 @@ static void free_all(struct lw_cleaner *c) {
         HASH_DEL(c->passed, p);
         free(p);
     }
-    lw_buf_free(&c->fence_at);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->wake);
     free(c);
@@ -206,6 +240,7 @@ static void free_all(struct lw_cleaner *c) {
 struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, struct lw_err *err) {
     struct lw_cleaner *c = lw_alloc(sizeof *c);
     c->in = in;
+    c->fence_at = INT64_MIN;
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

@@ -5,16 +5,20 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { OPEN_BUSY_MS = 10000 };
 
-/* The schema of Latchwork's own tables. `fence` of latchwork_done dates a replay's identity, which no watermark ever passes. */
+/* The schema of Latchwork's own tables. `fence` of latchwork_replayed dates an identity that no watermark ever passes. */
 static const char tables[] =
-    "CREATE TABLE IF NOT EXISTS latchwork_done(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, replay INTEGER NOT NULL,"
-    " offset INTEGER NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, topic, partition, replay, offset)) WITHOUT ROWID;"
-    "CREATE INDEX IF NOT EXISTS latchwork_done_replayed ON latchwork_done(fence) WHERE replay > 0;"
-    "CREATE TABLE IF NOT EXISTS latchwork_fence(app TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, key))"
+    "CREATE TABLE IF NOT EXISTS latchwork_seen(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,"
+    " segment INTEGER NOT NULL, bits BLOB NOT NULL, PRIMARY KEY(app, topic, partition, segment)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS latchwork_replayed(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,"
+    " offset INTEGER NOT NULL, replay INTEGER NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, topic, partition, offset, replay))"
     " WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS latchwork_replayed_age ON latchwork_replayed(fence);"
+    "CREATE TABLE IF NOT EXISTS latchwork_recent(id INTEGER PRIMARY KEY, fences BLOB NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS latchwork_fences(key INTEGER PRIMARY KEY, fence INTEGER NOT NULL);"
     "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
@@ -22,7 +26,7 @@ static const char tables[] =
 static int on_busy(void *ctx, int count) {
     const struct lw_store *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
-    lw_sleep_ms(count < 4 ? 1 : 4);
+    nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000}, NULL); /* 4 ms finely: longer than most transactions */
     return 1;
 }
 
@@ -50,9 +54,17 @@ int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err) {
     return 0;
 }
 
+int lw_store_step(sqlite3_stmt *st) {
+    int r = sqlite3_step(st);
+    int e = sqlite3_reset(st);
+    return e != SQLITE_OK ? e : r;
+}
+
 void lw_store_close(struct lw_store *s) {
     for (int i = 0; i < LW_ST_N; i++) sqlite3_finalize(s->st[i]);
     sqlite3_close(s->db);
+    lw_seen_free(&s->seen);
+    lw_fences_free(&s->fences);
     *s = (struct lw_store){0};
 }
 
@@ -105,6 +117,16 @@ static char *row_sql(const struct lw_insert *in) {
     return sqlite3_str_finish(sql);
 }
 
+static bool table_exists(struct lw_store *s, const char *table) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(s->db, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", -1, &st, NULL))
+        return true; /* the real statement will say what is wrong */
+    sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
+    bool there = sqlite3_step(st) != SQLITE_DONE;
+    sqlite3_finalize(st);
+    return there;
+}
+
 static int make_tables(struct lw_store *s, const struct lw_insert *in) {
     if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) return -1;
     int r = sqlite3_exec(s->db, tables, NULL, NULL, NULL);
@@ -127,26 +149,22 @@ static int prepare_all(struct lw_store *s) {
         [LW_ST_BEGIN] = "BEGIN IMMEDIATE",
         [LW_ST_COMMIT] = "COMMIT",
         [LW_ST_ROLLBACK] = "ROLLBACK",
-        [LW_ST_KNOWN] = "SELECT 1 FROM latchwork_done WHERE app = ? AND topic = ? AND partition = ? AND replay = ? AND offset = ?",
-        [LW_ST_DONE] = "INSERT INTO latchwork_done(app, topic, partition, replay, offset, fence) VALUES (?, ?, ?, ?, ?, ?)",
-        [LW_ST_FENCE] = "SELECT fence FROM latchwork_fence WHERE app = ? AND key = ?",
+        [LW_ST_SEEN] = "SELECT bits FROM latchwork_seen WHERE app = ? AND topic = ? AND partition = ? AND segment = ?",
+        [LW_ST_SET_SEEN] = "INSERT INTO latchwork_seen(app, topic, partition, segment, bits) VALUES (?, ?, ?, ?, ?)"
+                           " ON CONFLICT DO UPDATE SET bits = excluded.bits",
+        [LW_ST_REPLAYED] = "SELECT 1 FROM latchwork_replayed WHERE app = ? AND topic = ? AND partition = ? AND offset = ? AND replay = ?",
+        [LW_ST_SET_REPLAYED] = "INSERT INTO latchwork_replayed(app, topic, partition, offset, replay, fence) VALUES (?, ?, ?, ?, ?, ?)",
+        [LW_ST_RECENT] = "SELECT id, fences FROM latchwork_recent WHERE id > ? ORDER BY id",
+        [LW_ST_ADD_RECENT] = "INSERT INTO latchwork_recent(id, fences) VALUES (?, ?)",
+        [LW_ST_MERGED] = "DELETE FROM latchwork_recent",
+        [LW_ST_FENCE] = "SELECT fence FROM latchwork_fences WHERE key = ?",
         [LW_ST_SET_FENCE] =
-            "INSERT INTO latchwork_fence(app, key, fence) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET fence = excluded.fence",
+            "INSERT INTO latchwork_fences(key, fence) VALUES (?, ?) ON CONFLICT DO UPDATE SET fence = max(fence, excluded.fence)",
         [LW_ST_COUNT] = "INSERT INTO latchwork_count(app, name, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
     };
     for (int i = 0; i < LW_ST_N; i++)
         if (sql[i] && prepare(s, i, sql[i])) return -1;
     return 0;
-}
-
-static bool table_exists(struct lw_store *s, const char *table) {
-    sqlite3_stmt *st;
-    if (sqlite3_prepare_v2(s->db, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", -1, &st, NULL))
-        return true; /* the real statement will say what is wrong */
-    sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
-    bool there = sqlite3_step(st) != SQLITE_DONE;
-    sqlite3_finalize(st);
-    return there;
 }
 
 static int prepare_row(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
@@ -161,6 +179,13 @@ static int prepare_row(struct lw_store *s, const struct lw_insert *in, struct lw
 
 int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
     int r = lw_store_connect(s, in->path, err);
+    s->in = in;
+    if (!r && table_exists(s, "latchwork_done"))
+        r = lw_fail(
+            err,
+            "insert: %s: made by an older version, which kept identities in latchwork_done; once all that it has read is committed, "
+            "drop latchwork_done and latchwork_fence",
+            in->path);
     if (!r && make_tables(s, in)) r = fail(s, in->path, "cannot create the tables", err);
     if (!r && prepare_all(s)) r = fail(s, in->path, "cannot prepare", err);
     if (!r) r = prepare_row(s, in, err);

@@ -1,8 +1,8 @@
 /* The transaction: many jobs, one commit.
  *
- *     read the rows (no lock held) → BEGIN IMMEDIATE → each: known? stale? bad? write → still ours? → COMMIT → answers
- *                                         ^                                                |
- *                                         +------- ROLLBACK, without those whose lease ended
+ *     read the rows (no lock held) → BEGIN IMMEDIATE → each: known? stale? bad? write → identities, fences → still ours? → COMMIT
+ *                                         ^                                                                   |          |
+ *                                         +------- ROLLBACK, without those whose lease ended -----------------+       answers
  */
 #include "handlers/insert.h"
 
@@ -26,7 +26,8 @@ enum stand {
 struct item {
     struct lw_job *job;
     struct lw_row row;
-    struct lw_err bad; /* why there is no row; "" where there is one */
+    struct lw_err *bad; /* why there is no row; NULL where there is one */
+    int64_t replay;
     enum stand stand;
 };
 
@@ -65,27 +66,37 @@ static bool ended(const struct lw_job *job, int64_t now) {
     return atomic_load(&job->lease->cancelled) || now >= atomic_load(&job->lease->deadline_ms) || now >= job->give_up_ms;
 }
 
-/* Runs a statement that returns at most one row; resets it. `value` (may be NULL) takes the first column. */
-static int step(sqlite3_stmt *st, int64_t *value) {
-    int r = sqlite3_step(st);
-    if (r == SQLITE_ROW && value) *value = sqlite3_column_int64(st, 0);
-    int e = sqlite3_reset(st);
-    return e != SQLITE_OK ? e : r;
+/* --- replays: few, a row each ----------------------------------------------------------------------------------------------------- */
+
+static void bind_replay(const struct tx *t, sqlite3_stmt *st, const struct item *it) {
+    sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
+    sqlite3_bind_text(st, 2, it->job->topic, -1, SQLITE_STATIC);
+    sqlite3_bind_int(st, 3, it->job->partition);
+    sqlite3_bind_int64(st, 4, it->job->offset);
+    sqlite3_bind_int64(st, 5, it->replay);
 }
 
-static void bind_identity(const struct tx *t, sqlite3_stmt *st, const struct lw_job *job) {
-    sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
-    sqlite3_bind_text(st, 2, job->topic, -1, SQLITE_STATIC);
-    sqlite3_bind_int(st, 3, job->partition);
-    sqlite3_bind_int64(st, 4, lw_insert_replay(job->identity));
-    sqlite3_bind_int64(st, 5, job->offset);
+static bool written_here(const struct tx *t, const struct item *it) {
+    for (const struct item *o = t->items; o < it; o++)
+        if (o->stand == WRITTEN && strcmp(o->job->identity, it->job->identity) == 0) return true;
+    return false;
 }
 
-static void bind_key(const struct tx *t, sqlite3_stmt *st, const struct lw_job *job) {
-    sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
-    /* a NULL pointer would bind NULL, and an empty key is a key */
-    sqlite3_bind_blob64(st, 2, job->key.n ? job->key.p : "", job->key.n, SQLITE_STATIC);
+static int replay_known(const struct tx *t, const struct item *it, enum lw_known *known) {
+    bind_replay(t, t->s->st[LW_ST_REPLAYED], it);
+    int r = lw_store_step(t->s->st[LW_ST_REPLAYED]);
+    if (r != SQLITE_ROW && r != SQLITE_DONE) return r;
+    *known = r == SQLITE_DONE ? LW_UNKNOWN : written_here(t, it) ? LW_KNOWN_HERE : LW_KNOWN;
+    return SQLITE_DONE;
 }
+
+static int set_replayed(const struct tx *t, const struct item *it) {
+    bind_replay(t, t->s->st[LW_ST_SET_REPLAYED], it);
+    sqlite3_bind_int64(t->s->st[LW_ST_SET_REPLAYED], 6, (int64_t)it->job->fence);
+    return lw_store_step(t->s->st[LW_ST_SET_REPLAYED]);
+}
+
+/* --- one job -------------------------------------------------------------------------------------------------------------------- */
 
 /* Errors that are this row's own fault. */
 static bool row_fault(int r) {
@@ -105,7 +116,7 @@ static int write_row(struct tx *t, struct item *it) {
     sqlite3_stmt *st = t->s->st[LW_ST_ROW];
     int64_t last = sqlite3_total_changes64(t->s->db);
     int r = lw_row_bind(t->in, &it->row, st);
-    if (r == SQLITE_OK) r = step(st, NULL);
+    if (r == SQLITE_OK) r = lw_store_step(st);
     if (row_fault(r) && !sqlite3_get_autocommit(t->s->db)) {
         refuse(t, it, r);
         r = SQLITE_DONE;
@@ -121,35 +132,23 @@ static int write_row(struct tx *t, struct item *it) {
     return r;
 }
 
-static int record(struct tx *t, const struct lw_job *job) {
-    sqlite3_stmt *st = t->s->st[LW_ST_DONE];
-    bind_identity(t, st, job);
-    sqlite3_bind_int64(st, 6, (int64_t)job->fence);
-    int r = step(st, NULL);
-    if (r != SQLITE_DONE) return r;
-    st = t->s->st[LW_ST_SET_FENCE];
-    bind_key(t, st, job);
-    sqlite3_bind_int64(st, 3, (int64_t)job->fence);
-    return step(st, NULL);
-}
-
 /* One job inside the transaction. Returns SQLITE_DONE, or the error that ends the whole of it. */
 static int apply(struct tx *t, struct item *it, int64_t now) {
     if (ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
-    bind_identity(t, t->s->st[LW_ST_KNOWN], it->job);
-    int r = step(t->s->st[LW_ST_KNOWN], NULL);
-    if (r == SQLITE_ROW) return settle(it, LW_DONE, ""), t->known++, SQLITE_DONE;
+    enum lw_known known = LW_UNKNOWN;
+    int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
-    int64_t fence = 0;
-    bind_key(t, t->s->st[LW_ST_FENCE], it->job);
-    r = step(t->s->st[LW_ST_FENCE], &fence);
-    if (r != SQLITE_ROW && r != SQLITE_DONE) return r;
-    if (r == SQLITE_ROW && fence > (int64_t)it->job->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
-    if (it->bad.text[0]) return settle(it, LW_DEAD, it->bad.text), t->dead++, SQLITE_DONE;
+    if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->known++, SQLITE_DONE;
+    if (known == LW_KNOWN_HERE) return it->stand = WRITTEN, SQLITE_DONE; /* shares the fate of the first */
+    uint64_t key = lw_fence_key(t->in->app, it->job->key), fence;
+    if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
+    if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
+    if (it->bad) return settle(it, LW_DEAD, it->bad->text), t->dead++, SQLITE_DONE;
     r = write_row(t, it);
     if (r != SQLITE_DONE || it->stand == SETTLED) return r;
     it->stand = WRITTEN;
-    return record(t, it->job);
+    lw_fences_set(t->s, key, it->job->fence);
+    return it->replay ? set_replayed(t, it) : lw_seen_set(t->s, it->job);
 }
 
 static int add_count(struct tx *t, const char *name, uint64_t n) {
@@ -158,7 +157,7 @@ static int add_count(struct tx *t, const char *name, uint64_t n) {
     sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
     sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
     sqlite3_bind_int64(st, 3, (int64_t)n);
-    return step(st, NULL);
+    return lw_store_step(st);
 }
 
 static int add_counts(struct tx *t) {
@@ -181,7 +180,8 @@ static bool lost_any(struct tx *t) {
 }
 
 static void roll_back(struct tx *t) {
-    if (!sqlite3_get_autocommit(t->s->db)) step(t->s->st[LW_ST_ROLLBACK], NULL);
+    if (!sqlite3_get_autocommit(t->s->db)) lw_store_step(t->s->st[LW_ST_ROLLBACK]);
+    lw_fences_forget(&t->s->fences);
     for (size_t i = 0; i < t->n; i++)
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
@@ -203,13 +203,17 @@ static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
     t->inserted = t->updated = t->ignored = 0; /* the others count what is settled, and stays so */
     t->s->busy_until_ms = patience(t, now);
-    int r = step(t->s->st[LW_ST_BEGIN], NULL);
+    int r = lw_store_step(t->s->st[LW_ST_BEGIN]);
+    lw_seen_forget(&t->s->seen);
+    if (r == SQLITE_DONE) r = lw_fences_catch_up(t->s);
     now = lw_boot_ms();
     for (size_t i = 0; i < t->n && r == SQLITE_DONE; i++)
         if (t->items[i].stand == OPEN) r = apply(t, &t->items[i], now);
+    if (r == SQLITE_DONE) r = lw_seen_write(t->s);
+    if (r == SQLITE_DONE) r = lw_fences_write(t->s);
     if (r == SQLITE_DONE) r = add_counts(t);
     if (r == SQLITE_DONE && lost_any(t)) r = LEASES_ENDED;
-    if (r == SQLITE_DONE) r = step(t->s->st[LW_ST_COMMIT], NULL);
+    if (r == SQLITE_DONE) r = lw_store_step(t->s->st[LW_ST_COMMIT]);
     return r;
 }
 
@@ -250,15 +254,29 @@ static void transact(struct tx *t) {
     fail_all(t, why);
 }
 
+static void read_row(struct item *it, const struct lw_insert *in) {
+    struct lw_err bad = {0};
+    it->replay = lw_insert_replay(it->job->identity);
+    if (lw_row_read(in, it->job, &it->row, &bad) == 0) return;
+    it->bad = lw_alloc(sizeof bad);
+    *it->bad = bad;
+}
+
 void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n) {
     struct tx t = {.in = in, .s = s, .n = n, .items = lw_alloc(n * sizeof *t.items)};
+    const json_t **values = lw_alloc(n * in->n_columns * sizeof *values);
     for (size_t i = 0; i < n; i++) {
         t.items[i].job = jobs[i];
-        if (lw_row_read(in, jobs[i], &t.items[i].row, &t.items[i].bad) && !t.items[i].bad.text[0]) lw_fail(&t.items[i].bad, "no row");
+        t.items[i].row.values = values + i * in->n_columns;
+        read_row(&t.items[i], in);
     }
     pthread_mutex_lock(writer); /* held for one transaction, which bounds itself */
     transact(&t);
     pthread_mutex_unlock(writer);
-    for (size_t i = 0; i < n; i++) lw_row_clear(&t.items[i].row);
+    for (size_t i = 0; i < n; i++) {
+        lw_row_clear(&t.items[i].row);
+        free(t.items[i].bad);
+    }
+    free(values);
     free(t.items);
 }

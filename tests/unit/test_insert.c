@@ -74,6 +74,32 @@ static void run_sql(const struct fx *x, const char *sql) {
     sqlite3_close(db);
 }
 
+/* The identities in latchwork_seen: how many, then the offsets of the first few, as "2: 0 7". `where` limits the rows. */
+static const char *seen(const struct fx *x, const char *where) {
+    static char out[256];
+    struct lw_buf sql = {0};
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    lw_buf_addf(&sql, "SELECT segment, bits FROM latchwork_seen %s ORDER BY app, topic, partition, segment", where);
+    assert_int_equal(sqlite3_open(x->db, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 10000);
+    assert_int_equal(sqlite3_prepare_v2(db, sql.p, (int)sql.n, &st, NULL), SQLITE_OK);
+    char list[100] = "";
+    int n = 0, at = 0;
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        const unsigned char *bits = sqlite3_column_blob(st, 1);
+        for (int i = 0; i < sqlite3_column_bytes(st, 1) * 8; i++) {
+            if (!(bits[i / 8] >> i % 8 & 1)) continue;
+            if (n++ < 4) at += snprintf(list + at, sizeof list - (size_t)at, " %d", sqlite3_column_int(st, 0) * LW_SEEN_OFFSETS + i);
+        }
+    }
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    lw_buf_free(&sql);
+    snprintf(out, sizeof out, "%d:%s", n, list);
+    return out;
+}
+
 /* --- rows ----------------------------------------------------------------------------------------------------------------------- */
 
 static void test_values(void **state) {
@@ -126,7 +152,7 @@ static void test_bad_rows_are_dead_alone(void **state) {
             assert_string_equal(jobs[i]->reason, "");
     }
     assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
-    assert_string_equal(ask(&x, "SELECT group_concat(offset) FROM latchwork_done"), "0,7");
+    assert_string_equal(seen(&x, ""), "2: 0 7");
     close_fx(&x);
 }
 
@@ -218,6 +244,87 @@ static void test_ended_leases_are_left_out(void **state) {
     close_fx(&x);
 }
 
+static void test_duplicates_in_one_batch_share_a_fate(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT RAISE(ROLLBACK, 'stop'); END");
+    struct fx_job j[5];
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":1}", "{\"id\":2}", "{\"id\":2}", "{\"id\":9}"};
+    static const char *const identities[] = {"t/0/1", "t/0/1", "t/0/1#3", "t/0/1#3", "t/0/2"};
+    struct lw_job *jobs[5];
+    for (int i = 0; i < 5; i++) {
+        jobs[i] = fx_job(&j[i], i == 4 ? 2 : 1, i < 4 ? "a" : "b", payloads[i]);
+        strcpy(jobs[i]->identity, identities[i]);
+    }
+    lw_handler_insert.run(x.h, x.s, jobs, 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_RETRY); /* nothing was written: none is known */
+    assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "0");
+    lw_handler_insert.run(x.h, x.s, jobs, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
+    assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "2");
+    assert_string_equal(ask(&x, "SELECT sum(n) FROM latchwork_count"), "2");
+    close_fx(&x);
+}
+
+/* Two workers take turns over the same keys, far enough to merge fences many times: each knows what the other wrote. */
+static void test_fences_of_others_are_seen(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, ",\"on_conflict\":\"update\"");
+    struct fx y = {.folder = x.folder};
+    memcpy(y.db, x.db, sizeof y.db);
+    open_at(&y, ",\"on_conflict\":\"update\"");
+    struct fx *of[] = {&x, &y};
+    struct fx_job j;
+    char key[16];
+    int64_t offset = 0;
+    for (int i = 0; i < 400; i++) {
+        struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)]; /* long enough to miss rows that are merged meanwhile */
+        snprintf(key, sizeof key, "k%d", i % 7);
+        struct lw_job *job = fx_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
+        job->fence = (uint64_t)(1000 + i);
+        assert_int_equal(fx_run(&lw_handler_insert, here->h, here->s, job), LW_DONE);
+        if (i % 45 != 44) continue;
+        job = fx_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
+        job->fence = (uint64_t)(999 + i);
+        assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
+        for (int k = 0; k < 7; k++) { /* older ones of every key, merged or not */
+            snprintf(key, sizeof key, "k%d", k);
+            job = fx_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
+            job->fence = (uint64_t)(1000 + i - 7);
+            assert_int_equal(fx_run(&lw_handler_insert, of[k % 2]->h, of[k % 2]->s, job), LW_BACK);
+        }
+    }
+    assert_string_equal(ask(&x, "SELECT amount FROM orders"), "1");
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "7");
+    assert_string_equal(ask(&x, "SELECT count(*) <= 64 FROM latchwork_recent"), "1");
+    close_handler(&y);
+    close_handler(&x);
+    open_at(&x, "");
+    struct lw_job *job = fx_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads all of them */
+    job->fence = 1390;
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
+    close_fx(&x);
+}
+
+/* What a rolled back transaction had in memory is not taken for written. */
+static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT RAISE(ROLLBACK, 'stop'); END");
+    struct fx_job j[2];
+    struct lw_job *jobs[2] = {fx_job(&j[0], 1, "a", "{\"id\":1}"), fx_job(&j[1], 2, "b", "{\"id\":9}")};
+    jobs[0]->fence = 2000;
+    lw_handler_insert.run(x.h, x.s, jobs, 2);
+    assert_int_equal(jobs[0]->outcome, LW_RETRY);
+    jobs[0]->fence = 1500;
+    lw_handler_insert.run(x.h, x.s, jobs, 1);
+    assert_int_equal(jobs[0]->outcome, LW_DONE);
+    close_fx(&x);
+}
+
 /* A lease that ends between the first row and the commit: a trigger's function cancels it. */
 static struct lw_job_lease *to_cancel;
 static void cancel_it(sqlite3_context *ctx, int n, sqlite3_value **v) {
@@ -280,8 +387,9 @@ static void test_full_disk_has_no_partial_effect(void **state) {
         assert_contains(jobs[i]->reason, "SQLite: ");
     }
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "0");
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_done"), "0");
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fence"), "0");
+    assert_string_equal(seen(&x, ""), "0:");
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_recent"), "0");
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "0");
     lw_handler_insert.run(x.h, x.s, jobs, 2); /* there is room again */
     assert_int_equal(jobs[0]->outcome, LW_DONE);
     assert_int_equal(jobs[1]->outcome, LW_DONE);
@@ -342,7 +450,7 @@ static pid_t insert_in_child(struct fx *x) {
 
 static void expect_exact(const struct fx *x) {
     assert_string_equal(ask(x, "SELECT count(*) || ' ' || min(id) || ' ' || max(id) FROM orders"), "1000 0 999");
-    assert_string_equal(ask(x, "SELECT count(*) FROM latchwork_done"), "2000");
+    assert_string_equal(seen(x, ""), "2000: 0 1 2 3");
     assert_string_equal(ask(x, "SELECT group_concat(name || '=' || n) FROM (SELECT * FROM latchwork_count ORDER BY name)"),
                         "ignored=1000,inserted=1000");
     assert_string_equal(ask(x, "PRAGMA integrity_check"), "ok");
@@ -388,24 +496,42 @@ static void test_passed_identities_are_cleaned(void **state) {
     struct fx x;
     open_fx(&x, "");
     close_handler(&x);
-    run_sql(&x, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)"
-                "INSERT INTO latchwork_done SELECT 'app', 't', 0, 0, i, 1 FROM n UNION ALL SELECT 'app', 't', 1, 0, i, 1 FROM n"
-                " UNION ALL SELECT 'other', 't', 0, 0, i, 1 FROM n");
+    char ones[LW_SEEN_OFFSETS / 4 + 1] = "", fill[600];
+    memset(ones, 'f', sizeof ones - 1);
+    snprintf(fill, sizeof fill, "CREATE TABLE ones(bits); INSERT INTO ones VALUES (x'%s')", ones);
+    run_sql(&x, fill);
+    run_sql(&x, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)"
+                "INSERT INTO latchwork_seen SELECT 'app', 't', 0, i, bits FROM n, ones UNION ALL SELECT 'app', 't', 1, i, bits FROM n, ones"
+                " UNION ALL SELECT 'other', 't', 0, i, bits FROM n, ones");
     open_at(&x, "");
     char sql[200];
-    snprintf(sql, sizeof sql, "INSERT INTO latchwork_done VALUES ('app', 't', 0, 1, 3, %lld), ('app', 't', 0, 2, 3, 1)",
+    snprintf(sql, sizeof sql, "INSERT INTO latchwork_replayed VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
              (long long)lw_wall_ms() * 1000);
     run_sql(&x, sql);
-    lw_handler_insert.passed(x.h, "t", 0, 4000);
-    lw_handler_insert.passed(x.h, "t", 0, 3999); /* never goes back */
-    wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_done WHERE app = 'app' AND partition = 0 AND replay = 0"), "1000") == 0);
-    assert_string_equal(ask(&x, "SELECT min(offset) FROM latchwork_done WHERE app = 'app' AND partition = 0 AND replay = 0"), "4000");
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_done WHERE partition = 1 OR app = 'other'"), "10000");
-    wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_done WHERE replay > 0"), "1") == 0); /* the old replay went */
-    lw_handler_insert.passed(x.h, "t", 0, 5000);
+    lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS + 13);
+    lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS - 1); /* never goes back */
+    wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), "2035: 3069965 3069966 3069967 3069968") == 0);
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE partition = 1 OR app = 'other'"), "6000");
+    wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_replayed"), "1") == 0); /* the old replay went */
+    lw_handler_insert.passed(x.h, "t", 0, 3000 * LW_SEEN_OFFSETS);
     lw_handler_insert.passed(x.h, "t", 1, 1);
     close_handler(&x); /* cleans what it was told last */
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_done WHERE app = 'app' AND replay = 0"), "4999");
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE app = 'app' AND partition = 0"), "0");
+    assert_string_equal(seen(&x, "WHERE app = 'app' AND segment = 0"), "1023: 1 2 3 4");
+    fx_remove(x.folder);
+}
+
+/* All that was done and committed is forgotten, so a topic made anew is read from its beginning. */
+static void test_passed_to_the_end_leaves_nothing(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    for (int i = 0; i < 5; i++) assert_int_equal(put(&x, &j, i, "a", "{\"id\":1}"), LW_DONE);
+    assert_string_equal(seen(&x, ""), "5: 0 1 2 3");
+    lw_handler_insert.passed(x.h, "t", 0, 5);
+    close_handler(&x);
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen"), "0");
     fx_remove(x.folder);
 }
 
@@ -417,10 +543,10 @@ static void test_old_fences_are_cleaned(void **state) {
     long long now = (long long)lw_wall_ms() * 1000, hour = 3600LL * 1000000;
     snprintf(sql, sizeof sql,
              "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)"
-             "INSERT INTO latchwork_fence SELECT 'app', CAST('k' || i AS BLOB), %lld - (i %% 2) * %lld FROM n",
+             "INSERT INTO latchwork_fences SELECT (i - 750) * 12345678901, %lld - (i %% 2) * %lld FROM n",
              now - 23 * hour, 2 * hour);
     run_sql(&x, sql);
-    wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fence"), "750") == 0);
+    wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fences"), "750") == 0);
     close_fx(&x);
 }
 
@@ -477,6 +603,9 @@ static void test_open_errors(void **state) {
              "z\"},\"primary_key\":[\"amount\"],\"on_conflict\":\"update\"}",
              x.db);
     expect_open_fails(section, "ON CONFLICT clause does not match");
+    run_sql(&x, "CREATE TABLE latchwork_done(app)");
+    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"orders\",%s}", x.db, columns);
+    expect_open_fails(section, "made by an older version");
     snprintf(section, sizeof section, "{\"store\":\"sqlite:%s/no/such/x.db\",\"table\":\"orders\",%s}", x.folder, columns);
     expect_open_fails(section, "cannot open: unable to open database file");
     close_fx(&x);
@@ -492,12 +621,16 @@ int main(void) {
         cmocka_unit_test(test_known_identity_comes_first),
         cmocka_unit_test(test_stale_fence_writes_nothing),
         cmocka_unit_test(test_ended_leases_are_left_out),
+        cmocka_unit_test(test_duplicates_in_one_batch_share_a_fate),
+        cmocka_unit_test(test_fences_of_others_are_seen),
+        cmocka_unit_test(test_fence_of_a_rolled_back_row_is_forgotten),
         cmocka_unit_test(test_lease_that_ends_inside_is_rolled_back),
         cmocka_unit_test(test_full_disk_has_no_partial_effect),
         cmocka_unit_test(test_busy_is_bounded_by_the_leases),
         cmocka_unit_test(test_two_processes_one_file),
         cmocka_unit_test(test_kill_9_in_the_middle),
         cmocka_unit_test(test_passed_identities_are_cleaned),
+        cmocka_unit_test(test_passed_to_the_end_leaves_nothing),
         cmocka_unit_test(test_old_fences_are_cleaned),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_open_errors),

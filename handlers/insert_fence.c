@@ -1,0 +1,196 @@
+/* The largest fence that wrote each key, at the cost of about one page a transaction.
+ *
+ * A tree over keys would have nearly every one of its pages rewritten by a transaction of many keys. So, as in a log-structured merge tree
+ * (O'Neil et al., 1996), a transaction appends one row with all its fences to `latchwork_recent`, and each MERGE_EVERY-th moves the
+ * earlier rows, sorted, into the tree `latchwork_fences`. Every connection keeps what it has seen in memory, and reads what others have
+ * appended since at the beginning of its own transaction, when nobody else can write: then memory holds the truth about the keys in it, and
+ * the tree the truth about all others. Where rows were merged before they were seen, memory is forgotten and read anew.
+ *
+ * Keys are known by a 64-bit hash. Two keys that share one share a fence: the smaller is taken for stale, its message given back and
+ * granted again with a fence of its own. That costs a turn, and writes nothing wrong. */
+#include "handlers/insert.h"
+
+#include <stdlib.h>
+
+enum {
+    MERGE_EVERY = 64,      /* transactions */
+    FENCES_FIRST = 1024,   /* the table in memory, in slots: at first… */
+    FENCES_MOST = 1 << 19, /* …and at most (8 MiB); half of it is used, then it is forgotten */
+    FENCE_BYTES = 16,
+};
+
+/* FNV-1a, then the finalizer of MurmurHash3: both in the public domain. */
+static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
+    for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
+    return h;
+}
+
+uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
+    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1); /* its NUL tells "a" + "bc" from "ab" + "c" */
+    if (key.n) h = mix_in(h, key.p, key.n);
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
+    h ^= h >> 33;
+    return h ? h : 1; /* 0 marks an empty slot */
+}
+
+/* --- in memory ------------------------------------------------------------------------------------------------------------------ */
+
+static struct lw_fence *slot(const struct lw_fences *f, uint64_t key) {
+    size_t i = key & (f->size - 1);
+    while (f->slots[i].key && f->slots[i].key != key) i = (i + 1) & (f->size - 1);
+    return &f->slots[i];
+}
+
+static void grow(struct lw_fences *f) {
+    struct lw_fences old = *f;
+    f->size = old.size ? 2 * old.size : FENCES_FIRST;
+    f->slots = lw_alloc(f->size * sizeof *f->slots);
+    for (size_t i = 0; i < old.size; i++)
+        if (old.slots[i].key) *slot(f, old.slots[i].key) = old.slots[i];
+    free(old.slots);
+}
+
+/* Remembers a fence, unless there is a larger one. */
+static void remember(struct lw_fences *f, uint64_t key, uint64_t fence) {
+    if (2 * (f->n + 1) > f->size) grow(f);
+    struct lw_fence *s = slot(f, key);
+    if (!s->key) f->n++;
+    s->key = key;
+    if (fence > s->fence) s->fence = fence;
+}
+
+void lw_fences_forget(struct lw_fences *f) {
+    free(f->slots);
+    *f = (struct lw_fences){.written = f->written};
+    f->written.n = 0;
+}
+
+void lw_fences_free(struct lw_fences *f) {
+    lw_buf_free(&f->written);
+    lw_fences_forget(f);
+}
+
+/* --- rows of latchwork_recent: pairs of key and fence, little-endian ------------------------------------------------------------- */
+
+static void put64(char *p, uint64_t v) {
+    for (int i = 0; i < 8; i++) p[i] = (char)(v >> 8 * i);
+}
+
+static uint64_t get64(const char *p) {
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++) v |= (uint64_t)(unsigned char)p[i] << 8 * i;
+    return v;
+}
+
+static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
+
+/* Reads the rows after the last one seen. False where rows are missing in between. */
+static bool read_recent(struct lw_store *s, int *r) {
+    struct lw_fences *f = &s->fences;
+    sqlite3_stmt *st = s->st[LW_ST_RECENT];
+    sqlite3_bind_int64(st, 1, f->seen);
+    bool whole = true, first = true;
+    while (whole && (*r = sqlite3_step(st)) == SQLITE_ROW) {
+        int64_t id = sqlite3_column_int64(st, 0);
+        if (first) whole = !f->seen || id == f->seen + 1;
+        first = false;
+        const char *p = sqlite3_column_blob(st, 1);
+        int n = p && whole ? sqlite3_column_bytes(st, 1) / FENCE_BYTES : 0;
+        for (int i = 0; i < n; i++, p += FENCE_BYTES) remember(f, fence_at(p).key, fence_at(p).fence);
+        f->seen = id;
+    }
+    int e = sqlite3_reset(st);
+    if (e != SQLITE_OK) *r = e;
+    return whole;
+}
+
+int lw_fences_catch_up(struct lw_store *s) {
+    int r = SQLITE_DONE;
+    s->fences.written.n = 0;
+    if (2 * s->fences.n > FENCES_MOST - 2 * LW_INSERT_BATCH * MERGE_EVERY) lw_fences_forget(&s->fences);
+    if (read_recent(s, &r)) return r;
+    lw_fences_forget(&s->fences);
+    read_recent(s, &r);
+    return r;
+}
+
+/* --- questions and writes ------------------------------------------------------------------------------------------------------- */
+
+int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence) {
+    struct lw_fences *f = &s->fences;
+    *fence = 0;
+    if (f->size) {
+        const struct lw_fence *known = slot(f, key);
+        if (known->key) return *fence = known->fence, SQLITE_DONE;
+    }
+    sqlite3_stmt *st = s->st[LW_ST_FENCE];
+    sqlite3_bind_int64(st, 1, (int64_t)key);
+    int r = sqlite3_step(st);
+    if (r == SQLITE_ROW) *fence = (uint64_t)sqlite3_column_int64(st, 0);
+    int e = sqlite3_reset(st);
+    if (e != SQLITE_OK) return e;
+    remember(f, key, *fence);
+    return SQLITE_DONE;
+}
+
+void lw_fences_set(struct lw_store *s, uint64_t key, uint64_t fence) {
+    char pair[FENCE_BYTES];
+    put64(pair, key);
+    put64(pair + 8, fence);
+    lw_buf_add(&s->fences.written, pair, sizeof pair);
+    remember(&s->fences, key, fence);
+}
+
+static int by_key(const void *a, const void *b) {
+    const struct lw_fence *x = a, *y = b;
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->fence < y->fence ? -1 : x->fence > y->fence;
+}
+
+/* All fences of the rows, in the order of the tree, a key's largest last. */
+static int gather(struct lw_store *s, struct lw_buf *all) {
+    sqlite3_stmt *st = s->st[LW_ST_RECENT];
+    sqlite3_bind_int64(st, 1, 0);
+    int r;
+    while ((r = sqlite3_step(st)) == SQLITE_ROW) {
+        const char *p = sqlite3_column_blob(st, 1);
+        int n = p ? sqlite3_column_bytes(st, 1) / FENCE_BYTES : 0;
+        for (int i = 0; i < n; i++, p += FENCE_BYTES) {
+            struct lw_fence one = fence_at(p);
+            lw_buf_add(all, &one, sizeof one);
+        }
+    }
+    int e = sqlite3_reset(st);
+    if (all->n) qsort(all->p, all->n / sizeof(struct lw_fence), sizeof(struct lw_fence), by_key);
+    return e != SQLITE_OK ? e : r;
+}
+
+static int merge(struct lw_store *s) {
+    struct lw_buf all = {0};
+    int r = gather(s, &all);
+    const struct lw_fence *f = (const struct lw_fence *)(const void *)all.p;
+    size_t n = all.n / sizeof *f;
+    for (size_t i = 0; i < n && r == SQLITE_DONE; i++) {
+        if (i + 1 < n && f[i + 1].key == f[i].key) continue;
+        sqlite3_bind_int64(s->st[LW_ST_SET_FENCE], 1, (int64_t)f[i].key);
+        sqlite3_bind_int64(s->st[LW_ST_SET_FENCE], 2, (int64_t)f[i].fence);
+        r = lw_store_step(s->st[LW_ST_SET_FENCE]);
+    }
+    lw_buf_free(&all);
+    return r == SQLITE_DONE ? lw_store_step(s->st[LW_ST_MERGED]) : r;
+}
+
+int lw_fences_write(struct lw_store *s) {
+    struct lw_fences *f = &s->fences;
+    if (!f->written.n) return SQLITE_DONE;
+    int64_t id = f->seen + 1;
+    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE; /* never leaves the table empty: this row follows, and numbers go on */
+    if (r != SQLITE_DONE) return r;
+    sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];
+    sqlite3_bind_int64(st, 1, id);
+    sqlite3_bind_blob64(st, 2, f->written.p, f->written.n, SQLITE_STATIC);
+    r = lw_store_step(st);
+    sqlite3_clear_bindings(st);
+    f->seen = id;
+    return r;
+}
