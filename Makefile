@@ -106,7 +106,7 @@ tsan:
 	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g" SAN="-fsanitize=thread" check-tsan
 
 examples: $(B)/latchwork
-	@for d in handlers/examples/*/ examples/*/; do [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) $(SAN)" CC=$(CC) || exit 1; done
+	@for d in handlers/examples/*/ examples/*/; do [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) -lhiredis -lpthread -lm $(SAN)" CC=$(CC) || exit 1; done
 
 # --- figures ------------------------------------------------------------------------------------------------------------------
 include bench/bench.mk
