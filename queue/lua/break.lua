@@ -8,8 +8,8 @@ local AUDIT_MAX = 10000
 local lanes, audit, lock = KEYS[2], KEYS[5], KEYS[6]
 local was = call('GET', lock)
 if not was then return {} end
-local fence, lane = next_fence(), lane_of(lock)
-save_fence()
+take_fences(1)
+local fence, lane = text(fence_base), lane_of(lock)
 call('DEL', lock)
 if call('ZSCORE', lanes, lane) and not is_paused(lock) then hint(lane, now + tonumber(ARGV[1])) end
 pcall_('XADD', audit, 'MAXLEN', '~', AUDIT_MAX, '*', 'did', 'lock break', 'key', lane, 'by', ARGV[2], 'was', was, 'fence', fence)

@@ -13,7 +13,7 @@ local lock = KEYS[3]
 local held = call('GET', lock)
 if held and not is_mine(held, token) then return {'B', call('PTTL', lock)} end
 if not held and not paused_too and is_paused(lock) then return {'P', 0} end
-local fence = next_fence() -- mine already: the first answer was lost
+take_fences(1) -- also where it is mine already: the first answer was lost
+local fence = text(fence_base)
 call('SET', lock, token .. ':' .. fence, 'PX', ttl)
-save_fence()
 return {'H', fence}
