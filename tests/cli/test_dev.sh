@@ -97,7 +97,7 @@ ok "dev shows what is where" $?
 "$program" check -c "$home/latchwork.json" >"$dir/check" 2>&1
 equal "check of the configuration that is shown" $? 0
 everyone=$(descendants $running)
-equal "redis, broker, traffic, supervisor, two workers" "$(echo "$everyone" | wc -l)" 6
+equal "redis, broker, traffic, supervisor, metrics, two workers" "$(echo "$everyone" | wc -l)" 7
 worker=$(sed -n 's/^  workers   *\([0-9]*\) .*/\1/p' "$dir/out")
 echo "$everyone" | grep -qx "$worker"
 ok "the pids that are shown are ours" $?
@@ -106,7 +106,7 @@ i=0
 while [ "$(descendants $running | grep -cvxF "$everyone")" -eq 0 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
 everyone="$everyone $(descendants $running)"
 # shellcheck disable=SC2086
-[ "$(left_behind $everyone | sort -u | wc -l)" -eq 6 ]
+[ "$(left_behind $everyone | sort -u | wc -l)" -eq 7 ]
 ok "a killed worker is replaced" $?
 kill -INT $running
 wait $running
@@ -124,7 +124,7 @@ running=$!
 wait_for 40 '^  workers '
 ok "dev has started" $?
 everyone=$(descendants $running)
-equal "redis, broker, traffic, supervisor, two workers, once more" "$(echo "$everyone" | wc -l)" 6
+equal "redis, broker, traffic, supervisor, metrics, two workers, once more" "$(echo "$everyone" | wc -l)" 7
 kill -9 $running
 wait $running 2>/dev/null
 running=
