@@ -78,7 +78,7 @@ def plan(full):
         Workload("latency-1000", "1,000 msg/s of 1 ms", "latency", Data(30_000 if full else 8_000, 10_000), ("ours", "naive"),
                  work_us=1000, journal=True, rate=1000, shape={"ours": (2, 8), "naive": 16}),
         Workload("latency-half", "half of our own W1 rate, no-op", "latency", Data(n, 100_000), ("ours",), journal=True, rate=-0.5),
-        Workload("W4", "deduplicated insert, SQLite", "insert", Data(200_000 if full else 50_000, 10_000, repeat=0.1),
+        Workload("W4", "deduplicated insert, SQLite", "insert", Data(400_000 if full else 200_000, 10_000, repeat=0.1),
                  ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (2, 1)}),
         Workload("W5", "parked before", "parked", Data(1_000_000, 100_000) if full else Data(100_000, 10_000), ("ours",), limit_s=900),
         Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
