@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Known-wrong variants of the protocol, each a small change of the real code or of a real script; the simulation must catch every one but
-those in QUIET.
+"""Known-wrong variants of the protocol, each a small change of the real code or of a real script; the simulation (or the test that TEST names) must
+catch every one but those in QUIET.
 usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS processes side by side, 2 by default)
 --all: those in QUIET too, to notice when one is caught after all
 
-They are model/mutants.py's list and the rules that model/lanes_full.py found to break a promise when switched off."""
+They are model/mutants.py's list and the rules that model/lanes_full.py found to break a promise when switched off. What only situations show
+that are too rare for random runs is caught by a test that builds them by hand (TEST).
+
+Not here: starting what is granted of a revoked partition. It breaks nothing, since it runs under its lease (tests/model/README.md, orphan=drop); taking
+it back (rule 11) keeps a rebalance short."""
 import concurrent.futures, os, shutil, subprocess, sys
 
-SEEDS, LIMIT_S = 100, 600  # the seeds decide; the limit is for what hangs
+SEEDS, LIMIT_S = 60, 120  # the seeds decide; the limit is for what hangs
 M = {
     'gate ignores waiters': [("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")],
     'no quarantine': [('queue/lua/enter.lua', "'not_before', text(longest))\n    -- looks", "'not_before', '0')\n    -- looks")],
@@ -22,7 +26,7 @@ M = {
     'fence restarts after a wipe': [('queue/lua/lane.lua', "math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)", "tonumber(call('GET', P .. 'fence') or 0) + 1"), ('queue/lua/enter.lua', "if fence > tonumber", "if false and fence > tonumber")],
     'no rewind when the epoch is lost': [('consumer/shard.c', "    parts_rewind(w, true);\n    w->confirm", "    w->confirm")],
     'newer ones jump over what comes back': [("consumer/hold.c", "lane_push_front(w, l, again[--n]);", "lane_push(w, l, again[--n]);")],
-    'gate beside the settle of its key': [("consumer/settle.c", "        l->in_call = true;\n        runs +=", "        runs +="), ("consumer/lane.c", "return l->hold->kind == LANE && l->hold->n_open &&", "return (l->hold->kind == LANE || !l->hold->n_open) &&"), ("consumer/lane.c", "if (l->hold && (l->hold->kind == FAST ||", "if (l->hold && ((l->hold->kind == FAST && l->hold->n_open) ||")],
+    'gate beside the settle of its key': [("consumer/lane.c", "if (l->in_call || l->stale || ", "if (l->stale || "), ("consumer/lane.c", "if (l->queued || l->in_call || !l->head) {", "if (l->queued || !l->head) {")],
     'the same settle again after a lost reply': [("consumer/pipe.c", "&sh->settle[i], sh->cut);", "&sh->settle[i], false);")],
     'calls forgotten after a lost reply': [('consumer/pipe.c', "&& keeps(sh->calls[i].kind)) sh->kept", "&& sh->calls[i].kind == CALL_SETTLE) sh->kept")],
     'finished without the floor': [('queue/lua/lane.lua', "return offset < floor_of(tp) or state_of(tp, offset) >= 2", "return state_of(tp, offset) >= 2")],
@@ -57,7 +61,7 @@ M = {
     'settle sent again in mode drop': [('consumer/settle.c', "if (h->n_finished + h->n_open > it->n_runs) {", "if (!again && h->n_finished + h->n_open > it->n_runs) {")],
     'further heads from anywhere': [('queue/lua/lane.lua', "false, after_tp == nil, {}", "false, true, {}")],
     'further heads from anywhere, and again': [('queue/lua/lane.lua', "false, after_tp == nil, {}", "false, true, {}"), ('consumer/settle.c', "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {", "if (stop || (h && h->failed)) {")],
-    'heads not distinct': [('queue/lua/lane.lua', "local again = any and seen[tp] and seen[tp][offset]", "local again = false"), ('consumer/settle.c', "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {", "if (stop || (h && h->failed)) {")],
+    'heads not distinct': [('queue/lua/lane.lua', "local again = any and seen[tp] and seen[tp][offset]", "local again = false")],
     'retry before finished heads are dropped': [('queue/lua/settle.lua', "local head, head_tp, head_offset = first_unfinished(lane)", "local head = call('LINDEX', wait, -1)\n    local head_tp, head_offset = nil, nil\n    if head then head_tp, head_offset = identity_of(head) end")],
     'handed over heads dropped unseen': [('queue/lua/settle.lua', "if tp == s.tp and offset == s.base + index then", "if true then")],
     'more does not extend the lease': [('queue/lua/settle.lua', "                call('PEXPIRE', lock, ttl)\n                if heads", "                if mode == 107 or mode == 75 then call('PEXPIRE', lock, ttl) end\n                if heads")],
@@ -65,9 +69,13 @@ M = {
     'a follower starts past the lease': [('tests/sim/world.c', "if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {", "if (lease) {")],
     'a follower does not wait for the one before it': [('consumer/hold.c', "if (!before || before->state == FINISHED)", "if (true)")],
     'one fence a call': [('queue/lua/lane.lua', "text(fence_base + reserve - 1)", "text(fence_base)")],
+    'settle reserves one fence': [('consumer/settle.c', "lw_arg_i64(c, AHEAD_MAX), lw_arg_copy(c, (const char *)items", "lw_arg_i64(c, 1), lw_arg_copy(c, (const char *)items")],
+    'one fence for all that are named': [('consumer/settle.c', "letters[k] == 'A' ? fence++ : 0", "letters[k] == 'A' ? fence : 0")],
+    'what failed is forgotten before it is told': [('consumer/settle.c', "    if (!h->n_finished) h->failed = false;", "    h->failed = false;")],
     'the short way releases any lock': [('queue/lua/settle.lua', "not with_dedup and held[i] == ARGV[first_value + item[o]] then", "not with_dedup and held[i] then")],
+    'the short way though something still runs': [('queue/lua/settle.lua', "item[o + 2] == 100 and (mode == 110 or mode == 45) and item[o + 4] == 0", "item[o + 2] == 100 and item[o + 4] == 0")],
+    'the short way for several messages': [('queue/lua/settle.lua', "if item[o + 1] == 1 and item[o + 2] == 100", "if item[o + 2] == 100")],
     'gate sent again parks what waits': [('queue/lua/gate.lua', "elseif state == 1 and whose ~= 'mine' then", "elseif state == 1 then")],
-    'granted messages of a revoked partition start': [('consumer/partition.c', "if (r) hold_cut(w, l->hold);", "(void)r;")],
     'a late done written back with a gap before it': [('consumer/shard.c', "!quiet || !part_closed(p, r->msg) ||", "!quiet ||"), ('consumer/shard.c', "if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;", "")],
 }
 # The world that catches a variant soonest; not named: seeds go round all of them.
@@ -77,11 +85,18 @@ MODE = {
     'no rewind when the epoch is lost': 'wipe',
     'another life of the server goes unseen': 'failover',
     'retry goes to the tail': 'churn',
-    'repair of what has a gap before it': 'wipe',
-    'done only under a live lease': 'ghost',
     'newer ones jump over what comes back': 'aheadlate',
     'late grants start': 'late',
     'gate without the floor': 'floors',
+    'a late done written back with a gap before it': 'failover',
+    'named messages known by their place alone': 'calm',
+    'next of the chain unchecked': 'calm',
+    'gate beside the settle of its key': 'ahead',
+    'the short way though something still runs': 'ahead',
+    'the short way for several messages': 'ahead',
+    'settle reserves one fence': 'clock',
+    'one fence for all that are named': 'ahead',
+    'what failed is forgotten before it is told': 'kill',
     'retry of a finished message': 'slow',
     'a clock that jumps goes unseen': 'clock',
     'no memory of handlers that outlive their epoch': 'wipelate',
@@ -89,43 +104,46 @@ MODE = {
     'a lost hold is settled again': 'aheadlate',
     'all of a lost hold counts as done': 'aheadlate',
     'heads of an unanswered settle taken after a take-back': 'ahead',
-    'named messages known by their place alone': 'ahead',
     'taken back to the end of the chain': 'ahead',
     'taken back in the wrong order': 'ahead',
     'nothing is taken back': 'ahead',
     'taken back though it started': 'ahead',
     'gate puts back at the end': 'churn',
     'settle sent again in mode drop': 'kill',
-    'further heads from anywhere': 'kill',
     'further heads from anywhere, and again': 'kill',
-    'heads not distinct': 'kill',
-    'retry before finished heads are dropped': 'kill',
-    'handed over heads dropped unseen': 'kill',
     'more does not extend the lease': 'ahead',
     'a follower starts after a message that failed': 'ahead',
     'a follower starts past the lease': 'aheadlate',
     'a follower does not wait for the one before it': 'ahead',
-    'the short way releases any lock': 'kill',
-    'gate sent again parks what waits': 'kill',
-    'granted messages of a revoked partition start': 'ahead',
-    'a late done written back with a gap before it': 'aheadwipe',
-    'next of the chain unchecked': 'ahead',
-    'gate beside the settle of its key': 'ahead',
 }
+# Noticed by a test with a situation built by hand: too rare for random runs, or no broken promise but a needless cost.
+TEST = {
+    'done only under a live lease': 'tests/lua/test_settle',
+    'further heads from anywhere': 'tests/lua/test_settle_lane',
+    'heads not distinct': 'tests/lua/test_settle_lane',
+    'retry before finished heads are dropped': 'tests/lua/test_settle_lane',
+    'handed over heads dropped unseen': 'tests/lua/test_settle_lane',
+    'the short way releases any lock': 'tests/lua/test_settle_lane',
+    'gate sent again parks what waits': 'tests/lua/test_gate_lane',
+    'gate not idempotent': 'tests/lua/test_gate',
+    'claim not idempotent': 'tests/lua/test_claim',
+    'no renewal': 'tests/unit/test_renewer',
+    'repair after the quarantine': 'tests/lua/test_repair_floor',
+}
+# So many seeds where the usual number is too few.
+MORE = {'named messages known by their place alone': 300}
 # Break no promise within the seeds; run with --all only.
 QUIET = {
-    'gate not idempotent': 'costs a lease and nothing else: the lock ends by itself; tests/lua/test_gate.c calls twice',
-    'claim not idempotent': 'costs a lease and nothing else; tests/lua/test_claim.c calls twice',
-    'no renewal': 'costs re-runs, which a fenced store drops; tests/unit/test_renewer.c knows it',
+    'repair of what has a gap before it': 'rare: needs a wipe before this owner has seen that another finished an older message',
     'old assignment survives': 'the tracker of the new assignment does not know the old delivery, or takes it for the new one',
     'the same message twice in one worker': 'the copy is found finished by keep or gate, or runs right behind itself',
     'the same settle again after a lost reply': 'needs the first call to execute after the second, just while the chain has grown',
     'no confirmation by Kafka': 'needs a zombie that outlives the quarantine while the next owner went on; the model finds it',
     'floors not told again to another life': 'the next commit tells them; needs a roll-back without a commit in the quarantine',
-    'repair after the quarantine': 'needs a repair under way at the very end of the quarantine, and another owner',
     'repair cut short': 'needs a cut within the repair and a rebalance before the next commit',
 }
 
+SIM = 'tests/sim/sim_lanes'
 DIRS = ['base', 'bench', 'config', 'consumer', 'handlers', 'include', 'lock', 'queue', 'tests', 'tools']
 
 
@@ -136,13 +154,13 @@ def worker_tree(build, n):
     for d in DIRS:
         shutil.copytree(d, os.path.join(tree, d), ignore=shutil.ignore_patterns('cases', '__pycache__'))
     shutil.copy('Makefile', tree)
-    make(tree)
+    make(tree, SIM)
     return tree
 
 
-def make(tree):
+def make(tree, program):
     # "Entering directory" would confuse; warnings of a mutant are no errors
-    p = subprocess.run(['make', '-s', 'B=b', 'CFLAGS=-O1', 'WERROR=-w', 'b/tests/sim/sim_lanes'], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    p = subprocess.run(['make', '-s', 'B=b', 'CFLAGS=-O1', 'WERROR=-w', f'b/{program}'], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                        text=True, env={k: v for k, v in os.environ.items() if k not in ('MAKEFLAGS', 'MFLAGS', 'MAKELEVEL')})
     if p.returncode:
         raise SystemExit('mutants: build failed:\n' + p.stdout[-3000:])
@@ -159,14 +177,22 @@ def try_one(tree, name):
                 return name, 'NOT FOUND', f'{path}: {a!r}'
             with open(full, 'w') as f:
                 f.write(text.replace(a, b))
-        make(tree)
+        program = TEST.get(name, SIM)
+        make(tree, program)
         try:
-            mode = ['--mode', MODE[name]] if name in MODE else []
-            p = subprocess.run(['b/tests/sim/sim_lanes', '--seeds', str(SEEDS), '--until-bad', *mode], cwd=tree, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors='replace', timeout=LIMIT_S)
+            if name in TEST:
+                args, seeds = [], program
+            else:
+                seeds = MORE.get(name, SEEDS)
+                args, seeds = ['--seeds', str(seeds), '--until-bad', *(['--mode', MODE[name]] if name in MODE else [])], f'{seeds} seeds'
+            p = subprocess.run(['b/' + program, *args], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace',
+                               timeout=LIMIT_S)
             out = p.stdout.strip().splitlines()
             if p.returncode == 0:
-                return name, 'MISSED', f'{SEEDS} seeds'
+                return name, 'MISSED', seeds
+            if name in TEST:
+                failed = [line for line in out if line.startswith('[  FAILED  ]') and 'test(s)' not in line]
+                return (name, 'caught', f'{program}: {failed[0][12:].strip()}') if failed else (name, 'BROKEN', str(out[-3:]))
             if p.returncode not in (1, -6, -11):
                 return name, 'BROKEN', f'status {p.returncode}: {out[-1:]}'
             return name, 'caught', (out[0] if p.returncode == 1 and out else f'crash: {p.returncode} {out[-1:] }')[:150]
@@ -182,7 +208,7 @@ def main():
     args = [a for a in sys.argv[1:] if a != '--all']
     build, names = args[0], args[1:] or [n for n in M if n not in QUIET or '--all' in sys.argv]
     jobs = int(os.environ.get('LW_JOBS', '2'))
-    lanes = [[n for i, n in enumerate(names) if i % jobs == k] for k in range(jobs)]
+    todo = list(reversed(names))
 
     def told(name, what, detail):
         fine = what == 'caught' or (what == 'MISSED' and name in QUIET)
@@ -192,7 +218,9 @@ def main():
 
     def lane(k):
         tree = worker_tree(build, k)
-        return sum(told(*try_one(tree, n)) for n in lanes[k])
+        bad = 0
+        while todo: bad += told(*try_one(tree, todo.pop()))
+        return bad
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool: bad = sum(pool.map(lane, range(jobs)))
     print(f'{len(names) - bad} passed, {bad} failed')

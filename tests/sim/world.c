@@ -25,8 +25,7 @@ _Noreturn void world_bad(struct world *w, const char *fmt, ...) {
     longjmp(w->out, 1);
 }
 
-static void trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void trace(struct world *w, const char *fmt, ...) {
+void trace(struct world *w, const char *fmt, ...) {
     if (!w->o->trace) return;
     va_list ap;
     va_start(ap, fmt);
@@ -34,236 +33,6 @@ static void trace(struct world *w, const char *fmt, ...) {
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
-}
-
-int key_of_name(struct lw_bytes key) { return key.n == 2 ? key.p[1] - '0' : -1; }
-static const char *const key_names[KEYS] = {"k0", "k1", "k2", "k3"};
-
-/* --- Redis ------------------------------------------------------------------------------------------------------------------------- */
-
-static struct server *server_new(struct world *w, struct store *st, int shard) {
-    if (w->n_servers == SERVERS) world_bad(w, "too many servers for one run");
-    struct server *s = lw_alloc(sizeof *s);
-    s->store = st;
-    s->until_ms = -1;
-    s->shard = shard;
-    w->servers[w->n_servers++] = s;
-    return s;
-}
-
-static bool serves(struct world *w, const struct server *s) { return s->until_ms < 0 || w->now_ms < s->until_ms; }
-
-static redisReply *call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len) {
-    store_set_time_us(s->store, (w->now_ms + s->skew_ms + 1000000000) * 1000 + 123);
-    if (w->o->trace) {
-        fprintf(stderr, "%6" PRId64 "   redis %d:", w->now_ms, s->shard);
-        for (int i = 0; i < argc && i < 60; i++) {
-            size_t n = len ? len[i] : strlen(argv[i]);
-            if (n > 60 && !strcmp(argv[0], "SCRIPT")) break;
-            fprintf(stderr, " %.*s", n > 40 ? 40 : (int)n, argv[i]);
-        }
-        fputc('\n', stderr);
-    }
-    redisReply *r = store_call(s->store, argc, argv, len);
-    if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) && strncmp(r->str, "OOM", 3)) world_bad(w, "script: %s", r->str);
-    if (w->o->trace && !strcmp(argv[0], "EVALSHA")) {
-        fprintf(stderr, "         ->");
-        if (r->type == REDIS_REPLY_ARRAY)
-            for (size_t i = 0; i < r->elements; i++) fprintf(stderr, " [%.30s]", r->element[i]->str ? r->element[i]->str : "");
-        else
-            fprintf(stderr, " %s", r->str ? r->str : "int");
-        fputc('\n', stderr);
-    }
-    return r;
-}
-
-static int int_arg(const char *p, size_t n) {
-    char t[24];
-    snprintf(t, sizeof t, "%.*s", (int)(n > 20 ? 20 : n), p);
-    return atoi(t);
-}
-
-static int64_t i64_arg(const char *p, size_t n) {
-    char t[24];
-    snprintf(t, sizeof t, "%.*s", (int)(n > 20 ? 20 : n), p);
-    return strtoll(t, NULL, 10);
-}
-
-static bool finished_in(const struct server *s, int part, int64_t offset) {
-    char name[100];
-    const char *v;
-    size_t n;
-    int len = snprintf(name, sizeof name, "lw:{t.%d}:floor", s->shard);
-    char field[20];
-    int flen = snprintf(field, sizeof field, "t:%d", part);
-    if (store_peek_hash(s->store, name, (size_t)len, field, (size_t)flen, &v, &n) && offset < i64_arg(v, n)) return true;
-    len = snprintf(name, sizeof name, "lw:{t.%d}:state:t:%d:%" PRId64, s->shard, part, offset / 16384);
-    if (!store_peek_string(s->store, name, (size_t)len, &v, &n)) return false;
-    int64_t index = offset % 16384;
-    if ((size_t)(index / 4) >= n) return false;
-    return ((unsigned char)v[index / 4] >> (2 * (3 - index % 4)) & 3) >= 2;
-}
-
-/* A settle that makes dead letters: which of its messages die by it? */
-struct dying {
-    int n, item[256], part[256];
-    int64_t offset[256];
-    bool finished[256], letter[256];
-};
-static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
-    int a = 2 + int_arg(argv[2], len[2]), n = (int)len[a + 7] / 7;
-    const unsigned char *item = (const unsigned char *)argv[a + 7], *place = (const unsigned char *)argv[a + 8];
-    (void)argc;
-    for (int i = 0; i < n; i++, item += 7) {
-        const unsigned char *last = place + 3 * (item[1] - 1);
-        place += 3 * (item[1] + item[4]);
-        if (!item[1] || (item[2] != 'x' && item[2] != 's')) continue;
-        int g = a + 10 + 4 * (last[0] - 1), part = argv[g][2] - '0';
-        int64_t offset = 16384 * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
-        d->finished[d->n] = finished_in(s, part, offset);
-        d->letter[d->n] = item[2] == 'x'; /* not sent to its topic */
-        d->item[d->n] = i;
-        d->part[d->n] = part;
-        d->offset[d->n++] = offset;
-    }
-}
-
-static int64_t dead_letters(const struct server *s) {
-    char name[40];
-    snprintf(name, sizeof name, "lw:{t.%d}:dead", s->shard);
-    redisReply *r = store_call(s->store, 2, (const char *const[]){"XLEN", name}, NULL);
-    int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
-    freeReplyObject(r);
-    return n;
-}
-
-static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {
-    struct dying dying = {0};
-    bool settle = !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);
-    int64_t letters = 0;
-    if (settle) {
-        look_for_dying(s, c->argc, c->argv, c->len, &dying);
-        letters = dead_letters(s);
-    }
-    redisReply *r = call(w, s, c->argc, (const char *const *)c->argv, c->len);
-    for (int i = 0; i < dying.n; i++) {
-        if (r->type != REDIS_REPLY_ARRAY || r->element[1]->str[dying.item[i]] == 'S' || dying.finished[i]) continue;
-        oracle_died(w, dying.part[i], dying.offset[i]);
-        letters += dying.letter[i];
-    }
-    if (settle && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
-    if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:"))
-        snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
-    return r;
-}
-
-/* --- the wire ---------------------------------------------------------------------------------------------------------------------- */
-
-static void pipe_free(struct pipe *p) {
-    for (int i = 0; i < p->n; i++) {
-        for (int k = 0; k < p->cmd[i].argc; k++) free(p->cmd[i].argv[k]);
-        free(p->cmd[i].argv);
-        free(p->cmd[i].len);
-        if (p->reply[i]) freeReplyObject(p->reply[i]);
-    }
-    free(p->cmd);
-    free(p->reply);
-    free(p);
-}
-
-static void pipe_remove(struct world *w, struct pipe *p) {
-    for (int i = 0; i < w->n_pipes; i++)
-        if (w->pipe[i] == p) {
-            w->pipe[i] = w->pipe[--w->n_pipes];
-            pipe_free(p);
-            return;
-        }
-}
-
-static struct pipe *pipe_of(struct world *w, int worker, int shard) {
-    for (int i = 0; i < w->n_pipes; i++)
-        if (w->pipe[i]->live && w->pipe[i]->worker == worker && w->pipe[i]->shard == shard) return w->pipe[i];
-    return NULL;
-}
-
-/* The connection is gone: what did not execute yet may execute later all the same, or never. */
-static void sever(struct world *w, struct pipe *p) {
-    p->live = false;
-    if (p->busy) return; /* in the middle of an answer: step_deliver ends it */
-    if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
-}
-
-static const char *mutated(struct world *w, const char *text) {
-    static char *made;
-    const struct mutation *m = w->mutation;
-    if (!m || !m->script) return text;
-    char head[60];
-    snprintf(head, sizeof head, "-- %s:", m->script);
-    const char *at = strstr(text, m->from);
-    if (!strstr(text, head) || !at) return text;
-    free(made);
-    struct lw_buf b = {0};
-    lw_buf_add(&b, text, (size_t)(at - text));
-    lw_buf_addf(&b, "%s%s%c", m->to, at + strlen(m->from), 0);
-    made = b.p;
-    return made;
-}
-
-static void io_send(void *ctx, int shard, const struct lw_commands *c) {
-    struct sim_worker *me = ctx;
-    struct world *w = me->world;
-    if (w->n_pipes == PIPES) world_bad(w, "too many pipelines");
-    if (pipe_of(w, me->index, shard)) world_bad(w, "two pipelines at once on shard %d", shard);
-    struct pipe *p = lw_alloc(sizeof *p);
-    *p = (struct pipe){.srv = me->srv[shard], .worker = me->index, .shard = shard, .conn = me->conn[shard], .live = true, .n = c->n};
-    p->cmd = lw_alloc((size_t)c->n * sizeof *p->cmd);
-    p->reply = lw_alloc((size_t)c->n * sizeof *p->reply);
-    for (int i = 0; i < c->n; i++) {
-        struct pcmd *to = &p->cmd[i];
-        to->argc = c->cmd[i].argc;
-        to->argv = lw_alloc((size_t)to->argc * sizeof(char *));
-        to->len = lw_alloc((size_t)to->argc * sizeof(size_t));
-        for (int k = 0; k < to->argc; k++) {
-            const char *text = c->argv[c->cmd[i].first + k];
-            size_t n = c->len[c->cmd[i].first + k];
-            if (k == 2 && !strcmp(to->argv[0], "SCRIPT")) n = strlen(text = mutated(w, text));
-            to->argv[k] = lw_memdup(text, n);
-            to->len[k] = n;
-        }
-    }
-    w->pipe[w->n_pipes++] = p;
-}
-
-static void io_connect(void *ctx, int shard) {
-    struct sim_worker *me = ctx;
-    struct pipe *p = pipe_of(me->world, me->index, shard);
-    if (p) sever(me->world, p);
-    me->conn[shard] = 0;
-    me->connecting[shard] = true;
-}
-
-static void cut(struct world *w, struct sim_worker *me, int shard) {
-    struct pipe *p = pipe_of(w, me->index, shard);
-    w->cuts++;
-    trace(w, "worker %d shard %d: connection cut", me->index, shard);
-    me->conn[shard] = 0;
-    if (p) {
-        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had come, the rest are lost */
-        p->live = false;                                                   /* no answer may be sent on it */
-        while (p->delivered < got && !me->connecting[shard]) {
-            redisReply *r = p->reply[p->delivered++];
-            lw_worker_reply(me->lw, shard, r);
-        }
-        sever(w, p);
-    }
-    if (!me->connecting[shard]) lw_worker_disconnected(me->lw, shard, "cut");
-}
-
-static void io_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want) {
-    struct sim_worker *me = ctx;
-    me->want[shard] = want;
-    snprintf(me->ready[shard], sizeof me->ready[shard], "%s", ready);
-    snprintf(me->claimed[shard], sizeof me->claimed[shard], "%s", claimed);
 }
 
 /* --- handlers ---------------------------------------------------------------------------------------------------------------------- */
@@ -350,163 +119,6 @@ static void step_letters(struct world *w, struct sim_worker *me) {
     lw_worker_sent(me->lw, run, rnd_unit(w) < 0.8, "refused by chance");
 }
 
-/* --- Kafka ------------------------------------------------------------------------------------------------------------------------- */
-
-static bool owns(const struct world *w, const struct sim_worker *me, int p) {
-    return me->gen[p] && w->part[p].owner == me->index && w->part[p].gen == me->gen[p];
-}
-
-static int part_of(const struct sim_worker *me, uint32_t gen) {
-    for (int p = 0; p < PARTS; p++)
-        if (me->gen[p] == gen) return p;
-    return -1;
-}
-
-static int first_at(const struct sim_part *p, int64_t offset) {
-    int i = 0;
-    while (i < p->n && p->offset[i] < offset) i++;
-    return i;
-}
-
-static void let_go(struct world *w, struct sim_worker *me, int p, bool lost) {
-    if (!me->gen[p]) return;
-    trace(w, "worker %d lets partition %d go%s", me->index, p, lost ? " (lost)" : "");
-    uint32_t gen = me->gen[p];
-    lw_worker_revoke(me->lw, &gen, 1, lost);
-    me->gen[p] = 0;
-}
-
-static void assign(struct world *w, struct sim_worker *me, int p) {
-    struct sim_part *part = &w->part[p];
-    let_go(w, me, p, true); /* a new assignment: nothing of an earlier one survives */
-    part->owner = me->index;
-    part->gen = me->gen[p] = ++w->gens;
-    me->hold[p] = false;
-    int64_t begin = part->committed >= 0 ? part->committed : part->offset[0];
-    me->pos[p] = first_at(part, begin);
-    trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin, part->gen);
-    lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
-                                                   .partition = p,
-                                                   .gen = part->gen,
-                                                   .committed = part->committed,
-                                                   .begin = begin,
-                                                   .log_begin = part->offset[0],
-                                                   .log_end = part->offset[part->n - 1] + 1,
-                                                   .metadata = part->meta,
-                                                   .metadata_len = strlen(part->meta)});
-}
-
-static void rebalance(struct world *w) {
-    int live[WORKERS], n = 0;
-    for (int i = 0; i < WORKERS; i++)
-        if (w->w[i].joined && w->w[i].lw) live[n++] = i;
-    if (!n) return;
-    for (int p = 0; p < PARTS; p++) {
-        int to = live[rnd_below(w, n)], from = w->part[p].owner;
-        if (from == to && rnd_unit(w) < 0.7) continue;
-        if (from >= 0 && w->w[from].dead_until_ms <= w->now_ms && w->w[from].lw && owns(w, &w->w[from], p))
-            let_go(w, &w->w[from], p, rnd_unit(w) < 0.3);
-        if (w->w[to].dead_until_ms > w->now_ms) { /* it will hear of it when it wakes: ownership moves now, delivery then */
-            w->part[p].owner = -1;
-            continue;
-        }
-        assign(w, &w->w[to], p);
-    }
-}
-
-static void learn(struct world *w, struct sim_worker *me) { /* a zombie hears of what it lost */
-    for (int p = 0; p < PARTS; p++)
-        if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
-}
-
-static void io_hold(void *ctx, uint32_t gen, bool hold) {
-    struct sim_worker *me = ctx;
-    int p = part_of(me, gen);
-    if (p >= 0) me->hold[p] = hold;
-}
-
-static int io_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
-    struct sim_worker *me = ctx;
-    int p = part_of(me, gen);
-    if (p < 0) return lw_fail(err, "not assigned");
-    me->pos[p] = first_at(&me->world->part[p], offset);
-    trace(me->world, "worker %d partition %d: back to %" PRId64, me->index, p, offset);
-    return 0;
-}
-
-static bool take_commit(struct world *w, struct sim_worker *me, const struct lw_commit *c) {
-    int p = part_of(me, c->gen);
-    if (p < 0 || !owns(w, me, p)) return false;
-    trace(w, "commit %d: %" PRId64 " by %d", p, c->offset, me->index);
-    oracle_commit(w, p, c->offset);
-    snprintf(w->part[p].meta, sizeof w->part[p].meta, "%s", c->metadata);
-    return true;
-}
-
-static int io_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err) {
-    struct sim_worker *me = ctx;
-    (void)err;
-    for (size_t i = 0; i < n; i++) {
-        me->commit[me->n_commit].gen = c[i].gen;
-        me->commit[me->n_commit].offset = c[i].offset;
-        snprintf(me->commit_meta[me->n_commit++], sizeof me->commit_meta[0], "%s", c[i].metadata);
-    }
-    return 0;
-}
-
-static void step_commits(struct world *w, struct sim_worker *me) {
-    int n = me->n_commit;
-    for (int i = 0; i < n; i++) {
-        struct lw_commit c = {me->commit[i].gen, me->commit[i].offset, me->commit_meta[i]};
-        bool ok = take_commit(w, me, &c);
-        lw_worker_committed(me->lw, c.gen, c.offset, ok, !ok);
-    }
-    me->n_commit = 0;
-}
-
-static bool io_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_commit > 0; }
-
-static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {
-    struct sim_worker *me = ctx;
-    (void)err;
-    step_commits(me->world, me); /* what was sent before is answered before */
-    for (size_t i = 0; i < n; i++) {
-        bool taken = take_commit(me->world, me, &c[i]);
-        if (ok) ok[i] = taken;
-        lw_worker_committed(me->lw, c[i].gen, c[i].offset, taken, !taken);
-    }
-    return 0;
-}
-
-static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
-    (void)topic, (void)err;
-    *offset = ((struct sim_worker *)ctx)->world->part[partition].committed;
-    return 0;
-}
-
-static struct lw_bytes payload_of(struct world *w, int part, int at) {
-    static char large[250000];
-    return w->f->big && (at + part) % 16 == 0 ? lw_bytes(large, sizeof large) : lw_bytes_of("{}");
-}
-
-static void step_poll(struct world *w, struct sim_worker *me) {
-    if (rnd_unit(w) < (w->f->deaf ? 0.01 : 0.3)) learn(w, me);
-    int p = rnd_below(w, PARTS);
-    struct sim_part *part = &w->part[p];
-    if (!me->gen[p] || me->hold[p] || lw_worker_appetite(me->lw) == 0) return;
-    for (int i = 0, n = 1 + rnd_below(w, 3 + w->f->burst); i < n && me->gen[p]; i++) {
-        if (me->pos[p] >= part->n) {
-            lw_worker_end(me->lw, me->gen[p], part->offset[part->n - 1] + 1 + p); /* markers at the end */
-            return;
-        }
-        int at = me->pos[p]++;
-        struct lw_arrival a = {.record = {.key = lw_bytes_of(key_names[part->key[at]]), .payload = payload_of(w, p, at)},
-                               .offset = part->offset[at],
-                               .timestamp_ms = 1};
-        lw_worker_arrived(me->lw, me->gen[p], &a);
-    }
-}
-
 /* --- the worker's process ---------------------------------------------------------------------------------------------------------- */
 
 static int64_t io_boot_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms; }
@@ -523,17 +135,17 @@ static void io_stop(void *ctx, int status, const char *reason) {
 static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .wall_ms = io_wall_ms,
                                 .random = io_random,
-                                .connect = io_connect,
-                                .send = io_send,
-                                .hints = io_hints,
+                                .connect = wire_connect,
+                                .send = wire_send,
+                                .hints = wire_hints,
                                 .run = io_run,
                                 .letter = io_letter,
-                                .hold = io_hold,
-                                .seek = io_seek,
-                                .commit = io_commit,
-                                .commit_busy = io_commit_busy,
-                                .commit_sync = io_commit_sync,
-                                .committed = io_committed,
+                                .hold = kafka_hold,
+                                .seek = kafka_seek,
+                                .commit = kafka_commit,
+                                .commit_busy = kafka_commit_busy,
+                                .commit_sync = kafka_commit_sync,
+                                .committed = kafka_committed,
                                 .release = io_release,
                                 .passed = io_passed,
                                 .stop = io_stop};
@@ -552,84 +164,13 @@ static void death(struct world *w, struct sim_worker *me) {
     trace(w, "worker %d dies", me->index);
     for (int i = w->n_exec - 1; i >= 0; i--)
         if (w->exec[i].worker == me->index) w->exec[i] = w->exec[--w->n_exec];
-    for (int i = w->n_pipes - 1; i >= 0; i--)
-        if (w->pipe[i]->live && w->pipe[i]->worker == me->index) sever(w, w->pipe[i]);
+    wire_drop(w, me);
     lw_worker_free(me->lw);
     me->lw = NULL;
     me->joined = false;
     for (int p = 0; p < PARTS; p++) {
         if (w->part[p].owner == me->index) w->part[p].owner = -1;
         me->gen[p] = 0;
-    }
-}
-
-static void step_connect(struct world *w, struct sim_worker *me) {
-    for (int s = 0; s < SHARDS; s++) {
-        if (!me->connecting[s] || rnd_unit(w) < 0.3) continue;
-        me->connecting[s] = false;
-        me->conn[s] = ++w->conns;
-        me->srv[s] = w->master[s];
-        lw_worker_connected(me->lw, s);
-    }
-}
-
-static void step_deliver(struct world *w, struct sim_worker *me) {
-    for (int s = 0; s < SHARDS; s++) {
-        struct pipe *p = pipe_of(w, me->index, s);
-        if (!p) continue;
-        int conn = me->conn[s];
-        while (p->delivered < p->done && me->conn[s] == conn) {
-            bool last = p->delivered + 1 == p->n;
-            redisReply *r = p->reply[p->delivered++];
-            if (last) p->live = false; /* the answer may send the next pipeline */
-            p->busy = true;
-            lw_worker_reply(me->lw, s, r);
-            p->busy = false;
-            if (last) break;
-        }
-        if (p->delivered == p->n || !p->live) p->delivered == p->n ? pipe_remove(w, p) : sever(w, p);
-    }
-}
-
-static void step_renew(struct world *w, struct sim_worker *me) {
-    static struct lw_due due[LW_RENEW_BATCH];
-    for (int s = 0; s < SHARDS; s++) {
-        char epoch[64];
-        if (!me->conn[s] || !serves(w, me->srv[s]) || !lw_worker_epoch(me->lw, s, epoch, sizeof epoch)) continue;
-        size_t n = lw_leases_due(lw_worker_leases(me->lw), s, w->now_ms, due, LW_RENEW_BATCH);
-        if (!n) continue;
-        const char *argv[2 * LW_RENEW_BATCH + 8];
-        char count[20], keys[LW_RENEW_BATCH][700], tokens[LW_RENEW_BATCH][100], ttl[20], epoch_key[100];
-        size_t len[2 * LW_RENEW_BATCH + 8];
-        int k = 0;
-        snprintf(count, sizeof count, "%zu", n + 1);
-        snprintf(ttl, sizeof ttl, "%d", TTL_MS);
-        snprintf(epoch_key, sizeof epoch_key, "%sepoch", lw_worker_prefix(me->lw, s));
-        argv[k++] = "EVAL", argv[k++] = lw_script_renew.text, argv[k++] = count, argv[k++] = epoch_key;
-        for (size_t i = 0; i < n; i++) {
-            snprintf(keys[i], sizeof keys[i], "%slock:%.*s", lw_worker_prefix(me->lw, s), (int)due[i].n_lane, due[i].lane);
-            argv[k++] = keys[i];
-        }
-        argv[k++] = epoch, argv[k++] = ttl;
-        for (size_t i = 0; i < n; i++) {
-            snprintf(tokens[i], sizeof tokens[i], "%s.%" PRIu64, me->id, due[i].token);
-            argv[k++] = tokens[i];
-        }
-        for (int i = 0; i < k; i++) len[i] = strlen(argv[i]);
-        redisReply *r = call(w, me->srv[s], k, argv, len);
-        if (r->type == REDIS_REPLY_STATUS && r->len == n) lw_leases_renewed(lw_worker_leases(me->lw), due, n, r->str, w->now_ms);
-        freeReplyObject(r);
-    }
-    lw_leases_fence(lw_worker_leases(me->lw), w->now_ms);
-}
-
-static void step_hints(struct world *w, struct sim_worker *me) {
-    for (int s = 0; s < SHARDS; s++) {
-        if (!me->want[s] || !me->conn[s] || !serves(w, me->srv[s])) continue;
-        const char *argv[] = {"RPOPLPUSH", me->ready[s], me->claimed[s]};
-        redisReply *r = call(w, me->srv[s], 3, argv, NULL);
-        if (r->type == REDIS_REPLY_STRING) lw_worker_hint(me->lw, s, lw_bytes(r->str, r->len));
-        freeReplyObject(r);
     }
 }
 
@@ -671,7 +212,7 @@ static bool fault(struct world *w) {
         return true;
     }
     if (rnd_unit(w) < 0.002 * (w->f->churn > 0 ? w->f->churn : 1)) {
-        rebalance(w);
+        kafka_rebalance(w);
         return true;
     }
     if (rnd_unit(w) < 0.0015 * f->wipe) {
@@ -701,7 +242,7 @@ static bool fault(struct world *w) {
     if (rnd_unit(w) < 0.006 * f->loss) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
         int s = rnd_below(w, SHARDS);
-        if (me->lw && me->dead_until_ms <= w->now_ms && pipe_of(w, me->index, s)) cut(w, me, s);
+        if (me->lw && me->dead_until_ms <= w->now_ms && wire_open(w, me->index, s)) wire_cut(w, me, s);
         return true;
     }
     return false;
@@ -709,39 +250,20 @@ static bool fault(struct world *w) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------------------------ */
 
-static bool wire_step(struct world *w) {
-    if (!w->n_pipes || rnd_unit(w) >= 0.5) return false;
-    struct pipe *p = w->pipe[rnd_below(w, w->n_pipes)];
-    if (p->done == p->n) return false;
-    if (!p->live && rnd_unit(w) < 0.8) return true;
-    if (!serves(w, p->srv)) {
-        if (!p->live) pipe_remove(w, p);
-        return true;
-    }
-    bool load;
-    do { /* scripts load at one go: they change nothing that others see */
-        load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
-        p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
-        p->done++;
-    } while (load && p->done < p->n);
-    if (!p->live && p->done == p->n) pipe_remove(w, p);
-    return true;
-}
-
 static void step(struct world *w) {
     static const int dt[] = {0, 0, 0, 0, 0, 10, 20};
     w->now_ms += dt[rnd_below(w, 7)] * (w->f->pace ? w->f->pace : 1);
     if (w->faults_on && fault(w)) return;
-    if (wire_step(w)) return;
+    if (step_wire(w)) return;
     struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
     if (me->dead_until_ms > w->now_ms) return;
     if (!me->lw) birth(w, me);
     me->joined = true;
     for (int p = 0; p < PARTS; p++)
-        if (w->part[p].owner < 0) assign(w, me, p);
+        if (w->part[p].owner < 0) kafka_assign(w, me, p);
     for (int s = 0; s < SHARDS; s++) {
         struct server *srv = me->srv[s];
-        if (me->conn[s] && srv != w->master[s] && (!serves(w, srv) || rnd_unit(w) < 0.03)) cut(w, me, s);
+        if (me->conn[s] && srv != w->master[s] && (!serves(w, srv) || rnd_unit(w) < 0.03)) wire_cut(w, me, s);
     }
     step_connect(w, me);
     step_deliver(w, me);
@@ -829,7 +351,7 @@ static void set_up(struct world *w) {
 static void tear_down(struct world *w) {
     for (int i = 0; i < WORKERS; i++)
         if (w->w[i].lw) lw_worker_free(w->w[i].lw);
-    while (w->n_pipes) pipe_remove(w, w->pipe[0]);
+    wire_close(w);
     for (int s = 0; s < SHARDS; s++) store_close(w->snap[s]);
     for (int i = 0; i < w->n_servers; i++) {
         store_close(w->servers[i]->store);

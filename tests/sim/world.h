@@ -154,12 +154,45 @@ struct world {
     char bad[512];
 };
 
-void world_dump(const struct world *w);
+/* world.c */
+void trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t rnd(struct world *w);
 int rnd_below(struct world *w, int n);
 double rnd_unit(struct world *w);
-int key_of_name(struct lw_bytes key);
+
+/* dump.c */
+void world_dump(const struct world *w);
+
+/* wire.c: servers, pipelines, connections. step_…: something that happens to a worker, or (step_wire) on the way */
+struct server *server_new(struct world *w, struct store *st, int shard); /* takes the store */
+bool serves(struct world *w, const struct server *s);                    /* an old master does so for a while */
+redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
+struct pipe *wire_open(struct world *w, int worker, int shard);    /* the pipeline under way; NULL none */
+void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* the worker's connection breaks, and it hears of it */
+void wire_drop(struct world *w, struct sim_worker *me);            /* the worker is dead */
+void wire_close(struct world *w);                                  /* the end of the run */
+void wire_send(void *ctx, int shard, const struct lw_commands *c); /* of lw_io, as the next two */
+void wire_connect(void *ctx, int shard);
+void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want);
+void step_connect(struct world *w, struct sim_worker *me);
+void step_deliver(struct world *w, struct sim_worker *me);
+void step_renew(struct world *w, struct sim_worker *me);
+void step_hints(struct world *w, struct sim_worker *me);
+bool step_wire(struct world *w); /* a command executes somewhere; false: nothing was under way */
+
+/* kafka.c */
+int key_of_name(struct lw_bytes key); /* -1: of no record */
+void kafka_assign(struct world *w, struct sim_worker *me, int p);
+void kafka_rebalance(struct world *w);
+void step_poll(struct world *w, struct sim_worker *me);
+void step_commits(struct world *w, struct sim_worker *me); /* answers to what was committed */
+void kafka_hold(void *ctx, uint32_t gen, bool hold);       /* of lw_io, as all below */
+int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
+int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
+bool kafka_commit_busy(void *ctx);
+int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
+int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
 
 /* oracle.c */
 void oracle_start(struct world *w, struct exec *x);

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""No embedded Lua script refers to a name that does not exist: luac5.1 lists what each one, as it is composed, reads and sets globally. A call of a
+function that was renamed, or that stands below, fails only when that line runs; here it is seen at once.
+usage: test_scripts.py [BUILD_DIR]"""
+import glob, re, subprocess, sys
+
+# what Redis 7 offers to scripts, of the names that are any use here
+GLOBALS = set('KEYS ARGV redis string table math struct cjson cmsgpack bit assert error ipairs next pairs pcall rawequal select tonumber tostring type '
+              'unpack'.split())
+MEMBERS = {
+    'redis': 'call pcall error_reply status_reply sha1hex log LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING acl_check_cmd',
+    'string': 'byte char find format gmatch gsub len lower match rep reverse sub upper',
+    'table': 'concat insert maxn remove sort',
+    'math': 'abs ceil floor fmod huge max min modf pow sqrt',
+}
+
+
+STRINGS = r'((?:\s*"(?:\\.|[^"\\])*")+)'
+
+
+def scripts(path, head):
+    """(name, text) of each string in a C file that follows what `head` matches."""
+    with open(path) as f: source = f.read()
+    for m in re.finditer(head + STRINGS, source, re.M):
+        text = ''.join(re.findall(r'"((?:\\.|[^"\\])*)"', m[2]))
+        yield m[1], re.sub(r'\\(.)', lambda e: '\n' if e[1] == 'n' else e[1], text)
+
+
+def wrong(text):
+    """What a script reads or sets that is not there: [(line, what)]."""
+    if text.startswith('#!'): text = '--' + text
+    p = subprocess.run(['luac5.1', '-l', '-p', '-'], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if p.returncode: return [(0, p.stdout.strip())]
+    found, library = [], {}  # library: which register holds one
+    for m in re.finditer(r'^\t\d+\t\[(\d+)\]\t(\w+) *\t(\d+) (?:(\d+) )?\S+(?:\t; (.*))?$', p.stdout, re.M):
+        line, op, to, of, name = int(m[1]), m[2], m[3], m[4], m[5]
+        if op == 'SETGLOBAL': found.append((line, f'sets the global {name}'))
+        if op == 'GETGLOBAL' and name not in GLOBALS: found.append((line, f'{name} is not defined here'))
+        if op == 'GETTABLE' and of in library and name and name.strip('"') not in MEMBERS[library[of]].split():
+            found.append((line, f'there is no {library[of]}.{name.strip(chr(34))}'))
+        library.pop(to, None)
+        if op == 'GETGLOBAL' and name in MEMBERS: library[to] = name
+    return found
+
+
+def main():
+    build = sys.argv[1] if len(sys.argv) > 1 else 'build'
+    passed = failed = 0
+
+    def check(name, got, want):
+        nonlocal passed, failed
+        if got == want: passed += 1
+        else: failed += 1; print(f'FAILED: {name}: {got}')
+
+    # it sees what it is for
+    for bad in ('local function f() return g() end\nlocal function g() end\nreturn f', 'if KEYS[1] then x = 1 end', 'return string.strip(KEYS[1])',
+                'return redis.cal("GET")', 'return (', 'local a = 1\nreturn function() return a + b end'):
+        check(f'not seen in {bad!r}', len(wrong(bad)), 1)
+    check('a good one', wrong('#!lua flags=no-writes\nlocal m = math\nreturn string.sub(redis.call("GET", KEYS[1]), 1, m.max(2, #ARGV))'), [])
+    for part, least in (('scripts', 12), ('ops-scripts', 8), ('lock-scripts', 18)):
+        some = list(scripts(f'{build}/{part}.gen.c', r'^const struct lw_script \w+ = \{"(\w+)",'))
+        check(f'{part}.gen.c: scripts found', len(some) >= least, True)
+        for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
+    # the few that stand in a source: NAME_script[]
+    small = [(path, *s) for path in glob.glob('*/*.c') for s in scripts(path, r'^static const char (\w+_script)\[\] =')]
+    check('scripts in sources found', len(small) >= 3, True)
+    for path, name, text in small: check(f'{path}: {name} (line, what)', wrong(text), [])
+    print(f'{passed} passed, {failed} failed')
+    return 1 if failed else 0
+
+
+sys.exit(main())
