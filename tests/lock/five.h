@@ -113,20 +113,25 @@ static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64
 }
 
 #define KEY "lwl:{a}:lock"
-static inline int holding(const char *token) {
+enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 }; /* COMES_MS: less than the TTLs of locks that are waited for to be deleted */
+
+/* On how many servers that run the key holds the token. */
+static inline int holding_key(const char *key, const char *token) {
     int n = 0;
     for (int i = 0; i < NODES; i++)
-        if (lw_test_redis_pid(node[i]) > 0) n += strcmp(on_node(i, "GET " KEY), token) == 0;
+        if (lw_test_redis_pid(node[i]) > 0) n += strcmp(on_node(i, "GET %s", key), token) == 0;
     return n;
 }
+static inline int holding(const char *token) { return holding_key(KEY, token); }
 static inline int keys_anywhere(void) {
     int n = 0;
     for (int i = 0; i < NODES; i++)
         if (lw_test_redis_pid(node[i]) > 0) n += (int)number_on(i, "EXISTS " KEY);
     return n;
 }
+/* A call goes on when a majority has answered; the rest hears of it too, later. What is said of all servers is waited for. */
 static inline void wait_for_keys(int wanted) {
-    int64_t until = lw_boot_ms() + 20000;
+    int64_t until = lw_boot_ms() + COMES_MS;
     while (keys_anywhere() != wanted && lw_boot_ms() < until) lw_sleep_ms(2);
     assert_int_equal(keys_anywhere(), wanted);
 }

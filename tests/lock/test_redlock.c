@@ -34,7 +34,7 @@ static void one_value_on_all(void **state) {
         assert_ok(latchwork_hold_renew(h, 60000, &error));
         assert_true(latchwork_hold_left_ms(h) > 20000);
         assert_ok(latchwork_hold_release(h, &error));
-        assert_int_equal(keys_anywhere(), 0);
+        wait_for_keys(0);
     }
     assert_ok(latchwork_hold_release(take(l2, 0), &error));
     latchwork_lock_close(l);
@@ -77,9 +77,10 @@ static void plain_and_reentrant(void **state) {
     struct latchwork_redlock *r = open_all();
     struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_LOCK_PLAIN);
     struct latchwork_hold *h = take(l, 0), *again;
-    assert_string_equal(on_node(0, "GET a"), latchwork_hold_token(h));
+    assert_true(holding_key("a", latchwork_hold_token(h)) >= MAJORITY);
     assert_int_equal(strlen(latchwork_hold_token(h)), 32);
     assert_ok(latchwork_hold_release(h, &error));
+    assert_true(holding_key("a", "nil") >= MAJORITY);
     latchwork_lock_close(l);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_REENTRANT};
     l = latchwork_redlock_lock_open(r, "a", &o, &error);
@@ -88,9 +89,9 @@ static void plain_and_reentrant(void **state) {
     assert_ok(latchwork_lock_try(l, &again, &error));
     assert_ptr_equal(h, again);
     assert_ok(latchwork_hold_release(again, &error));
-    assert_true(holding(latchwork_hold_token(h)) >= 3);
+    assert_true(holding(latchwork_hold_token(h)) >= MAJORITY);
     assert_ok(latchwork_hold_release(h, &error));
-    assert_int_equal(keys_anywhere(), 0);
+    wait_for_keys(0);
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }
@@ -109,7 +110,7 @@ static void a_minority_may_be_down(void **state) {
     assert_ok(latchwork_hold_renew(h, 0, &error));
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_release(h, &error));
-    assert_int_equal(keys_anywhere(), 0);
+    wait_for_keys(0);
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }
@@ -122,9 +123,9 @@ static void a_majority_may_not(void **state) {
     kill_node(0), kill_node(2), kill_node(4);
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
-    assert_int_equal(keys_anywhere(), 0);
+    wait_for_keys(0);
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 100, &h, &error));
-    assert_int_equal(keys_anywhere(), 0);
+    wait_for_keys(0);
     restart_node(2);
     assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* connected anew by itself */
     latchwork_lock_close(l);
@@ -168,7 +169,9 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    for (int i = 0; i < 4; i++) assert_int_equal(number_on(i, "EXISTS " KEY), 1);
+    int have = 0; /* of those that are awake; the frozen one would not answer us either */
+    for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
+    assert_true(have >= MAJORITY);
     thaw(4);
     wait_for_keys(NODES);
     latchwork_lock_close(l);
@@ -192,14 +195,16 @@ static void released_everywhere(void **state) {
     assert_int_equal(number_on(1, "EXISTS " KEY), 0);
     on_node(1, "CONFIG RESETSTAT");
     assert_ok(latchwork_hold_release(h, &error));
-    assert_int_equal(keys_anywhere(), 0);
+    wait_for_keys(0);
+    int64_t until = lw_boot_ms() + COMES_MS;
+    while (!strstr(on_node(1, "INFO commandstats"), "cmdstat_eval") && lw_boot_ms() < until) lw_sleep_ms(2);
     assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval")); /* it was asked as well */
 
     on_node(2, "CONFIG SET maxmemory 1");
     on_node(3, "CONFIG SET maxmemory 1"); /* now there is no majority, and no wait brings one */
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
-    assert_int_equal(keys_anywhere(), 0);
+    wait_for_keys(0);
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
     lw_proxy_stop(&proxy);
