@@ -14,6 +14,8 @@ $(B)/bench/bench.so: bench/plugin/bench.c bench/journal.c bench/journal.h includ
 
 # the bare programs, in a folder of their own
 include bench/limits/limits.mk
+# the lock library
+include bench/locks/locks.mk
 
 .PHONY: bench bench-full bench-first bench-tools
 bench-tools: all $(BENCHTOOLS) $(LIMITS)

@@ -1,0 +1,223 @@
+/* What the lock library costs: usage
+ *     locks pairs PATH PAIRS              uncontended acquire and release, by the library and by a bare loop, in turn: ns of each, CPU ns
+ * of this process and of Redis locks handover PATH TIMES PAUSE_US  one process releases, another that waits has it: ns of each, and of as
+ * many PINGs PATH: a Redis' unix socket. Figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
+#include "base/clock.h"
+#include "include/latchwork/lock.h"
+
+#include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BLOCKS = 10, TTL_MS = 10000 };
+
+static void die(const char *what) {
+    fprintf(stderr, "locks: %s\n", what);
+    exit(1);
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static redisContext *connect_to(const char *path) {
+    redisContext *c = redisConnectUnix(path);
+    if (!c || c->err) die("no Redis there");
+    return c;
+}
+
+static int64_t ask(redisContext *c, const char *command) {
+    redisReply *r = redisCommand(c, command);
+    if (!r || r->type == REDIS_REPLY_ERROR) die(r ? r->str : c->errstr);
+    int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+    freeReplyObject(r);
+    return n;
+}
+
+static struct latchwork_lock *open_lock(struct latchwork_client **client, const char *path) {
+    char url[300];
+    struct latchwork_error error;
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = TTL_MS};
+    snprintf(url, sizeof url, "unix://%s", path);
+    *client = latchwork_client_open(url, NULL, &error);
+    struct latchwork_lock *l = *client ? latchwork_lock_open(*client, "bench", &o, &error) : NULL;
+    if (!l) die(error.text);
+    return l;
+}
+
+static struct latchwork_hold *take(struct latchwork_lock *l, int64_t wait_ms) {
+    struct latchwork_error error;
+    struct latchwork_hold *h;
+    if (latchwork_lock_acquire(l, wait_ms, &h, &error) != LATCHWORK_LOCK_OK) die(error.text);
+    return h;
+}
+static void give(struct latchwork_hold *h) {
+    struct latchwork_error error;
+    if (latchwork_hold_release(h, &error) != LATCHWORK_LOCK_OK) die(error.text);
+}
+
+/* --- uncontended pairs ---------------------------------------------------------------------------------------------------------------- */
+
+/* The least that gives a lock with a fence that grows: what somebody would write by hand. */
+static const char bare_take[] =
+    "local t = redis.call('TIME')\n"
+    "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, t[1] * 1000000 + t[2]))\n"
+    "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end\n"
+    "redis.call('SET', KEYS[2], fence)\n"
+    "return fence\n";
+static const char bare_drop[] = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
+                                "return redis.call('DEL', KEYS[1])\n";
+
+static void load(redisContext *c, const char *script, char sha[41]) {
+    redisReply *r = redisCommand(c, "SCRIPT LOAD %s", script);
+    if (!r || r->type != REDIS_REPLY_STRING) die("SCRIPT LOAD");
+    memcpy(sha, r->str, 41);
+    freeReplyObject(r);
+}
+
+static uint64_t bare_pair(redisContext *c, const char *take_sha, const char *drop_sha) {
+    unsigned char bytes[16];
+    char token[33];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) die("getrandom");
+    for (int i = 0; i < 16; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    redisReply *r = redisCommand(c, "EVALSHA %s 2 bare:lock bare:fence %s 10000", take_sha, token);
+    if (!r || r->type != REDIS_REPLY_STRING) die("the bare loop can't take");
+    uint64_t fence = strtoull(r->str, NULL, 10);
+    freeReplyObject(r);
+    r = redisCommand(c, "EVALSHA %s 1 bare:lock %s", drop_sha, token);
+    if (!r || r->integer != 1) die("the bare loop can't release");
+    freeReplyObject(r);
+    return fence;
+}
+
+struct used {
+    int64_t ns, here_ns, redis_ns;
+};
+static int64_t cpu_here(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+static int64_t cpu_of_redis(redisContext *c) {
+    redisReply *r = redisCommand(c, "INFO cpu");
+    double sum = 0;
+    static const char *const fields[] = {"used_cpu_sys:", "used_cpu_user:"};
+    for (int i = 0; r && i < 2; i++) {
+        const char *at = strstr(r->str, fields[i]);
+        if (at) sum += strtod(at + strlen(fields[i]), NULL);
+    }
+    if (r) freeReplyObject(r);
+    return (int64_t)(sum * 1e9);
+}
+
+static int pairs(const char *path, int n) {
+    redisContext *c = connect_to(path);
+    struct latchwork_client *client;
+    struct latchwork_lock *l = open_lock(&client, path);
+    char take_sha[41], drop_sha[41];
+    load(c, bare_take, take_sha), load(c, bare_drop, drop_sha);
+    uint64_t last = bare_pair(c, take_sha, drop_sha);
+    give(take(l, 0));
+    for (int block = 0; block < 2 * BLOCKS; block++) {
+        bool ours = block % 2 == (block / 2) % 2; /* ABBA */
+        struct used u = {-now_ns(), -cpu_here(), -cpu_of_redis(c)};
+        for (int i = 0; i < n / BLOCKS; i++) {
+            if (ours) {
+                struct latchwork_hold *h = take(l, 0);
+                if (latchwork_hold_fence(h) <= last) die("a fence that does not grow");
+                give(h);
+                continue;
+            }
+            uint64_t fence = bare_pair(c, take_sha, drop_sha);
+            if (fence <= last) die("a fence that does not grow");
+        }
+        u.redis_ns += cpu_of_redis(c), u.here_ns += cpu_here(), u.ns += now_ns();
+        int64_t each = n / BLOCKS;
+        printf("pair %s %" PRId64 " %" PRId64 " %" PRId64 "\n", ours ? "latchwork" : "bare", u.ns / each, u.here_ns / each,
+               u.redis_ns / each);
+    }
+    latchwork_lock_close(l);
+    latchwork_client_close(client);
+    redisFree(c);
+    return 0;
+}
+
+/* --- hand-over ------------------------------------------------------------------------------------------------------------------------ */
+
+struct shared {
+    _Atomic int held, has_it; /* numbers of the turn */
+    _Atomic int64_t released_ns;
+};
+static struct shared *shared;
+
+/* The other process: waits for the lock, notes when it has it, gives it back when told. */
+static int other(const char *path, int times) {
+    struct latchwork_client *client;
+    struct latchwork_lock *l = open_lock(&client, path);
+    for (int i = 1; i <= times; i++) {
+        while (shared->held < i) usleep(100);
+        struct latchwork_hold *h = take(l, 30000);
+        int64_t has_ns = now_ns();
+        printf("handover %" PRId64 "\n", has_ns - shared->released_ns);
+        give(h);
+        shared->has_it = i;
+    }
+    fflush(stdout);
+    latchwork_lock_close(l);
+    latchwork_client_close(client);
+    return 0;
+}
+
+static int handover(const char *path, int times, int pause_us) {
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) die("mmap");
+    struct latchwork_client *client;
+    pid_t parent = getpid(), pid;
+    redisContext *c;
+    if ((pid = fork()) == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(getppid() == parent ? other(path, times) : 1);
+    }
+    struct latchwork_lock *l = open_lock(&client, path);
+    c = connect_to(path);
+    for (int i = 1; i <= times; i++) {
+        struct latchwork_hold *h = take(l, 30000);
+        shared->held = i;
+        while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
+        usleep((useconds_t)(1000 + rand() % (pause_us + 1))); /* it sleeps */
+        int64_t ping_ns = now_ns();
+        ask(c, "PING");
+        printf("ping %" PRId64 "\n", now_ns() - ping_ns);
+        shared->released_ns = now_ns();
+        give(h);
+        while (shared->has_it < i) usleep(100);
+    }
+    fflush(stdout);
+    int status;
+    if (waitpid(pid, &status, 0) != pid || status) die("the other process failed");
+    latchwork_lock_close(l);
+    latchwork_client_close(client);
+    redisFree(c);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "pairs") && atoi(argv[3]) >= BLOCKS) return pairs(argv[2], atoi(argv[3]));
+    if (argc == 5 && !strcmp(argv[1], "handover") && atoi(argv[3]) > 0) return handover(argv[2], atoi(argv[3]), atoi(argv[4]));
+    fprintf(stderr, "usage: locks pairs PATH PAIRS | locks handover PATH TIMES PAUSE_US\n");
+    return 2;
+}

@@ -1,0 +1,12 @@
+# Figures of the lock library: make bench-locks (about a minute). LOCKS: more options of bench/locks/locks.py
+LOCKBENCH := $(B)/bench/locks/locks
+
+$(LOCKBENCH): $(B)/bench/locks/locks.o $(LOCKLIB)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
+
+.PHONY: bench-locks
+bench-locks: $(LOCKBENCH)
+	@bench/locks/locks.py --build $(B) $(LOCKS)
+
+-include $(wildcard $(B)/bench/locks/*.d)

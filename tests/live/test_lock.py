@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""`latchwork lock exec -c` beside running workers: a command and the handlers of a lane exclude each other. Arguments: build folder [scenario…]."""
+import os
+import subprocess
+import sys
+import time
+
+from lib.scenario import SOAK, main, scenario
+
+COMMANDS, KEYS = 40, 4
+# what runs under the lock: from when to when, and its fence
+NOTE = """
+import os, sys, time
+begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+time.sleep(0.02)
+end = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+os.write(fd, ("%s %d %d %s\\n" % (sys.argv[2], begin, end, os.environ["LATCHWORK_FENCE"])).encode())
+"""
+
+
+def exec_under(t, config, key, notes):
+    command = [os.path.join(t.rig.build, "latchwork"), "lock", "exec", key, "-c", config, "--wait", "60000", "--", sys.executable, "-c", NOTE, notes, key]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def held_by_commands(notes):
+    with open(notes) as f:
+        return [(key, int(begin), int(end), int(fence)) for key, begin, end, fence in (line.split() for line in f)]
+
+
+def meetings(commands, runs):
+    """Handlers that ran while a command did, with the same key; and those whose fence has not grown with time."""
+    out = []
+    for key, begin, end, fence in commands:
+        for r in runs:
+            if bytes.fromhex(r.key).decode() != key:
+                continue
+            if r.start_us < end and begin < (r.end_us or r.last_us):
+                out.append("command [%d, %d] and %r" % (begin, end, r))
+            elif (r.start_us > begin) != (r.fence > fence):
+                out.append("command at %d with fence %d and %r" % (begin, fence, r))
+    return out
+
+
+@scenario
+def commands_and_handlers(t):
+    """Four lanes, two processes of workers, and commands under the lanes' own locks: nothing overlaps, fences grow over both, nothing is lost."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
+    t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False) # a lane that is never free is not for commands that do not pause it
+    until = time.monotonic() + 60
+    while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:
+        time.sleep(0.1)
+    keys = sorted({bytes.fromhex(r.key).decode() for r in t.runs()})
+    config = next(os.path.join(t.dir, f) for f in os.listdir(t.dir) if f.endswith(".json"))
+    notes = os.path.join(t.dir, "commands")
+    for i in range(COMMANDS * SOAK):
+        done = exec_under(t, config, keys[i % len(keys)], notes)
+        t.check(done.returncode == 0, "lock exec: status %d, %s" % (done.returncode, done.stderr.strip()))
+    busy = t.producing()
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    commands = held_by_commands(notes)
+    t.same(len(commands), COMMANDS * SOAK, "commands that ran")
+    t.expect(meetings(commands, runs))
+    beside = [c for c in commands if any(r.start_us > c[2] for r in runs)]
+    t.check(len(beside) > COMMANDS // 4, "the workers were idle while the commands ran: %d of %d beside them" % (len(beside), len(commands)))
+    t.figure(commands=len(commands), beside=len(beside), still_producing=busy)
+
+
+if __name__ == "__main__":
+    main()
