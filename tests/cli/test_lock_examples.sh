@@ -1,5 +1,5 @@
 #!/bin/sh
-# examples/rowlock and examples/redlock: each builds from an installed header and library, and keeps its word with many processes at once.
+# examples/inventory, rowlock and redlock: each builds from an installed header and library, and keeps its word with many processes at once.
 # Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
 LC_ALL=C
 export LC_ALL
@@ -15,7 +15,7 @@ bad() {
 
 make --no-print-directory -s B="$build" DESTDIR="$dir/root" PREFIX=/usr install >"$dir/log" 2>&1 || bad "make install: $(tail -n 3 "$dir/log")"
 sed -i "s|^prefix=.*|prefix=$dir/root/usr|" "$dir/root/usr/lib/pkgconfig/latchwork.pc"
-for name in rowlock redlock; do
+for name in inventory rowlock redlock; do
     PKG_CONFIG_PATH="$dir/root/usr/lib/pkgconfig" make --no-print-directory -s -C "examples/$name" OUT="$dir" >"$dir/log" 2>&1 ||
         bad "examples/$name: $(tail -n 3 "$dir/log")"
 done
@@ -45,6 +45,12 @@ together() { # COMMAND…: four times at once
     for p in $pids; do wait "$p" || bad "$1: status $?"; done
 }
 numbers() { od -An -v -tu8 "$1" | tr -s ' \n' ' '; }
+
+# inventory: 1,000 clients and a stock of 100
+said=$("$dir/inventory" "unix://$dir/1.sock" 2>&1)
+[ "$said" = "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0" ] || bad "inventory: $said"
+"$dir/inventory" --no-lock "unix://$dir/1.sock" >"$dir/log" 2>&1 && bad "inventory --no-lock does not oversell"
+grep -q '^oversold by [1-9]' "$dir/log" || bad "inventory --no-lock: $(tail -n 1 "$dir/log")"
 
 # rows: eight accounts, the sum stays
 : >"$dir/accounts"

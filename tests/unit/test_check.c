@@ -122,6 +122,11 @@ static void test_redis_rights(void **state) {
     expect_redis(with_user(url, sizeof url, "good"), NULL);
     say("ACL SETUSER few on >hunter2 ~lw:* +@all -zadd -brpoplpush");
     expect_redis(with_user(url, sizeof url, "few"), "this user may not run ZADD, BRPOPLPUSH on names like lw:{t.0}:check");
+    say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd"); /* hold and break, for `latchwork lock -c`, need these */
+    expect_redis(with_user(url, sizeof url, "reader"), "may not run");
+    expect_redis(url, "XADD");
+    expect_redis(url, "PTTL");
+    expect_redis(url, "SISMEMBER");
     say("ACL SETUSER elsewhere on >hunter2 ~other:* +@all");
     expect_redis(with_user(url, sizeof url, "elsewhere"), "NOPERM");
     say("ACL SETUSER noload on >hunter2 ~lw:* +@all -script");
