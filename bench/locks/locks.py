@@ -26,7 +26,7 @@ def theirs_waits(path, name, sleep, turns, pipe):
 
 
 def theirs(path, sleep, turns):
-    """ns from before release() of one process to behind acquire() of another, as bench/locks/locks.c does it; and commands while waiting."""
+    """ns from before release() of one process to behind acquire() of another, as bench/locks/locks.c does it."""
     import redis
 
     r = redis.Redis(unix_socket_path=path)
