@@ -24,8 +24,9 @@ local function granted(lock)
     local n = 0
     for k = #list, 1, -1 do
         local tp, offset = identity_of(list[k])
-        if tp and not finished(tp, offset) then
-            g[tp .. ':' .. text(offset)] = true
+        local name = tp and tp .. ':' .. text(offset)
+        if tp and not g[name] and not finished(tp, offset) then -- one that stands there twice is one
+            g[name] = true
             n = n + 1
             if n == ahead then break end
         end
@@ -38,7 +39,7 @@ for i = 1, #KEYS - 3 do
     local state = offset < floor_of(tp) and 2 or state_of(tp, offset)
     if state >= 2 then
         out[i] = 'D'
-    elseif state == 0 then
+    elseif state == 0 and not find(tp, '#', 1, true) then -- a replay's mark may have gone with time: it was seen in the list
         out[i] = 'N'
     elseif granted(lock)[tp .. ':' .. text(offset)] then
         out[i] = 'H'

@@ -3,13 +3,15 @@
 -- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the job that goes on, or of none; 5 audit
 -- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms; begin: 4 least number, 5 '' or the number of the job to go on with,
 --      6.. name, value… to record; renew, end: 4 number, 5.. name, value… to record
--- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 where another has begun
+-- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 where another has begun. One that was silent for
+--      longer than ttl_ms, and after which none began, goes on.
 -- @lane
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
-local KEEP_S, AUDIT_MAX = 2592000, 10000
+-- The record goes before the marks of what the job put: a job that went on without them would put it all once more.
+local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000
 local function record(job, from)
     for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end
-    call('EXPIRE', job, KEEP_S)
+    if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end -- from its beginning, however long it runs
 end
 local function audit(event, number, from)
     local entry = {'event', event, 'job', number}
@@ -18,13 +20,14 @@ local function audit(event, number, from)
 end
 local running = call('GET', KEYS[2])
 if what ~= 'begin' then
-    if running ~= ARGV[4] .. ' ' .. token then return 0 end
+    local mine = ARGV[4] .. ' ' .. token
+    if running and running ~= mine then return 0 end
     record(KEYS[4], 5)
     if what == 'end' then
         call('DEL', KEYS[2])
         audit('end', ARGV[4], 5)
     else
-        call('PEXPIRE', KEYS[2], ttl)
+        call('SET', KEYS[2], mine, 'PX', ttl)
     end
     return 1
 end

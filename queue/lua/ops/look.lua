@@ -11,11 +11,11 @@ for i, lane in ipairs(ARGV) do
     local n, line, tried, due, _ = pcall_('LLEN', P .. 'wait:' .. lane), '', 0, 0, nil
     if type(n) == 'table' then n = -1 end
     if n > 0 then
-        local list = call('LRANGE', P .. 'wait:' .. lane, -16, -1)
-        for k = #list, 1, -1 do -- a finished one may still stand at the end
-            local tp, offset = identity_of(list[k])
+        for k = 1, math.min(n, 16) do -- finished ones may still stand at the end; payloads may be large, so one by one
+            local envelope = call('LINDEX', P .. 'wait:' .. lane, -k)
+            local tp, offset = identity_of(envelope)
             if tp and not finished(tp, offset) then
-                line = string.match(list[k], '^[^\n]*')
+                line = string.match(envelope, '^[^\n]*')
                 tried, _, due = tries_of(tp, offset)
                 break
             end

@@ -1,0 +1,340 @@
+/* edit, hold, job, look, page and wake, the scripts of operators: every answer, and what is left behind. put and drop: test_ops_move.c. */
+#include "tests/support/lanes.h"
+#include "tests/support/lanes_build.h"
+#include "tools/ops_script.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void key(struct lt *l, const char *name) { lt_addf(&l->keys, LT_TAG "%s", name); }
+static void arg(struct lt *l, const char *text) { lt_add_text(&l->args, text); }
+
+static const char *envelope(int64_t offset) {
+    static char text[128];
+    snprintf(text, sizeof text, "1 orders 0 %" PRId64 " 0 5 5 1 0 0 2\nk{}", offset);
+    return text;
+}
+static struct lt_msg message(int64_t offset) { return lt_msg(0, offset, "k", "t1"); }
+static void park(struct lt *l, int first, int last) {
+    for (int o = first; o <= last; o++) {
+        lt_int(l, "LPUSH " LT_TAG "wait:k %s", envelope(o));
+        lt_set_state(l, message(o), 1);
+    }
+    lt_int(l, "ZADD " LT_TAG "lanes 5 k");
+}
+static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
+
+/* The answer, a list, in one text: elements joined by '|'. */
+static const char *joined(struct lt *l) {
+    assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
+    size_t n = 0;
+    l->text[0] = '\0';
+    for (size_t i = 0; i < l->reply->elements; i++) {
+        const redisReply *e = l->reply->element[i];
+        if (e->type == REDIS_REPLY_INTEGER)
+            n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%lld", i ? "|" : "", e->integer);
+        else
+            n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? "|" : "", e->str);
+    }
+    return l->text;
+}
+
+/* --- edit ------------------------------------------------------------------------------------------------------------------------------
+ */
+
+static const char *edit(struct lt *l, const char *id, const char *was, const char *is, const char *who, const char *at) {
+    lt_begin(l, &lw_op_edit);
+    key(l, "epoch"), key(l, "dead");
+    arg(l, id), arg(l, was), arg(l, is), arg(l, who), arg(l, at);
+    return lt_run(l);
+}
+/* All fields of the one dead letter. */
+static const char *letter(struct lt *l) {
+    redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
+    assert_int_equal(r->elements, 1);
+    const redisReply *f = r->element[0]->element[1];
+    size_t n = 0;
+    for (size_t i = 0; i < f->elements; i++)
+        n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? " " : "", f->element[i]->str);
+    freeReplyObject(r);
+    return l->text;
+}
+
+static void an_edit_keeps_what_was(void **state) {
+    struct lt *l = *state;
+    char first[64], second[64];
+    snprintf(first, sizeof first, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e1 reason r attempts 3"));
+    snprintf(second, sizeof second, "%s", edit(l, first, "e1", "e2", "me", "11"));
+    assert_string_not_equal(first, second);
+    assert_string_equal(letter(l), "envelope e2 original e1 edited_by me edited_ms 11 reason r attempts 3");
+    edit(l, second, "e2", "e3", "you", "12");
+    assert_string_equal(letter(l), "envelope e3 original e1 edited_by you edited_ms 12 reason r attempts 3");
+}
+
+static void an_edit_of_what_is_no_more(void **state) {
+    struct lt *l = *state;
+    char id[64];
+    snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * reason r envelope e1"));
+    char *before = lt_dump(l, true);
+    assert_string_equal(edit(l, "1-1", "e1", "e2", "me", "11"), "0");
+    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another was faster */
+    lt_assert_unchanged(l, before, true);
+}
+
+/* --- hold ------------------------------------------------------------------------------------------------------------------------------
+ */
+
+static const char *hold(struct lt *l, const char *what, const char *token) {
+    static const char *const names[] = {"epoch", "lanes", "floor", "fence", "ready", "lock:k"};
+    lt_begin(l, &lw_op_hold);
+    for (size_t i = 0; i < 6; i++) key(l, names[i]);
+    arg(l, what), arg(l, token), arg(l, "60000");
+    lt_addf(&l->args, "%d", LT_HANDOFF_MS);
+    return lt_run(l);
+}
+
+static void a_trial_holds_the_lane(void **state) {
+    struct lt *l = *state;
+    park(l, 1, 1);
+    char value[80];
+    snprintf(value, sizeof value, "t.1:%s", hold(l, "take", "t.1"));
+    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
+    assert_string_equal(strchr(value, ':') + 1, lt_text(l, "GET " LT_TAG "fence"));
+    int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
+    assert_true(left > 50000 && left <= 60000);
+    assert_string_equal(hold(l, "take", "t.2"), "");
+    assert_string_equal(hold(l, "free", "t.2"), "0");
+    assert_string_equal(lt_lock(l, message(0)), "t.1");
+    assert_string_equal(hold(l, "free", "t.1"), "1");
+    assert_string_equal(lt_lock(l, message(0)), "(nil)");
+    assert_int_equal(hints(l), 1);
+    assert_string_equal(hold(l, "free", "t.1"), "0");
+}
+
+static void a_trial_hints_nobody_where_nothing_may_run(void **state) {
+    struct lt *l = *state;
+    hold(l, "take", "t.1");
+    hold(l, "free", "t.1"); /* nobody waits */
+    park(l, 1, 1);
+    lt_int(l, "SADD " LT_TAG "paused k");
+    hold(l, "take", "t.1"); /* an operator may try in a paused lane */
+    assert_string_equal(lt_lock(l, message(0)), "t.1");
+    hold(l, "free", "t.1");
+    assert_int_equal(hints(l), 0);
+}
+
+static void a_trial_is_refused_without_an_epoch(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + 60000);
+    assert_string_equal(hold(l, "take", "t.1"), "QUARANTINE");
+    lt_int(l, "DEL " LT_TAG "epoch");
+    assert_string_equal(hold(l, "take", "t.1"), "NOEPOCH");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k"), 0);
+}
+
+/* --- job -------------------------------------------------------------------------------------------------------------------------------
+ */
+
+static void job_call(struct lt *l, const char *what, const char *token, const char *number) {
+    lt_begin(l, &lw_op_job);
+    key(l, "epoch"), key(l, "job"), key(l, "replays");
+    lt_addf(&l->keys, LT_TAG "job:%s", number);
+    key(l, "audit");
+    arg(l, what), arg(l, token), arg(l, "30000");
+}
+static const char *begin(struct lt *l, const char *token, const char *least, const char *resume) {
+    job_call(l, "begin", token, resume[0] ? resume : "0");
+    arg(l, least), arg(l, resume), arg(l, "who"), arg(l, "me"), arg(l, "words"), arg(l, "w");
+    lt_run(l);
+    return l->reply->type == REDIS_REPLY_ARRAY ? joined(l) : l->answers;
+}
+static const char *go_on(struct lt *l, const char *what, const char *token, const char *number) {
+    job_call(l, what, token, number);
+    arg(l, number), arg(l, "state"), arg(l, what);
+    return lt_run(l);
+}
+
+static void jobs_are_numbered_and_run_alone(void **state) {
+    struct lt *l = *state;
+    assert_string_equal(begin(l, "a", "1", ""), "1");
+    assert_string_equal(begin(l, "a", "1", ""), "1"); /* its answer was lost */
+    assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
+    assert_string_equal(go_on(l, "renew", "a", "1"), "1");
+    assert_string_equal(go_on(l, "renew", "b", "1"), "0");
+    assert_string_equal(go_on(l, "end", "b", "1"), "0");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "renew");
+    assert_string_equal(go_on(l, "end", "a", "1"), "1");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
+    assert_string_equal(begin(l, "b", "1", ""), "2");
+    go_on(l, "end", "b", "2");
+    assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of more */
+    assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* four begins, two ends */
+}
+
+static void a_job_goes_on(void **state) {
+    struct lt *l = *state;
+    assert_string_equal(begin(l, "a", "1", ""), "1");
+    assert_string_equal(begin(l, "b", "1", "1"), "BUSY|1");
+    lt_int(l, "DEL " LT_TAG "job"); /* it was killed, time went by */
+    assert_string_equal(begin(l, "b", "1", "1"), "1");
+    assert_string_equal(lt_text(l, "GET " LT_TAG "job"), "1 b");
+    go_on(l, "end", "b", "1");
+    assert_string_equal(begin(l, "c", "1", "5"), "NONE");
+    assert_string_equal(begin(l, "c", "1", ""), "2");
+}
+
+static void a_job_that_was_silent(void **state) {
+    struct lt *l = *state;
+    begin(l, "a", "1", "");
+    lt_int(l, "DEL " LT_TAG "job"); /* too long, but nobody else began */
+    assert_string_equal(go_on(l, "renew", "a", "1"), "1");
+    assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
+    lt_int(l, "DEL " LT_TAG "job");
+    assert_string_equal(begin(l, "b", "1", ""), "2");
+    assert_string_equal(go_on(l, "renew", "a", "1"), "0");
+    assert_string_equal(go_on(l, "end", "a", "1"), "0");
+    assert_string_equal(lt_text(l, "GET " LT_TAG "job"), "2 b");
+    int64_t left = lt_int(l, "PTTL " LT_TAG "job");
+    assert_true(left > 20000 && left <= 30000);
+}
+
+/* A job that went on without the marks of what it put would put it once more. */
+static void a_record_goes_before_the_marks(void **state) {
+    struct lt *l = *state;
+    enum { MARKS_S = 604800 };
+    begin(l, "a", "1", "");
+    int64_t left = lt_int(l, "TTL " LT_TAG "job:1");
+    assert_true(left > 86400 && left <= MARKS_S - 86400);
+    lt_int(l, "EXPIRE " LT_TAG "job:1 100");
+    go_on(l, "renew", "a", "1");
+    go_on(l, "end", "a", "1");
+    begin(l, "a", "1", "1");
+    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* counted from its beginning */
+}
+
+/* --- look, page ------------------------------------------------------------------------------------------------------------------------
+ */
+
+static const char *look(struct lt *l, int n, const char *const *lanes) {
+    lt_begin(l, &lw_op_look);
+    key(l, "epoch"), key(l, "lanes"), key(l, "floor");
+    for (int i = 0; i < n; i++) arg(l, lanes[i]);
+    lt_run(l);
+    return strchr(joined(l), '|') + 1; /* behind the time */
+}
+static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *const[]){"k"}); }
+
+static void look_tells_of_lanes(void **state) {
+    struct lt *l = *state;
+    assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0|0|||0||0|0");
+    park(l, 1, 3);
+    assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
+    lt_set_state(l, message(1), 2); /* still counted */
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5");
+    lt_int(l, "SADD " LT_TAG "paused k");
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
+    assert_string_equal(look_at_k(l), "3|1 orders 0 2 0 5 5 1 0 0 2|w.1:5|-1|1|4|77");
+    lt_int(l, "HSET " LT_TAG "floor orders:0 9");
+    lt_int(l, "DEL " LT_TAG "lock:k");
+    assert_string_equal(look_at_k(l), "3|||0|1|0|0");
+}
+
+static void look_passes_over_what_it_cannot_read(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "LPUSH " LT_TAG "wait:k torn");
+    park(l, 1, 1);
+    assert_string_equal(look_at_k(l), "2|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
+    lt_int(l, "DEL " LT_TAG "wait:k");
+    lt_text(l, "SET " LT_TAG "wait:k x");
+    lt_int(l, "LPUSH " LT_TAG "lock:k x");
+    assert_string_equal(look_at_k(l), "-1||(not a lock)|-1||0|0");
+}
+
+static void look_has_a_bound(void **state) {
+    struct lt *l = *state;
+    park(l, 1, 17);
+    for (int o = 1; o <= 16; o++) lt_set_state(l, message(o), 2);
+    assert_string_equal(look_at_k(l), "17|||0||0|0");
+    lt_set_state(l, message(16), 0);
+    assert_non_null(strstr(look_at_k(l), "17|1 orders 0 16 "));
+}
+
+static const char *page(struct lt *l, const char *skip, const char *most) {
+    lt_begin(l, &lw_op_page);
+    key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:k");
+    arg(l, skip), arg(l, most);
+    lt_run(l);
+    char *p = (char *)(uintptr_t)joined(l);
+    for (; *p; p++)
+        if (*p == '\n') *p = '/';
+    return l->text;
+}
+
+static void page_tells_of_elements(void **state) {
+    struct lt *l = *state;
+    assert_string_equal(page(l, "0", "5"), "0");
+    lt_int(l, "LPUSH " LT_TAG "wait:k torn");
+    park(l, 1, 3);
+    lt_set_state(l, message(1), 3);
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
+    assert_string_equal(page(l, "0", "3"), "4|?|0|0|torn|f|0|0|1 orders 0 1 0 5 5 1 0 0 2/k{}|w|4|77|1 orders 0 2 0 5 5 1 0 0 2/k{}");
+    assert_string_equal(page(l, "3", "3"), "4|w|0|0|1 orders 0 3 0 5 5 1 0 0 2/k{}");
+    assert_string_equal(page(l, "4", "3"), "4");
+    assert_string_equal(page(l, "9", "3"), "4");
+    lt_int(l, "DEL " LT_TAG "wait:k");
+    lt_text(l, "SET " LT_TAG "wait:k x");
+    assert_string_equal(page(l, "0", "5"), "-1");
+}
+
+/* --- wake ------------------------------------------------------------------------------------------------------------------------------
+ */
+
+static const char *wake(struct lt *l) {
+    static const char *const names[] = {"epoch", "lanes", "ready", "paused", "lock:k", "lock:x"};
+    lt_begin(l, &lw_op_wake);
+    for (size_t i = 0; i < 6; i++) key(l, names[i]);
+    lt_addf(&l->args, "%d", LT_HANDOFF_MS);
+    return lt_run(l);
+}
+
+static void wake_hints_where_something_may_run(void **state) {
+    struct lt *l = *state;
+    park(l, 1, 1);
+    assert_string_equal(wake(l), "NN");
+    assert_int_equal(hints(l), 0);
+    lt_int(l, "SADD " LT_TAG "paused k x");
+    assert_string_equal(wake(l), "RR");
+    assert_int_equal(hints(l), 1);
+    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > 5);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "paused"), 0);
+    lt_int(l, "SADD " LT_TAG "paused k");
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5"); /* its holder goes on by itself */
+    assert_string_equal(wake(l), "RN");
+    assert_int_equal(hints(l), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(an_edit_keeps_what_was),
+        LT(an_edit_of_what_is_no_more),
+        LT(a_trial_holds_the_lane),
+        LT(a_trial_hints_nobody_where_nothing_may_run),
+        LT(a_trial_is_refused_without_an_epoch),
+        LT(jobs_are_numbered_and_run_alone),
+        LT(a_job_goes_on),
+        LT(a_job_that_was_silent),
+        LT(a_record_goes_before_the_marks),
+        LT(look_tells_of_lanes),
+        LT(look_passes_over_what_it_cannot_read),
+        LT(look_has_a_bound),
+        LT(page_tells_of_elements),
+        LT(wake_hints_where_something_may_run),
+    };
+    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED);
+}
