@@ -74,7 +74,7 @@ void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const stru
         l->cap_wrong = l->cap_wrong ? 2 * l->cap_wrong : 64;
         l->wrong = lw_realloc(l->wrong, l->cap_wrong * sizeof *l->wrong);
     }
-    l->wrong[l->n_wrong++] = (struct ledger_wrong){kind, shard, p ? (int)(p - l->parts) : -1, offset, safe(lane)};
+    l->wrong[l->n_wrong++] = (struct ledger_wrong){kind, shard, p ? (int)(p - l->parts) : -1, offset, 0, safe(lane)};
 }
 
 static void free_wrong(struct ledger_wrong *w, size_t n) {
@@ -113,7 +113,7 @@ static int pass(struct ledger *l, struct ledger_kafka *k, struct lw_err *err) {
 
 static bool same_wrong(const struct ledger_wrong *a, const struct ledger_wrong *b) {
     bool lanes = a->lane && b->lane ? !strcmp(a->lane, b->lane) : a->lane == b->lane;
-    return a->kind == b->kind && a->shard == b->shard && a->part == b->part && a->offset == b->offset && lanes;
+    return a->kind == b->kind && a->shard == b->shard && a->part == b->part && a->offset == b->offset && a->replay == b->replay && lanes;
 }
 
 static int compare_wrong(const void *x, const void *y) {
@@ -122,6 +122,7 @@ static int compare_wrong(const void *x, const void *y) {
     if (a->shard != b->shard) return a->shard < b->shard ? -1 : 1;
     if (a->part != b->part) return a->part < b->part ? -1 : 1;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    if (a->replay != b->replay) return a->replay < b->replay ? -1 : 1;
     return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
 }
 
@@ -192,6 +193,7 @@ static void print_wrong_json(const struct ledger *l, const struct ledger_wrong *
     if (w->part >= 0) json_object_set_new(v, "topic", json_string(l->parts[w->part].topic));
     if (w->part >= 0) json_object_set_new(v, "partition", json_integer(l->parts[w->part].partition));
     if (w->part >= 0 && w->kind != LEDGER_FLOOR) json_object_set_new(v, "offset", json_integer(w->offset));
+    if (w->replay) json_object_set_new(v, "replay", json_integer(w->replay));
     if (w->lane) json_object_set_new(v, "lane", json_string(w->lane));
     json_dumpf(v, stdout, JSON_COMPACT);
     putchar('\n');
@@ -205,6 +207,7 @@ static void print_wrong(const struct ledger *l, const struct ledger_wrong *w) {
         printf("difference: %s/%" PRId32 "/%" PRId64, l->parts[w->part].topic, l->parts[w->part].partition, w->offset);
     else
         printf("difference");
+    if (w->replay) printf("#%" PRId64, w->replay);
     printf(": %s", ledger_kind_text[w->kind]);
     if (w->shard >= 0) printf(" (shard %d%s%s)", w->shard, w->lane ? ", key " : "", w->lane ? w->lane : "");
     putchar('\n');

@@ -47,7 +47,7 @@ extern const char *const ledger_kind_text[];
 struct ledger_wrong {
     enum ledger_kind kind;
     int shard, part; /* part: index into parts; -1 none */
-    int64_t offset;
+    int64_t offset, replay;
     char *lane; /* shown safely; NULL none */
 };
 

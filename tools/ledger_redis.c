@@ -25,7 +25,7 @@ struct names {
 struct at {
     int part;
     uint32_t list;
-    int64_t offset;
+    int64_t offset, replay; /* replay: its number, 0 the record itself */
 };
 struct ats {
     struct at *a;
@@ -133,12 +133,14 @@ static int read_names(struct reading *r) {
     return 0;
 }
 
-/* "topic:partition", as the scripts write it. */
-static int part_of(struct reading *r, const char *p, size_t n) {
+/* "topic:partition" or "topic:partition#replay", as the scripts write it. */
+static int part_of(struct reading *r, const char *p, size_t n, int64_t *replay) {
     const char *colon = memrchr(p, ':', n);
     if (!colon || colon == p) return -1;
-    char digits[16];
+    char digits[40];
     snprintf(digits, sizeof digits, "%.*s", (int)(p + n - colon - 1), colon + 1);
+    const char *number = strchr(digits, '#');
+    *replay = number ? strtoll(number + 1, NULL, 10) : 0;
     return (int)(ledger_part(r->l, p, (size_t)(colon - p), (int32_t)strtol(digits, NULL, 10)) - r->l->parts);
 }
 
@@ -147,7 +149,8 @@ static int read_floors(struct reading *r) {
     if (!v) return -1;
     r->floors = lw_alloc((v->elements / 2 + 1) * sizeof *r->floors);
     for (size_t i = 0; i + 1 < v->elements; i += 2) {
-        int part = part_of(r, v->element[i]->str, v->element[i]->len);
+        int64_t replay;
+        int part = part_of(r, v->element[i]->str, v->element[i]->len, &replay);
         if (part >= 0) r->floors[r->n_floors++] = (struct floor){part, strtoll(v->element[i + 1]->str, NULL, 10)};
     }
     freeReplyObject(v);
@@ -162,8 +165,12 @@ static int64_t floor_of(const struct reading *r, int part) {
 
 /* --- states ------------------------------------------------------------------------------------------------------------------------- */
 
-static void take_state(struct reading *r, int part, int64_t offset, int state) {
+static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
+    if (replay) { /* a message of its own, which no commit knows: where it waits, it has to be in a list */
+        if (state == 1) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
+        return;
+    }
     bool above = offset >= p->committed;
     if (offset >= p->top) p->top = offset + 1;
     if (state == 1) {
@@ -176,25 +183,30 @@ static void take_state(struct reading *r, int part, int64_t offset, int state) {
 
 static int read_segment(struct reading *r, const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
-    int part = colon ? part_of(r, name, (size_t)(colon - name)) : -1;
+    int64_t replay;
+    int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
     if (part < 0) return 0; /* not one of ours */
-    int64_t base = strtoll(colon + 1, NULL, 10) * SEGMENT, floor = floor_of(r, part);
+    int64_t base = strtoll(colon + 1, NULL, 10) * SEGMENT, floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(r, redisCommand(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, SEGMENT / 4 - 1), REDIS_REPLY_STRING);
     if (!v) return -1;
     for (int64_t i = 0; i < (int64_t)v->len * 4; i++) {
         int state = (unsigned char)v->str[i / 4] >> (2 * (3 - i % 4)) & 3;
-        if (state && base + i >= floor) take_state(r, part, base + i, state);
+        if (state && base + i >= floor) take_state(r, part, replay, base + i, state);
     }
     freeReplyObject(v);
     return 0;
 }
 
 /* Once more: 0…3 as it is now, 4 where it is below the floor by now; -1 with an error. */
-static int state_now(struct reading *r, int part, int64_t offset) {
-    const struct ledger_part *p = &r->l->parts[part];
-    redisAppendCommand(r->redis, "GETRANGE %sstate:%s:%d:%lld %d %d", r->prefix, p->topic, (int)p->partition, (long long)(offset / SEGMENT),
+static int state_now(struct reading *r, const struct at *a) {
+    const struct ledger_part *p = &r->l->parts[a->part];
+    int64_t offset = a->offset;
+    char name[320];
+    int n = snprintf(name, sizeof name, "%s:%d", p->topic, (int)p->partition);
+    if (a->replay) snprintf(name + n, sizeof name - (size_t)n, "#%lld", (long long)a->replay);
+    redisAppendCommand(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / SEGMENT),
                        (int)(offset % SEGMENT / 4), (int)(offset % SEGMENT / 4));
-    redisAppendCommand(r->redis, "HGET %sfloor %s:%d", r->prefix, p->topic, (int)p->partition);
+    redisAppendCommand(r->redis, "HGET %sfloor %s", r->prefix, name);
     void *byte = NULL, *floor = NULL;
     redisGetReply(r->redis, &byte);
     redisGetReply(r->redis, &floor);
@@ -222,10 +234,8 @@ static void take_element(struct reading *r, uint32_t list, const redisReply *lin
         return;
     }
     struct ledger_part *p = ledger_part(r->l, topic, strlen(topic), (int32_t)partition);
-    if (replay > 0) /* states don't apply to it */
-        p->replays++;
-    else
-        add_at(&r->listed, (struct at){.part = (int)(p - r->l->parts), .list = list, .offset = offset});
+    p->replays += replay > 0;
+    add_at(&r->listed, (struct at){.part = (int)(p - r->l->parts), .list = list, .offset = offset, .replay = replay});
 }
 
 static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
@@ -270,6 +280,7 @@ static int read_list(struct reading *r, uint32_t list) {
 static int compare_ats(const void *a, const void *b) {
     const struct at *x = a, *y = b;
     if (x->part != y->part) return x->part < y->part ? -1 : 1;
+    if (x->replay != y->replay) return x->replay < y->replay ? -1 : 1;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return x->list < y->list ? -1 : x->list > y->list;
 }
@@ -278,15 +289,19 @@ static void sort_ats(struct ats *x) {
     if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_ats);
 }
 
-static bool same(const struct at *x, const struct at *y) { return x->part == y->part && x->offset == y->offset; }
-static bool before(const struct at *x, const struct at *y) { return x->part != y->part ? x->part < y->part : x->offset < y->offset; }
+static bool same(const struct at *x, const struct at *y) { return x->part == y->part && x->replay == y->replay && x->offset == y->offset; }
+static bool before(const struct at *x, const struct at *y) {
+    if (x->part != y->part) return x->part < y->part;
+    return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
+}
 
 /* Notes a suspect if its state is (still) one of two. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
-    int state = state_now(r, a->part, a->offset);
+    int state = state_now(r, a);
     if (state < 0) return -1;
-    if (state == is || state == or_is)
-        ledger_wrong(r->l, kind, r->shard, &r->l->parts[a->part], a->offset, has_list ? r->lists.a[a->list] : lw_bytes(NULL, 0));
+    if (state != is && state != or_is) return 0;
+    ledger_wrong(r->l, kind, r->shard, &r->l->parts[a->part], a->offset, has_list ? r->lists.a[a->list] : lw_bytes(NULL, 0));
+    r->l->wrong[r->l->n_wrong - 1].replay = a->replay;
     return 0;
 }
 
@@ -302,8 +317,9 @@ static int judge_listed(struct reading *r) {
         }
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
-        p->listed += waits && a->offset >= p->committed;
-        if (!waits && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
+        p->listed += waits && !a->replay && a->offset >= p->committed;
+        bool may_lack_mark = a->replay; /* it goes with time */
+        if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
     }
     return 0;
 }
@@ -315,7 +331,7 @@ static int judge_waiting(struct reading *r) {
         while (k < r->listed.n && before(&r->listed.a[k], a)) k++;
         bool in_list = k < r->listed.n && same(&r->listed.a[k], a);
         if (!in_list && suspect(r, LEDGER_MISSING, a, 1, 1, false)) return -1;
-        if (a->offset < r->l->parts[a->part].committed && suspect(r, LEDGER_COMMITTED, a, 1, 1, false)) return -1;
+        if (!a->replay && a->offset < r->l->parts[a->part].committed && suspect(r, LEDGER_COMMITTED, a, 1, 1, false)) return -1;
     }
     return 0;
 }
