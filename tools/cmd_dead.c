@@ -74,6 +74,7 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     char from[80] = "-", last[64];
     int stop = last_id(o, sh, last);
     for (bool more = !stop && last[0]; more && !stop;) {
+        if (ops_tick(o)) return -1;
         ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
         lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, OPS_PAGE);
         redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);

@@ -72,6 +72,7 @@ int queue_import(struct ops *o) {
         for (int64_t at = 1; !stop && (n = getline(&line, &cap, in)) > 0; at++) {
             if (line[n - 1] == '\n') n--;
             if (n) stop = import_line(o, &j, line, (size_t)n, at);
+            if (!stop) stop = ops_tick(o);
         }
         free(line);
         if (ferror(in)) stop = lw_fail(&o->err, "%s: %s", name, strerror(errno));

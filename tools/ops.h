@@ -71,8 +71,12 @@ struct ops {
     struct ops_shard *shards;
     struct lw_commands cmd; /* the one that is being built */
     struct lw_err err;
-    bool terminal; /* stdout is one */
+    bool terminal;       /* stdout is one */
+    struct ops_job *job; /* ops_job.h: the one that is under way; NULL: none */
 };
+
+/* Called by what reads, now and then: a job that looks for long, and finds little, still says that it lives. */
+int ops_tick(struct ops *o);
 
 /* Parses, loads the configuration, connects where the verb needs it, and runs the verb. Returns the exit status. */
 int ops_main(const char *noun, const char *about, const struct ops_verb *verbs, size_t n, int argc, char **argv);

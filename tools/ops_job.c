@@ -88,7 +88,7 @@ static int same_words(struct ops_job *j, const char *words) {
     ops_begin(o, "HGET"), ops_key(o, &o->shards[0], "job:", lw_bytes_of(name)), lw_arg_text(&o->cmd, "words");
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (!r) return -1;
-    int bad = r->type != REDIS_REPLY_STRING    ? lw_fail(&o->err, "there is no job %s", name)
+    int bad = r->type != REDIS_REPLY_STRING    ? lw_fail(&o->err, "there is no job %s (they are known for six days)", name)
               : strcmp(r->str, words) != 0     ? lw_fail(&o->err, "job %s was another command: %s", name, r->str)
                                                : 0;
     freeReplyObject(r);
@@ -115,7 +115,10 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     else
         j->number = strtoll(r->str, NULL, 10);
     freeReplyObject(r);
-    return bad ? bad : tell_number(j);
+    if (bad) return bad;
+    j->renewed_ms = lw_boot_ms();
+    o->job = j;
+    return tell_number(j);
 }
 
 static int record(struct ops_job *j, const char *what, const char *state) {
@@ -129,6 +132,11 @@ static int record(struct ops_job *j, const char *what, const char *state) {
     j->renewed_ms = lw_boot_ms();
     return mine ? 0 : lw_fail(&o->err, "job %" PRId64 " was silent for too long and another one began; go on with --resume %" PRId64, j->number,
                               j->number);
+}
+
+int ops_tick(struct ops *o) {
+    struct ops_job *j = o->job;
+    return j && lw_boot_ms() > j->renewed_ms + RENEW_MS ? record(j, "renew", "running") : 0;
 }
 
 static int open_backup(struct ops_job *j) {
@@ -242,7 +250,7 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     if ((int)r->len != n) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
     n = 0;
     for (int i = 0; i < j->n; i++)
-        if (j->item[i].shard == sh) count(j, &j->item[i], r->str[n++]);
+        if (j->item[i].shard == sh) count(j, &j->item[i], j->item[i].letter = r->str[n++]);
     return 0;
 }
 
@@ -297,7 +305,7 @@ static int send_remove(struct ops_job *j, struct ops_shard *sh) {
         long long gone = 1;
         ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none), lw_arg_text(&j->o->cmd, j->item[i].entry);
         if (!j->dry && ops_ask_int(j->o, sh, &gone)) return -1;
-        count(j, &j->item[i], gone ? 'X' : 'G');
+        count(j, &j->item[i], j->item[i].letter = gone ? 'X' : 'G');
     }
     return 0;
 }
@@ -308,24 +316,53 @@ static void pace(struct ops_job *j) {
     while (lw_boot_ms() < due && !interrupted) {
         int64_t left = due - lw_boot_ms();
         lw_sleep_ms(left < 100 ? left : 100);
-        if (lw_boot_ms() > j->renewed_ms + RENEW_MS && record(j, "renew", "running")) return;
+        if (ops_tick(j->o)) return;
     }
+}
+
+/* The lines of those items that have this letter (0: of all), for sure on the disk. */
+static int put_backup(struct ops_job *j, char letter) {
+    bool ok = true;
+    for (int i = 0; i < j->n; i++)
+        if (!letter || j->item[i].letter == letter) ok = ok && fprintf(j->backup, "%s\n", j->item[i].backup) >= 0;
+    if (ok && !fflush(j->backup) && !fsync(fileno(j->backup))) return 0;
+    return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
+}
+
+/* What was not dropped after all must not be in the backup: an import of it would run it twice. */
+static int correct_backup(struct ops_job *j, off_t from) {
+    int n = 0;
+    for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';
+    if (n == j->n) return 0;
+    if (ftruncate(fileno(j->backup), from)) return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
+    return put_backup(j, 'X');
+}
+
+static void free_items(struct ops_job *j) {
+    for (int i = 0; i < j->n; i++) {
+        free((void *)(uintptr_t)j->item[i].lane.p);
+        lw_buf_free(&j->item[i].envelope);
+        free(j->item[i].backup);
+    }
+    j->n = 0;
 }
 
 static int flush(struct ops_job *j) {
     int bad = 0;
-    if (j->backup && (fflush(j->backup) || fsync(fileno(j->backup)))) bad = lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
+    off_t backup_end = 0;
+    if (j->backup) {
+        fseeko(j->backup, 0, SEEK_END);
+        backup_end = ftello(j->backup);
+        bad = put_backup(j, 0);
+    }
     for (int s = 0; !bad && s < j->o->c->redis.shards; s++) {
         int n = items_of(j, &j->o->shards[s]);
         if (n) bad = j->what == OPS_REMOVE ? send_remove(j, &j->o->shards[s]) : send_script(j, &j->o->shards[s], n);
     }
-    for (int i = 0; i < j->n; i++) {
-        free((void *)(uintptr_t)j->item[i].lane.p);
-        lw_buf_free(&j->item[i].envelope);
-    }
-    j->n = 0;
+    if (!bad && j->backup) bad = correct_backup(j, backup_end);
+    free_items(j);
     progress(j, false);
-    if (!bad && !j->dry && lw_boot_ms() > j->renewed_ms + RENEW_MS) bad = record(j, "renew", "running");
+    if (!bad) bad = ops_tick(j->o);
     if (!bad) pace(j);
     if (!bad && j->o->err.text[0]) bad = -1;
     return bad ? bad : j->stopped || interrupted;
@@ -347,7 +384,7 @@ static int taken(struct ops_job *j) {
 int ops_job_take(struct ops_job *j) {
     j->taken++;
     pace(j);
-    if (!j->dry && lw_boot_ms() > j->renewed_ms + RENEW_MS && record(j, "renew", "running")) return -1;
+    if (ops_tick(j->o) || j->o->err.text[0]) return -1;
     return (j->o->args.limit > 0 && j->taken >= j->o->args.limit) || interrupted;
 }
 
@@ -366,18 +403,15 @@ int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes 
 }
 
 int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
+    char *line = NULL;
     if (j->backup) {
-        char *line = NULL;
         json_t *o = ops_message_json(m, SIZE_MAX);
         line = json_dumps(o, JSON_COMPACT);
         json_decref(o);
-        if (!line || fprintf(j->backup, "%s\n", line) < 0) {
-            free(line);
-            return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
-        }
-        free(line);
+        if (!line) return lw_fail(&j->o->err, "%s: out of memory for the backup; stopped", j->backup_name);
     }
     struct ops_item *it = new_item(j, m->lane.p ? m->lane : none);
+    it->backup = line;
     it->shard = &j->o->shards[m->shard];
     if (m->bad)
         snprintf(it->identity, sizeof it->identity, "%s", m->id[0] ? m->id : "(not a message)");
@@ -418,11 +452,8 @@ static void summary(struct ops_job *j, const char *state) {
 
 int ops_job_end(struct ops_job *j, int failed) {
     if (failed >= 0 && j->n) failed = flush(j) < 0 ? -1 : failed;
-    for (int i = 0; i < j->n; i++) {
-        free((void *)(uintptr_t)j->item[i].lane.p);
-        lw_buf_free(&j->item[i].envelope);
-    }
-    j->n = 0;
+    free_items(j);
+    j->o->job = NULL;
     const char *state = failed < 0 ? "failed" : interrupted ? "interrupted" : j->stopped ? "stopped at an error" : "finished";
     if (j->taken && j->progress) progress(j, true);
     if (!j->dry && !(failed < 0 && strstr(j->o->err.text, "another one began"))) {

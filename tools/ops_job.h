@@ -18,6 +18,8 @@ struct ops_item {
     char tp[300];          /* PUT: the original's, or ""; DROP: its own */
     int64_t offset;
     char entry[64];        /* id in the stream of dead letters, or "" */
+    char *backup;          /* DROP, REMOVE: its line; owned */
+    char letter;           /* what became of it */
 };
 
 struct ops_job {

@@ -207,6 +207,7 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (first[i].from >= first[i].to) over(r, &first[i]);
     while (!stop && r->n_over < n) {
+        if (ops_tick(r->o)) return -1;
         rd_kafka_message_t *k = rd_kafka_consumer_poll(r->rk, POLL_MS);
         if (!k && lw_boot_ms() - heard > SILENCE_MS) return lw_fail(&r->o->err, "kafka: no record for %d s", SILENCE_MS / 1000);
         if (!k) continue;

@@ -33,6 +33,7 @@ static void read_line(struct ops_lane *l, const char *line) {
 
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx) {
     if (!n) return 0;
+    if (ops_tick(o)) return -1;
     ops_script(o, &lw_op_look, 3);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "lanes", lw_bytes("", 0)), ops_key(o, sh, "floor", lw_bytes("", 0));
     for (size_t i = 0; i < n; i++) lw_arg(&o->cmd, lanes[i]);
@@ -144,6 +145,7 @@ static int tell(struct ops *o, int shard, struct lw_bytes lane, redisReply **e, 
 
 static redisReply *page(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, int64_t skip, int64_t most) {
     struct lw_bytes none = lw_bytes("", 0);
+    if (ops_tick(o)) return NULL;
     ops_script(o, &lw_op_page, 4);
     ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none), ops_key(o, sh, "wait:", lane);
     lw_arg_i64(&o->cmd, skip), lw_arg_i64(&o->cmd, most);
