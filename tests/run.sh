@@ -77,6 +77,7 @@ run_sources() { # FOLDER [ONLY…]
 run_sim() { # SEEDS
     run sim-store "$build/tests/sim/sim_store_diff"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
+    run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
     [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build" # under sanitizers they say nothing new
 }
 
@@ -126,6 +127,7 @@ all)
 soak)
     export LW_SOAK=1
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-10000}"
+    run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds "${LW_SEEDS:-10000}"
     run_scripts live
     ;;
 *)

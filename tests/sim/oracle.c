@@ -1,6 +1,8 @@
 /* What must hold in every run: O1 to O6 of the fault catalogue, as far as they need no process. */
 #include "tests/sim/world.h"
 
+#include "tests/sim/operator.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +21,15 @@ void oracle_start(struct world *w, struct exec *x) {
         if (y->key != x->key || y->queued) continue;
         if (y->worker == x->worker)
             world_bad(w, "local2: worker %d runs key %d twice: %s and %s", x->worker, x->key, y->job->identity, x->job->identity);
-        if (deadline(y) > w->now_ms && deadline(x) > w->now_ms)
+        if (deadline(y) > w->now_ms && deadline(x) > w->now_ms && !operator_broke(w, x) && !operator_broke(w, y))
             world_bad(w, "overlap on key %d: %s by %d and %s by %d", x->key, y->job->identity, y->worker, x->job->identity, x->worker);
     }
     if (deadline(x) <= w->now_ms) world_bad(w, "%s starts on worker %d past its lease", x->job->identity, x->worker);
     uint64_t fence = x->job->fence;
-    if (fence <= w->fence_seen[x->key] && deadline(x) > w->now_ms)
+    if (fence <= w->fence_seen[x->key] && deadline(x) > w->now_ms && !operator_broke(w, x))
         world_bad(w, "fence of key %d not monotonic: %" PRIu64 " after %" PRIu64, x->key, fence, w->fence_seen[x->key]);
     if (fence > w->fence_seen[x->key]) w->fence_seen[x->key] = fence;
+    operator_start(w, x);
     w->runs++;
 }
 
@@ -51,9 +54,11 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
     if (index < 0) world_bad(w, "a handler got %s, which was never produced", x->job->identity);
     if (wish != LW_DONE) return wish;
     struct sim_part *p = &w->part[part];
+    if (operator_replay(x->job)) return operator_finish(w, x, index);
     if (deadline(x) <= w->now_ms) w->taint[x->key] = true;
     if (p->stored[index]) {
         w->dups++;
+        if (operator_broke(w, x)) return LW_DONE; /* the store knows it: no second effect */
     } else if (x->job->fence < w->store_fence[x->key]) {
         return LW_BACK; /* the store refused the fence */
     } else {
@@ -107,7 +112,7 @@ static void check_convergence(struct world *w) {
             int next = MAX_RECORDS;
             for (int i = w->n_effects - 1; i >= 0; i--) {
                 struct effect e = w->effects[i];
-                if (e.part != part || w->part[part].key[e.index] != key || seen[e.index]) continue;
+                if (e.part != part || w->part[part].key[e.index] != key || seen[e.index] || operator_dropped(w, part, e.index)) continue;
                 seen[e.index] = true;
                 if (e.index > next)
                     world_bad(w,
@@ -136,6 +141,11 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* tries that a repair overtook go with their segment */
         int part;
         int64_t segment;
+        int64_t number;
+        if (what[0] == 's' && sscanf(what + 6, "t:%d#%" SCNd64 ":%" SCNd64, &part, &number, &segment) == 3) {
+            if (store_expires_ms(x->srv->store, key, n) < 0) world_bad(x->w, "leak: marks of a replay that stay for ever: %s", name);
+            return;
+        }
         if (sscanf(what + 6, "t:%d:%" SCNd64, &part, &segment) != 2) world_bad(x->w, "leak: odd name %s", name);
         if (segment < x->w->part[part].committed / 16384) world_bad(x->w, "leak: segment %s below the floor", name);
     }
@@ -146,6 +156,7 @@ void oracle_end(struct world *w) {
         check_order(w);
         check_convergence(w);
     }
+    operator_end(w);
     for (int s = 0; s < SHARDS; s++) {
         struct leak x = {w, w->master[s]};
         store_each_key(w->master[s]->store, check_key, &x);

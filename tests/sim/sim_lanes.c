@@ -1,5 +1,6 @@
 /* The deterministic simulation: seeds through the modes of fault, all oracles on.
- * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--mutate SCRIPT FROM TO]
+ * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]
+ * --operate: modes with an operator (operator.h), who drops, replays, breaks, pauses and tries in the middle of it.
  * One seed again: sim_lanes --first SEED --seeds 1 --trace */
 #include "tests/sim/world.h"
 
@@ -65,12 +66,29 @@ static const struct faults modes[] = {
      .max_run = 50},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
 };
-enum { MODES = sizeof modes / sizeof modes[0] };
+/* With an operator at work beside all that (--operate). */
+static const struct faults operators[] = {
+    {.name = "operator", .operate = 1},
+    {.name = "operatorahead", .operate = 2, .churn = 3, .burst = 12, .idle = 5, .pool = true, .big = true, .max_run = 50},
+    {.name = "operatorkill",
+     .operate = 1,
+     .crash = 1,
+     .pause = 2,
+     .loss = 4,
+     .pace = 2,
+     .burst = 12,
+     .idle = 4,
+     .churn = 3,
+     .pool = true,
+     .prompt = true,
+     .max_run = 20},
+};
+enum { MODES = sizeof modes / sizeof modes[0], OPERATORS = sizeof operators / sizeof operators[0] };
 
 int main(int argc, char **argv) {
     long seeds = 300, first = 0;
     const char *only = NULL;
-    bool until_bad = false;
+    bool until_bad = false, operate = false;
     struct options o = {.records = 100, .steps = 16000};
     struct mutation m = {0};
     for (int i = 1; i < argc; i++) {
@@ -84,11 +102,15 @@ int main(int argc, char **argv) {
             o.trace = true;
         else if (!strcmp(argv[i], "--until-bad"))
             until_bad = true;
+        else if (!strcmp(argv[i], "--operate"))
+            operate = true;
         else if (!strcmp(argv[i], "--mutate") && i + 3 < argc) {
             m = (struct mutation){argv[i + 1], argv[i + 2], argv[i + 3]};
             i += 3;
         } else {
-            fprintf(stderr, "usage: %s [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--mutate SCRIPT FROM TO]\n", argv[0]);
+            fprintf(stderr,
+                    "usage: %s [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]\n",
+                    argv[0]);
             return 2;
         }
     }
@@ -96,9 +118,11 @@ int main(int argc, char **argv) {
     int bad = 0;
     struct lw_counts totals = {0};
     for (long seed = first; seed < first + seeds; seed++) {
-        const struct faults *f = &modes[seed % MODES];
+        const struct faults *f = operate ? &operators[seed % OPERATORS] : &modes[seed % MODES];
         for (int k = 0; only && k < MODES; k++)
             if (!strcmp(modes[k].name, only)) f = &modes[k];
+        for (int k = 0; only && k < OPERATORS; k++)
+            if (!strcmp(operators[k].name, only)) f = &operators[k];
         struct options run = o;
         run.dead_topic = seed / MODES % 3 == 1;
         run.skip_order = seed / MODES % 7 == 3;

@@ -2,6 +2,8 @@
  * place, and the connections of the renewer and of the hints. Dead letters are checked here, where a settle executes. */
 #include "tests/sim/world.h"
 
+#include "tests/sim/operator.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,15 +58,13 @@ static int64_t i64_arg(const char *p, size_t n) {
     return strtoll(t, NULL, 10);
 }
 
-static bool finished_in(const struct server *s, int part, int64_t offset) {
-    char name[100];
+static bool finished_in(const struct server *s, const char *tp, int64_t offset) {
+    char name[160];
     const char *v;
     size_t n;
     int len = snprintf(name, sizeof name, "lw:{t.%d}:floor", s->shard);
-    char field[20];
-    int flen = snprintf(field, sizeof field, "t:%d", part);
-    if (store_peek_hash(s->store, name, (size_t)len, field, (size_t)flen, &v, &n) && offset < i64_arg(v, n)) return true;
-    len = snprintf(name, sizeof name, "lw:{t.%d}:state:t:%d:%" PRId64, s->shard, part, offset / 16384);
+    if (store_peek_hash(s->store, name, (size_t)len, tp, strlen(tp), &v, &n) && offset < i64_arg(v, n)) return true;
+    len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / 16384);
     if (!store_peek_string(s->store, name, (size_t)len, &v, &n)) return false;
     int64_t index = offset % 16384;
     if ((size_t)(index / 4) >= n) return false;
@@ -74,7 +74,7 @@ static bool finished_in(const struct server *s, int part, int64_t offset) {
 /* A settle that makes dead letters: which of its messages die by it? */
 struct dying {
     int n, item[256], part[256];
-    int64_t offset[256];
+    int64_t offset[256], replay[256];
     bool finished[256], letter[256];
 };
 static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
@@ -86,8 +86,11 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         place += 3 * (item[1] + item[4]);
         if (!item[1] || (item[2] != 'x' && item[2] != 's')) continue;
         int g = a + 10 + 4 * (last[0] - 1), part = argv[g][2] - '0';
+        char tp[40];
+        snprintf(tp, sizeof tp, "%.*s", (int)len[g], argv[g]);
         int64_t offset = 16384 * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
-        d->finished[d->n] = finished_in(s, part, offset);
+        d->finished[d->n] = finished_in(s, tp, offset);
+        d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
         d->letter[d->n] = item[2] == 'x'; /* not sent to its topic */
         d->item[d->n] = i;
         d->part[d->n] = part;
@@ -115,7 +118,10 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     redisReply *r = server_call(w, s, c->argc, (const char *const *)c->argv, c->len);
     for (int i = 0; i < dying.n; i++) {
         if (r->type != REDIS_REPLY_ARRAY || r->element[1]->str[dying.item[i]] == 'S' || dying.finished[i]) continue;
-        oracle_died(w, dying.part[i], dying.offset[i]);
+        if (dying.replay[i])
+            operator_died(w, dying.part[i], dying.offset[i], dying.replay[i]);
+        else
+            oracle_died(w, dying.part[i], dying.offset[i]);
         letters += dying.letter[i];
     }
     if (settle && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
@@ -160,7 +166,7 @@ static void sever(struct world *w, struct pipe *p) {
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 
-static const char *mutated(struct world *w, const char *text) {
+const char *wire_mutated(struct world *w, const char *text) {
     static char *made;
     const struct mutation *m = w->mutation;
     if (!m || !m->script) return text;
@@ -193,7 +199,7 @@ void wire_send(void *ctx, int shard, const struct lw_commands *c) {
         for (int k = 0; k < to->argc; k++) {
             const char *text = c->argv[c->cmd[i].first + k];
             size_t n = c->len[c->cmd[i].first + k];
-            if (k == 2 && !strcmp(to->argv[0], "SCRIPT")) n = strlen(text = mutated(w, text));
+            if (k == 2 && !strcmp(to->argv[0], "SCRIPT")) n = strlen(text = wire_mutated(w, text));
             to->argv[k] = lw_memdup(text, n);
             to->len[k] = n;
         }

@@ -1,5 +1,7 @@
 #include "tests/sim/world.h"
 
+#include "tests/sim/operator.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -239,6 +241,10 @@ static bool fault(struct world *w) {
         return true;
     }
     if (rnd_unit(w) < 0.001) store_forget_scripts(w->master[rnd_below(w, SHARDS)]->store);
+    if (f->operate > 0 && rnd_unit(w) < 0.01 * f->operate) {
+        operator_act(w);
+        return true;
+    }
     if (rnd_unit(w) < 0.006 * f->loss) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
         int s = rnd_below(w, SHARDS);
@@ -321,6 +327,7 @@ static void set_up(struct world *w) {
     c->handler.threads = 3;
     c->shutdown.grace_ms = 1000;
     w->now_ms = 100000;
+    w->operator= operator_new();
     for (int s = 0; s < SHARDS; s++) {
         w->master[s] = server_new(w, store_open(rnd(w)), s);
         w->snap[s] = store_copy(w->master[s]->store);
@@ -358,6 +365,7 @@ static void tear_down(struct world *w) {
         free(w->servers[i]);
     }
     free(w->effects);
+    operator_free(w->operator);
 }
 
 const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals) {
@@ -372,6 +380,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         set_up(w);
         for (int i = 0; i < o->steps; i++) step(w);
         w->faults_on = false; /* O6: once faults stop, all gets done */
+        operator_rest(w);
         trace(w, "faults stop");
         int i = 0;
         for (; i < 150000 && !all_committed(w); i++) step(w);

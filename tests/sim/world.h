@@ -21,17 +21,18 @@ struct faults {
     bool back; /* the clock may jump back, too */
     int split_ms;
     /* How the world runs; 0: the usual. */
-    int pace;     /* time goes so many times faster, so that calls, handlers and renewals come late for a TTL */
-    int idle;     /* of ten chances to end a handler or renew, so many are missed */
-    int sparse;   /* so many offsets lie between two records: segments end, and are deleted, all the time */
-    double churn; /* rebalances, so many times more often */
-    bool deaf;    /* a worker hears late that it lost a partition */
-    bool lag;     /* replicas are far behind */
-    int burst;    /* so many records more in one poll */
-    bool pool;    /* a follower may have to wait in the pool's queue before it starts */
-    bool big;     /* now and then a large message, so that few are granted at once and more are asked for often */
-    bool prompt;  /* a handler is stopped at its deadline, as those are that can be: then no key's last effect is excused */
-    int max_run;  /* lock.max_run; 0: the usual 3 */
+    int pace;       /* time goes so many times faster, so that calls, handlers and renewals come late for a TTL */
+    int idle;       /* of ten chances to end a handler or renew, so many are missed */
+    int sparse;     /* so many offsets lie between two records: segments end, and are deleted, all the time */
+    double churn;   /* rebalances, so many times more often */
+    bool deaf;      /* a worker hears late that it lost a partition */
+    bool lag;       /* replicas are far behind */
+    int burst;      /* so many records more in one poll */
+    bool pool;      /* a follower may have to wait in the pool's queue before it starts */
+    bool big;       /* now and then a large message, so that few are granted at once and more are asked for often */
+    bool prompt;    /* a handler is stopped at its deadline, as those are that can be: then no key's last effect is excused */
+    int max_run;    /* lock.max_run; 0: the usual 3 */
+    double operate; /* an operator pauses, breaks, drops, replays, tries: so often (operator.h) */
 };
 
 struct options {
@@ -148,6 +149,7 @@ struct world {
     } * effects;
     int n_effects, cap_effects;
     bool taint[KEYS];
+    struct operator* operator;
     uint64_t runs, dups, cuts;
     char settle_sha[41];
     jmp_buf out;
@@ -168,10 +170,11 @@ void world_dump(const struct world *w);
 struct server *server_new(struct world *w, struct store *st, int shard); /* takes the store */
 bool serves(struct world *w, const struct server *s);                    /* an old master does so for a while */
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
-struct pipe *wire_open(struct world *w, int worker, int shard);    /* the pipeline under way; NULL none */
-void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* the worker's connection breaks, and it hears of it */
-void wire_drop(struct world *w, struct sim_worker *me);            /* the worker is dead */
-void wire_close(struct world *w);                                  /* the end of the run */
+const char *wire_mutated(struct world *w, const char *text);      /* a script's, with the mutation that is asked for; until the next call */
+struct pipe *wire_open(struct world *w, int worker, int shard);   /* the pipeline under way; NULL none */
+void wire_cut(struct world *w, struct sim_worker *me, int shard); /* the worker's connection breaks, and it hears of it */
+void wire_drop(struct world *w, struct sim_worker *me);           /* the worker is dead */
+void wire_close(struct world *w);                                 /* the end of the run */
 void wire_send(void *ctx, int shard, const struct lw_commands *c); /* of lw_io, as the next two */
 void wire_connect(void *ctx, int shard);
 void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want);
