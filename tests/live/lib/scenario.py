@@ -59,7 +59,7 @@ class Scenario:
         self.journal_path = os.path.join(self.dir, "journal")
         self.redis = None
         self.topics = []
-        self.instances, self.tools, self.samplers = [], [], []
+        self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
         self.dead = set()   # identities that are not expected to be done: dead letters, skipped
         self.stops = []     # (worker pid, boot us of its SIGSTOP)
@@ -195,7 +195,7 @@ class Scenario:
             sampler.over.set()
         for instance in self.instances:
             instance.destroy()
-        for tool in self.tools:
+        for tool in self.tools + self.commands:
             end_popen(tool, 1)
         if self.redis:
             self.redis.stop()

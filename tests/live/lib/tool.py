@@ -1,0 +1,36 @@
+"""Commands of `latchwork` beside a running application of a scenario."""
+import json
+import os
+import subprocess
+
+from .process import Failure
+
+LIMIT_S = 120
+
+
+def command(t, *args):
+    return [os.path.join(t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json")]
+
+
+def tool(t, *args, status=0, given=b""):
+    """With --json: its lines. status None: any."""
+    done = subprocess.run(command(t, *args) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
+    if status is not None and done.returncode != status:
+        raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()[-500:]))
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def begin(t, *args):
+    """In the background; what it prints is in `out` of the result, complete lines only, also after its death."""
+    path = os.path.join(t.dir, "tool-%d.jsonl" % len(os.listdir(t.dir)))
+    with open(path, "wb") as out:
+        p = subprocess.Popen(command(t, *args) + ["--json"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=t.dir)
+    t.commands.append(p)
+    p.out_path = path
+    return p
+
+
+def lines(p):
+    """What a tool that ended by itself printed: its JSON lines."""
+    with open(p.out_path) as f:
+        return [json.loads(line) for line in f if line.startswith("{") and line.endswith("\n")]
