@@ -50,6 +50,11 @@ check-unit check-lua check-lock check-sim check-guard check-cli check-live: chec
 soak: tests
 	tests/run.sh soak $(B)
 
+# operators' commands over a million lanes, made in a private Redis: figures, and a bound on memory
+.PHONY: scale
+scale: all
+	tests/scale/scale.py $(B)
+
 # the executable models of the protocol, with few seeds; a line without "bad {}" broke a promise (tests/model/README.md)
 .PHONY: model
 model:

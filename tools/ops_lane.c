@@ -59,12 +59,12 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 /* ---- all lanes ---- */
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
-    struct lw_bytes names[OPS_BATCH];
+    struct lw_bytes names[OPS_PAGE]; /* eight commands each: half of what Redis does in a millisecond */
     size_t n = 0;
     for (size_t i = 0; i < page->elements; i += step) {
         struct lw_bytes name = lw_bytes(page->element[i]->str, page->element[i]->len);
         if (ops_lane_matches(o, name)) names[n++] = name;
-        if (n < OPS_BATCH && i + step < page->elements) continue;
+        if (n < OPS_PAGE && i + step < page->elements) continue;
         int stop = ops_look(o, sh, names, n, fn, ctx);
         if (stop) return stop;
         n = 0;

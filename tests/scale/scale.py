@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Operators' reading commands over many lanes, made in a private Redis: what they cost it, and how large they grow.
+
+usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of memory and some minutes; `make scale`)
+
+Each lane has one waiting message, but one lane that has LANES / 10, and there are LANES / 10 dead letters. For each command: the time it took, its
+largest memory, its calls, and what the longest took of Redis (which on a busy machine includes waiting for a core: look at it where all is quiet).
+--watch: instead, every command that Redis ran is looked at (MONITOR), and the bounds are asserted: commands and elements a call, none that grows
+with the data. For that 3,000 lanes are enough; tests/cli/test_scale.py runs it."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "live"))
+from lib.redis import Client, Redis  # noqa: E402
+
+P = "lw:{t.0}:"
+CHUNK = 5000
+# Lanes l0…, the last one long; the envelope as queue/envelope.h has it. ARGV first, last, 'lane', 'long' or 'dead', topic, '1' paused
+FILL = """
+local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
+local function envelope(offset, lane)
+    return string.format('1 %s %d %.0f 0 %.0f 5 %d 0 0 %d\\n', topic, offset % 4, math.floor(offset / 4), 1700000000000 + offset, #lane, #payload) .. lane .. payload
+end
+for i = first, last do
+    if kind == 'dead' then
+        redis.call('XADD', P .. 'dead', '*', 'envelope', envelope(i, 'l' .. i % 1000), 'reason', 'error ' .. i % 7, 'attempts', 5, 'first_ms', 1, 'last_ms', 1700000000000)
+    elseif kind == 'long' then
+        redis.call('LPUSH', P .. 'wait:long', envelope(i, 'long'))
+    else
+        local lane = 'l' .. i
+        if ARGV[5] == '1' then redis.call('SADD', P .. 'paused', lane) end
+        redis.call('LPUSH', P .. 'wait:' .. lane, envelope(i, lane))
+        redis.call('ZADD', P .. 'lanes', 1700000000000 + i, lane)
+    end
+end
+"""
+
+
+def fill(redis, lanes, topic="orders", pause=False):
+    call = Client(redis.path, 60)
+    if not pause:
+        call("HSET", P + "epoch", "id", "e1", "not_before", "0", "ttl_ms", "10000")
+    spans = (("lane", 0, lanes), ("long", lanes, lanes + lanes // 10), ("dead", lanes + lanes // 10, lanes + lanes // 5))
+    for kind, begin, end in spans:
+        for first in range(begin, end, CHUNK):
+            call("EVAL", FILL, 1, P, first, min(first + CHUNK, end) - 1, kind, topic, int(pause))
+    call("ZADD", P + "lanes", 1, "long")
+    if pause:
+        call("SADD", P + "paused", "long")
+    for partition in range(4):  # all of these wait, 01 each; the dead are 11
+        for kind, begin, end in spans:
+            segment = begin // 4 // 16384
+            while segment * 16384 * 4 < end:
+                lo, hi = max(begin // 4, segment * 16384), min(end // 4, (segment + 1) * 16384)
+                if hi > lo:
+                    call("SETRANGE", P + "state:%s:%d:%d" % (topic, partition, segment), lo % 16384 // 4, (b"\xff" if kind == "dead" else b"\x55") * ((hi - lo) // 4))
+                segment += 1
+    for i in range(0, lanes, max(lanes // 200, 1)):
+        call("SADD", P + "paused", "l%d" % i)
+    call.close()
+
+
+COMMANDS = (
+    ("queue", "ls"), ("queue", "ls", "--json", "--sort", "size"), ("queue", "ls", "--match", "l99*"), ("queue", "stats", "--json"),
+    ("queue", "show", "l17"), ("queue", "show", "long", "--limit", "1000"), ("queue", "export", "--key", "long"),
+    ("queue", "export", "--match", "l9*", "--limit", "20000"), ("queue", "drop", "--key", "long", "--limit", "2000"),
+    ("queue", "drop", "--match", "*", "--where", "/total>5", "--limit", "10"), ("queue", "pause", "--match", "l1*"),
+    ("dead", "ls"), ("dead", "ls", "--json", "--limit", "0"), ("dead", "show", "LAST"), ("dead", "replay", "--reason", "error 3"),
+    ("dead", "drop", "--match", "*"), ("lock", "ls"),
+)
+
+
+def run(build, config, directory, command, lanes):
+    """Seconds, KiB at most, and the status."""
+    last = lanes + lanes // 5 - 1
+    command = ["orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command]
+    begun = time.monotonic()
+    with open(os.path.join(directory, "out"), "wb") as out:
+        p = subprocess.Popen([os.path.join(build, "latchwork")] + list(command) + ["-c", config], stdout=out, stderr=subprocess.STDOUT, cwd=directory)
+        _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = status
+    return time.monotonic() - begun, usage.ru_maxrss, os.waitstatus_to_exitcode(status)
+
+
+def measure(build, redis, config, directory, lanes):
+    bad = 0
+    print("%-62s %8s %9s %9s %12s %10s" % ("command", "s", "MiB", "calls", "Redis s", "slowest us"))
+    for command in COMMANDS:
+        redis.call("SLOWLOG", "RESET"), redis.call("CONFIG", "RESETSTAT")
+        seconds, kib, status = run(build, config, directory, command, lanes)
+        slow = redis.call("SLOWLOG", "GET", 100)
+        stats = {k[8:]: dict(x.split("=") for x in v.split(",")) for k, v in redis.info("commandstats").items()}
+        calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "zscan", "sscan", "scan", "xrange", "xrevrange"))
+        usec = sum(int(s["usec"]) for c, s in stats.items() if c in ("eval", "zscan", "sscan", "scan", "xrange", "xrevrange"))
+        print("%-62s %8.1f %9.1f %9d %12.2f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, usec / 1e6, max([e[2] for e in slow] or [0]),
+                                                       "" if status == 0 else "  status %d" % status))
+        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # a name, and what it takes to remember it, at most
+        sys.stdout.flush()
+    return bad
+
+
+# --- --watch ---------------------------------------------------------------------------------------------------------------------------
+
+ELEMENTS = {"LRANGE": 64, "XRANGE": 64, "XREVRANGE": 64, "ZSCAN": 1000, "SSCAN": 1000, "SCAN": 1000}
+INNER_MOST = 64 * 10 + 20  # commands in a call: ten a lane or message, and what there is once
+FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+
+
+def elements(words):
+    """How many a command may touch, as it says itself."""
+    name = words[0].upper()
+    if name == "LRANGE":
+        first, last = int(words[2]), int(words[3])
+        return last - first + 1 if (first < 0) == (last < 0) else 1 << 30
+    if name in ("XRANGE", "XREVRANGE") and words[2] == words[3]:
+        return 1
+    at = [w.upper() for w in words].index("COUNT") if "COUNT" in [w.upper() for w in words] else None
+    return int(words[at + 1]) if at else 1 << 30
+
+
+class Watch:
+    """Every command that Redis runs, as it runs it; those of a script behind their call."""
+
+    def __init__(self, redis):
+        self.client = Client(redis.path, 600)
+        self.client("MONITOR")
+        self.bad, self.calls, self.most = [], 0, 0
+        self.inner = 0
+        self.thread = threading.Thread(target=self.follow, daemon=True)
+        self.thread.start()
+
+    def follow(self):
+        for line in self.client.file:
+            head, _, rest = line.partition(b"] ")
+            words = [w.decode("utf-8", "replace") for w in FOUND.findall(rest)]
+            if words[:2] == ["ECHO", "the end"]:
+                return
+            if head.endswith(b" lua"):
+                self.inner += 1
+                self.most = max(self.most, self.inner)
+                if self.inner == INNER_MOST + 1:
+                    self.bad.append("more than %d commands in one call" % INNER_MOST)
+            else:
+                self.inner, self.calls = 0, self.calls + 1
+            name = words[0].upper()
+            if name in ("KEYS", "SMEMBERS", "HVALS", "HKEYS", "LREM", "LINSERT", "LPOS", "SORT") or name == "HGETALL" and not words[1].endswith("floor"):
+                self.bad.append("%s: grows with the data" % " ".join(words[:3]))
+            if name in ELEMENTS and elements(words) > ELEMENTS[name]:
+                self.bad.append("%s: more than %d elements" % (" ".join(words[:6]), ELEMENTS[name]))
+
+    def end(self, redis):
+        redis.call("ECHO", "the end")
+        self.thread.join(60)
+        return self.bad
+
+
+def watch(build, redis, config, directory, lanes):
+    bad = 0
+    for command in COMMANDS:
+        w = Watch(redis)
+        _, _, status = run(build, config, directory, command, lanes)
+        wrong = w.end(redis)
+        if status:
+            wrong.append("status %d" % status)
+        print("%-6s %s: %d calls, %d commands in one at most" % ("FAILED" if wrong else "ok", " ".join(command), w.calls, w.most))
+        for text in wrong[:5]:
+            print("    " + text)
+        bad += bool(wrong)
+    return bad
+
+
+def main():
+    words = [w for w in sys.argv[1:] if not w.startswith("--")]
+    build, lanes = os.path.abspath(words[0] if words else "build"), int(words[1]) if len(words) > 1 else 1000000
+    lanes -= lanes % 80
+    with tempfile.TemporaryDirectory() as directory:
+        redis = Redis(os.path.join(directory, "redis"))
+        redis.start()
+        try:
+            config = os.path.join(directory, "t.json")
+            with open(config, "w") as f:
+                json.dump({"name": "t", "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": redis.url},
+                           "handler": {"type": "exec", "command": ["cat"]}}, f)
+            redis.call("CONFIG", "SET", "slowlog-log-slower-than", 1000)
+            begun = time.monotonic()
+            fill(redis, lanes)
+            print("%d lanes, %d messages, %d dead letters, %.0f MB of Redis, in %.0f s" % (
+                lanes + 1, lanes + lanes // 10, lanes // 10, int(redis.info("memory")["used_memory"]) / 1e6, time.monotonic() - begun))
+            bad = watch(build, redis, config, directory, lanes) if "--watch" in sys.argv else measure(build, redis, config, directory, lanes)
+        finally:
+            redis.stop()
+    print("%d failed" % bad)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
