@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,10 +47,8 @@ static bool is_json(struct lw_bytes b, json_error_t *why) {
 }
 
 static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
-    char user[256], host[128] = "";
-    const struct passwd *p = getpwuid(geteuid());
-    gethostname(host, sizeof host - 1);
-    snprintf(user, sizeof user, "%s@%s", p ? p->pw_name : "?", host);
+    char user[256];
+    ops_who(user, sizeof user);
     struct lw_envelope e = m->e;
     e.payload = payload;
     struct lw_buf scratch = {0}, text = {0};
@@ -70,6 +67,7 @@ static int store(struct ops *o, const struct ops_message *m, struct lw_bytes pay
         bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written", m->id);
     if (!bad) {
         *changed = true;
+        bad = ops_audit(o, "edit", 1);
         if (o->args.json)
             ops_put_json(json_pack("{ss s:o}", "result", "edited", "id", json_sprintf("%d:%s", m->shard, r->str)));
         else
@@ -105,8 +103,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     if (!bad && lw_bytes_eq(payload, m->e.payload))
         puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
     else if (!bad && was_json && !is_json(payload, &why))
-        bad = lw_fail(&o->err, "line %d, column %d: %s; it was JSON before, so nothing was changed; the text is in %s", why.line, why.column, why.text,
-                      name);
+        bad = lw_fail(&o->err, "line %d, column %d: %s; it was JSON before, so nothing was changed; the text is in %s", why.line,
+                      why.column, why.text, name);
     else if (!bad)
         bad = store(o, m, payload, &changed);
     if (!bad || changed) unlink(name);
