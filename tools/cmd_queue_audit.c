@@ -52,6 +52,13 @@ static const char *either(const struct entry *e, const char *name, const char *o
     return v ? v : "";
 }
 
+static bool is_number(const char *name) {
+    static const char *const numbers[] = {"job", "done", "taken", "asked_ms", "fence"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(numbers[i], name) == 0) return true;
+    return false;
+}
+
 static void put_json(const struct entry *e) {
     json_t *j = json_object();
     const char *words = field(e, "words");
@@ -60,7 +67,8 @@ static void put_json(const struct entry *e) {
     for (size_t i = 0; i + 1 < e->fields->elements; i += 2) {
         const redisReply *name = e->fields->element[i], *value = e->fields->element[i + 1];
         const char *as = strcmp(name->str, "did") == 0 ? "event" : strcmp(name->str, "by") == 0 ? "who" : name->str;
-        if (strcmp(as, "job") == 0 || strcmp(as, "done") == 0 || strcmp(as, "taken") == 0)
+        if (strcmp(as, "at_ms") == 0) continue; /* the entry's own */
+        if (is_number(as))
             json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
         else
             ops_set_bytes(j, as, lw_bytes(value->str, value->len));

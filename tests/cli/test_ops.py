@@ -258,7 +258,8 @@ def stats_count(w):
     s = w.rows("queue", "stats")[0]
     assert (s["lanes"], s["waiting"], s["dead"], s["paused"]) == (2, 6, 3, 1), s
     assert s["top_keys"][0] == {"key": "a", "waiting": 5} and s["top_reasons"][0] == {"reason": "no money", "dead": 2}, s
-    assert "no money" in w.run("queue", "stats")
+    assert s["in_per_second"] is None and s["out_per_second"] == 0 and "Kafka does not answer" in w.run("queue", "stats", "--over", "100ms")
+    assert "no money" in w.out
 
 
 # --- drop ----------------------------------------------------------------------------------------------------------------------------
@@ -502,6 +503,127 @@ def an_interrupt_ends_the_job(w):
     assert w.call("XLEN", P + "dead") + len(w.waiting("a")) == 40
 
 
+@test
+def a_job_goes_on_by_its_number_alone(w):
+    """What it was asked for is known, and times such as 1h mean what they meant then."""
+    now = int(time.time() * 1000)
+    for i in range(30):
+        w.bury(i, "a", reason="no money" if i < 20 else "no wine")
+    rows = w.rows("dead", "replay", "--reason", "no m*", "--from", "1h", "--limit", "5", "--execute")
+    job = rows[-1]["job"]
+    words = json.loads(w.call("HGET", P + "job:%d" % job, "words"))
+    assert words["reason"] == "no m*" and words["from"] == "1h", words
+    asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
+    assert now <= asked <= int(time.time() * 1000)
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked - 7200000)  # as if it had been asked for two hours ago: an hour before that nothing died
+    w.run("queue", "drop", "--resume", str(job), "--execute", status=1)
+    assert "another command" in w.err
+    assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 15
+    rows = w.rows("dead", "replay", "--resume", str(job), "--execute")
+    assert rows[-1]["results"] == {"put": 15} and rows[-1]["job"] == job, rows[-1]
+    assert w.call("XLEN", P + "dead") == 10 and sorted(w.waiting("a")) == sorted("orders/0/%d#%d" % (i, job) for i in range(20))
+    w.bury(50, "a", reason="no money")
+    w.call("HSET", P + "job:%d" % job, "words", json.dumps(dict(words, to="1h"), sort_keys=True, separators=(",", ":")))
+    assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0, "--to 1h, of the time when it was asked"
+
+
+@test
+def the_audit_tells_who_did_what(w):
+    w.park("a", 1)
+    w.bury(2, "a")
+    w.run("queue", "pause", "a")
+    w.run("queue", "pause", "a")  # changes nothing
+    w.env = {"EDITOR": "sed -i s/1/2/"}
+    w.run("dead", "edit", "orders/0/2")
+    w.env = {}
+    w.run("dead", "replay", "--where", "/total>1", "--execute")
+    w.run("dead", "replay", "--match", "*")  # a dry run
+    rows = w.rows("queue", "audit")
+    assert [(r["event"], r.get("done")) for r in rows] == [("pause", 1), ("edit", 1), ("begin", None), ("end", 1)], rows
+    assert all("@" in r["who"] and r["at_ms"] > 0 for r in rows) and rows[0]["words"]["words"] == ["a"] and rows[3]["words"]["where"] == ["/total>1"], rows
+    assert rows[2]["job"] == rows[3]["job"] == 1 and rows[3]["state"] == "finished"
+    text = w.run("queue", "audit", "--limit", "1")
+    assert "dead replay --where /total>1" in text and "edit" not in text, text
+
+
+@test
+def a_letter_is_found_by_its_place(w):
+    ids = ["0:" + w.bury(i, "a") for i in range(5)]
+    assert [r["id"] for r in w.rows("dead", "ls")] == ids
+    assert [r["offset"] for r in w.rows("dead", "show", ids[3], ids[1])] == [3, 1]
+    w.run("dead", "show", "0:1-1", status=1)
+    w.run("dead", "show", "7:1-1", status=1)
+    assert w.rows("dead", "replay", ids[2], "--execute")[-1]["results"] == {"put": 1}
+    assert w.waiting("a") == ["orders/0/2#1"]
+
+
+@test
+def large_messages_come_in_small_pages(w):
+    """No call reads much more than is good for Redis; all come, in order, and once."""
+    for i in range(40):
+        w.park("a", i, payload=b"x" * 200000)
+        w.bury(100 + i, "b", payload=b"y" * 200000)
+    for i in range(20):
+        w.park("c%02d" % i, 200 + i, payload=b"z" * 200000)
+    assert [r["offset"] for r in w.rows("queue", "show", "a")[1:]] == list(range(40))
+    assert [r["key"] for r in w.rows("queue", "ls", "--limit", "0", "--sort", "age")] == ["a"] + ["c%02d" % i for i in range(20)]
+    assert [r["offset"] for r in w.rows("dead", "ls", "--limit", "0")] == list(range(100, 140))
+    w.run("dead", "replay", "--match", "*", "--execute")
+    assert w.waiting("b") == ["orders/0/%d#1" % i for i in range(100, 140)]
+
+
+@test
+def drop_beside_many_held_lanes(w):
+    """More lanes of which the holder's share has to be read than one call reads."""
+    for k in range(20):
+        for i in range(70):
+            w.park("k%02d" % k, k * 100 + i)
+        w.call("SET", P + "lock:k%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
+    backup = os.path.join(w.dir, "backup.jsonl")
+    rows = w.rows("queue", "drop", "--match", "k*", "--execute", "--backup", backup, status=1)
+    assert sorted(rows[-1]["results"].values()) == [20 * 6, 20 * 64], rows[-1]
+    assert [w.state(k * 100 + i) for k in (0, 19) for i in (0, 63, 64, 69)] == [1, 1, 2, 2] * 2
+    assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, "each is told of once"
+    os.unlink(backup)
+
+
+@test
+def stop_on_error_stops_at_once(w):
+    w.call("SET", P + "wait:broken", "x")
+    for i, key in enumerate(["a", "broken", "b", "b"]):
+        w.bury(i, key)
+    rows = w.rows("dead", "replay", "--match", "*", "--execute", "--stop-on-error", status=1)
+    assert rows[-1]["messages"] == 2 and rows[-1]["state"] == "stopped at an error", rows[-1]
+    assert w.call("XLEN", P + "dead") == 3 and w.waiting("b") == []
+
+
+@test
+def progress_on_a_terminal(w):
+    for i in range(20):
+        w.bury(i, "a")
+    master, slave = os.openpty()
+    p = subprocess.Popen([w.program, "dead", "replay", "--match", "*", "--rate", "40", "--execute", "-c", w.config], stdout=subprocess.DEVNULL,
+                         stderr=slave, env=dict(os.environ, TERM="xterm"))
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            some = os.read(master, 4096)
+        except OSError:
+            break
+        if not some:
+            break
+        text += some
+    os.close(master)
+    assert p.wait() == 0
+    lines = text.decode().split("\r")
+    assert len(lines) > 3 and "[####################] 100 %  20 put, 0 not" in lines[-2] + lines[-1], text
+    assert any("%" in line and "[....................]" not in line and "100 %" not in line for line in lines), "something between: %r" % text
+    w.bury(30, "a")
+    w.run("dead", "replay", "--match", "*", "--execute")
+    assert w.err == "", "none in a pipe"
+
+
 # --- usage ---------------------------------------------------------------------------------------------------------------------------
 
 
@@ -514,7 +636,16 @@ def usage(w):
         assert w.err and not w.out, args
     for args in (["queue", "--help"], ["dead", "--help"], ["queue", "ls", "--help"]):
         assert "usage:" in w.run(*args)
-    assert "--execute" not in w.run("queue", "ls", "--help")
+    assert "--execute" not in w.run("queue", "ls", "--help") and "latchwork queue ls -c" in w.out
+    w.run("queue", "--", "--help", status=2)
+    assert "options stand before --" in w.err
+    w.run("queue", "list", status=2)
+    assert "ls, show, pause" in w.err
+    w.run("queue", status=2)
+    assert "usage: latchwork queue VERB" in w.err
+    w.run("queue", "stats", "--over", "never", status=2)
+    w.run("queue", "replay", status=2)
+    assert "--key" in w.err
 
 
 @test
