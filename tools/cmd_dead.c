@@ -6,7 +6,7 @@
 
 static const struct ops_verb verbs[] = {
     {"ls", "kmtpoaeEfTwl", 0, 0, dead_ls, "ls", "dead letters, oldest first: when, why, how often tried"},
-    {"show", "lW", 1, -1, dead_show, "show ID...", "all of it; ID is an identity or SHARD:STREAM-ID as ls shows them"},
+    {"show", "W", 1, -1, dead_show, "show ID...", "all of it; ID is an identity or SHARD:STREAM-ID as ls shows them"},
     {"export", "kmtpoaeEfTwl", 0, -1, dead_export, "export [ID...]", "as JSON Lines (kcat -J's names)"},
     {"replay", "kmtpoaeEfTwlxRsuPy", 0, -1, dead_replay, "replay [ID...]", "back into their lanes (a dry run until --execute)"},
     {"drop", "kmtpoaeEfTwlxRsbu", 0, -1, dead_drop, "drop [ID...]", "for good, after a backup (a dry run until --execute)"},

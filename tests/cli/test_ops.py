@@ -4,6 +4,7 @@
 No workers run here: what the commands read, write and refuse; tests/live/test_replay.py has them beside workers that drain."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -646,6 +647,23 @@ def usage(w):
     w.run("queue", "stats", "--over", "never", status=2)
     w.run("queue", "replay", status=2)
     assert "--key" in w.err
+
+
+@test
+def help_completion_and_reference_agree(w):
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    reference = open(os.path.join(root, "doc/reference/commands.md")).read()
+    seen = 0
+    for noun in ("queue", "dead"):
+        for verb in re.findall(r"^  ([a-z]+) ", w.run(noun, "--help").split("Examples")[0], re.M):
+            options = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", w.run(noun, verb, "--help"), re.M))
+            script = '. "$1"; _latchwork_ops "$2" "$3"'
+            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "tools/completion.bash"), noun, verb], stdout=subprocess.PIPE, check=True)
+            assert options == set(done.stdout.decode().split()) - {"-c"}, (noun, verb, sorted(options), done.stdout)
+            left_out = [o for o in options if "`%s" % o not in reference and "[%s" % o not in reference and "| %s" % o not in reference]
+            assert set(left_out) <= {"--config", "--set", "--help"} and verb in reference, (noun, verb, left_out)
+            seen += 1
+    assert seen == 16, seen
 
 
 @test
