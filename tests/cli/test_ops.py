@@ -516,16 +516,35 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    w.call("HSET", P + "job:%d" % job, "asked_ms", asked - 7200000)  # as if it had been asked for two hours ago: an hour before that nothing died
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if it had been asked for in two hours: then an hour before is not yet
+    assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
     w.run("queue", "drop", "--resume", str(job), "--execute", status=1)
     assert "another command" in w.err
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 15
     rows = w.rows("dead", "replay", "--resume", str(job), "--execute")
     assert rows[-1]["results"] == {"put": 15} and rows[-1]["job"] == job, rows[-1]
     assert w.call("XLEN", P + "dead") == 10 and sorted(w.waiting("a")) == sorted("orders/0/%d#%d" % (i, job) for i in range(20))
-    w.bury(50, "a", reason="no money")
-    w.call("HSET", P + "job:%d" % job, "words", json.dumps(dict(words, to="1h"), sort_keys=True, separators=(",", ":")))
-    assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0, "--to 1h, of the time when it was asked"
+
+
+@test
+def a_job_that_was_silent_goes_on_alone(w):
+    """Its mark expired, and no other began: it is still the one. Another began: it stops."""
+    for i in range(40):
+        w.bury(i, "a")
+    for other in (False, True):
+        p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "8", "--limit", "12", "--execute", "-c", w.config],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        left = w.call("XLEN", P + "dead")
+        while w.call("XLEN", P + "dead") > left - 2:
+            time.sleep(0.01)
+        if other:
+            w.call("SET", P + "job", "99 another", "PX", 60000)
+        else:
+            w.call("DEL", P + "job")
+        _, err = p.communicate(timeout=60)
+        assert p.returncode == (1 if other else 0) and (b"another one began" in err) == other, err
+    assert w.call("GET", P + "job") == b"99 another"
 
 
 @test

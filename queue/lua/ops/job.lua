@@ -18,13 +18,13 @@ local function audit(event, number, from)
 end
 local running = call('GET', KEYS[2])
 if what ~= 'begin' then
-    if running ~= ARGV[4] .. ' ' .. token then return 0 end
+    if running and running ~= ARGV[4] .. ' ' .. token then return 0 end -- one that was silent for too long is still the only one
     record(KEYS[4], 5)
     if what == 'end' then
         call('DEL', KEYS[2])
         audit('end', ARGV[4], 5)
     else
-        call('PEXPIRE', KEYS[2], ttl)
+        call('SET', KEYS[2], ARGV[4] .. ' ' .. token, 'PX', ttl)
     end
     return 1
 end
