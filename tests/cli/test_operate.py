@@ -317,6 +317,7 @@ def every_command_with_json(w):
                 if verb in ("replay", "drop", "import"):
                     assert rows[-1]["type"] == "summary" and rows[-1]["dry_run"] == ("--execute" not in call) and not rows[-1]["problems"], rows
                 ran += 1
+    wait_until(lambda: w.rows("build/latchwork queue stats -c till/till.json")[0]["out_per_second"] > 0, 30, "commits, by stats")
     assert metric(w, "messages_total", 'outcome="done"') > done, "no load: nothing was done meanwhile"
     w.until("build/latchwork ledger -c till/till.json", lambda out: "it agrees" in out)
     print("%d commands with --json" % ran)
