@@ -10,7 +10,7 @@ enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
 /* An entry of a shard's stream; its fields stand in the reply, which lives as long. */
 struct entry {
-    int64_t ms;
+    int64_t ms, nth; /* its id */
     int shard;
     const redisReply *fields;
 };
@@ -35,14 +35,20 @@ static int read_shard(struct ops *o, struct entries *es, int shard, int64_t most
     redisReply *r = es->reply[shard] = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     es->at = lw_realloc(es->at, (es->n + r->elements + 1) * sizeof *es->at);
-    for (size_t i = 0; i < r->elements; i++)
-        es->at[es->n++] = (struct entry){strtoll(r->element[i]->element[0]->str, NULL, 10), shard, r->element[i]->element[1]};
+    for (size_t i = 0; i < r->elements; i++) {
+        char *dash;
+        struct entry e = {.ms = strtoll(r->element[i]->element[0]->str, &dash, 10), .shard = shard, .fields = r->element[i]->element[1]};
+        e.nth = *dash ? strtoll(dash + 1, NULL, 10) : 0;
+        es->at[es->n++] = e;
+    }
     return 0;
 }
 
 static int by_time(const void *a, const void *b) {
     const struct entry *x = a, *y = b;
-    return x->ms < y->ms ? -1 : x->ms > y->ms;
+    if (x->ms != y->ms) return x->ms < y->ms ? -1 : 1;
+    if (x->shard != y->shard) return x->shard - y->shard;
+    return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
 /* Jobs and single deeds say "event" and "who", lock break "did" and "by". */

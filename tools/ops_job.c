@@ -33,6 +33,7 @@ static char *words_of(const struct ops *o) {
                           "keys", keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error,
                           "from", a->from, "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
                           (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
+    if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     return text ? text : lw_strdup("{}"); /* words that are no UTF-8 */
@@ -130,6 +131,9 @@ static int adopt(struct ops *o, const char *name, const char *words, const char 
     const char *noun = text_at(j, "noun"), *verb = text_at(j, "verb");
     bool same_verb = noun && verb && strcmp(noun, o->noun) == 0 && strcmp(verb, o->verb->name) == 0;
     int bad = !same_verb || (!bare && strcmp(words, ours) != 0) ? lw_fail(&o->err, "job %s was another command: %s", name, words) : 0;
+    if (!bad && (text_at(j, "to_topic") || json_object_get(j, "try")))
+        bad = lw_fail(
+            &o->err, "job %s did not go into lanes: how far it came is not recorded; begin a new one, with filters for what is left", name);
     free(ours);
     o->asked_ms = strtoll(asked_ms, NULL, 10);
     if (bad || !bare) {
@@ -530,7 +534,9 @@ int ops_job_end(struct ops_job *j, int failed) {
         if (first.text[0]) j->o->err = first;
     }
     summary(j, state);
-    if (!j->dry && strcmp(state, "finished") != 0) fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
+    bool resumable = !j->o->args.to_topic && !j->o->args.try_handler;
+    if (!j->dry && resumable && strcmp(state, "finished") != 0)
+        fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
     if (j->backup && fclose(j->backup)) failed = -1;
     free(j->words);
     return failed < 0 || j->problems || interrupted ? OPS_FAILED : 0;

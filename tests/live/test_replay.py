@@ -147,6 +147,7 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(t.kafka.dump(other), [], "after a dry run")
     rows = tool(t, *args, "--execute")
     t.same(rows[-1]["results"], {"sent": 10}, "sent")
+    tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)  # what was sent leaves no marks
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
     # the handler of the tool journals like the others
