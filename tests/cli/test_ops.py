@@ -444,8 +444,12 @@ def dead_edit_keeps_the_original(w):
     w.env = {"EDITOR": "sed -i s/}/,/"}
     w.run("dead", "edit", "orders/0/1", status=1)
     assert "JSON" in w.err and w.dump() == before
-    w.env = {"EDITOR": "false"}
+    written = re.search(r"what was written is in (\S+)", w.err).group(1)
+    assert open(written).read() == '{"total":3,'
+    os.unlink(written)
+    w.env = {"EDITOR": "false", "TMPDIR": w.dir}
     w.run("dead", "edit", "orders/0/1", status=1)
+    assert not [name for name in os.listdir(w.dir) if "edit" in name], "nothing was written that is worth keeping"
     w.env = {"EDITOR": "true"}
     assert w.rows("dead", "edit", "orders/0/1") == [{"result": "not changed"}] and w.dump() == before
     w.env = {}
