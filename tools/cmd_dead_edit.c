@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,10 +48,8 @@ static bool is_json(struct lw_bytes b, json_error_t *why) {
 }
 
 static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
-    char user[256], host[128] = "";
-    const struct passwd *p = getpwuid(geteuid());
-    gethostname(host, sizeof host - 1);
-    snprintf(user, sizeof user, "%s@%s", p ? p->pw_name : "?", host);
+    char user[256];
+    ops_who(user, sizeof user);
     struct lw_envelope e = m->e;
     e.payload = payload;
     struct lw_buf scratch = {0}, text = {0};
@@ -70,6 +68,7 @@ static int store(struct ops *o, const struct ops_message *m, struct lw_bytes pay
         bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written", m->id);
     if (!bad) {
         *changed = true;
+        bad = ops_audit(o, "edit", 1);
         if (o->args.json)
             ops_put_json(json_pack("{ss s:o}", "result", "edited", "id", json_sprintf("%d:%s", m->shard, r->str)));
         else
@@ -83,7 +82,9 @@ static int store(struct ops *o, const struct ops_message *m, struct lw_bytes pay
 
 static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     bool *found = ctx;
-    char name[] = "/tmp/latchwork-edit-XXXXXX";
+    char name[PATH_MAX];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(name, sizeof name, "%s/latchwork-edit-XXXXXX", tmp && *tmp == '/' && strlen(tmp) < 1000 && !strchr(tmp, '\'') ? tmp : "/tmp");
     *found = true;
     if (m->bad) return lw_fail(&o->err, "%s is not a message of this version", m->id);
     int fd = mkostemp(name, O_CLOEXEC);
@@ -92,24 +93,28 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     struct lw_buf after = {0};
     json_error_t why;
     int bad = 0;
-    bool was_json = is_json(m->e.payload, &why), changed = false;
+    bool was_json = is_json(m->e.payload, &why), changed = false, edited = false;
     if (write_all(name, m->e.payload))
         bad = lw_fail(&o->err, "%s: cannot be written", name);
     else if (run_editor(name))
         bad = lw_fail(&o->err, "the editor failed; nothing was changed");
     else if (read_all(name, &after))
         bad = lw_fail(&o->err, "%s: cannot be read", name);
+    else
+        edited = true;
     /* editors end the last line */
     if (!bad && after.n && after.p[after.n - 1] == '\n' && !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n')) after.n--;
     struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
     if (!bad && lw_bytes_eq(payload, m->e.payload))
         puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
     else if (!bad && was_json && !is_json(payload, &why))
-        bad = lw_fail(&o->err, "line %d, column %d: %s; it was JSON before, so nothing was changed; the text is in %s", why.line, why.column, why.text,
-                      name);
+        bad = lw_fail(&o->err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, why.column, why.text);
     else if (!bad)
         bad = store(o, m, payload, &changed);
-    if (!bad || changed) unlink(name);
+    if (bad && edited && !changed)
+        fprintf(stderr, "what was written is in %s\n", name); /* hours of work, perhaps */
+    else
+        unlink(name);
     lw_buf_free(&after);
     return bad ? -1 : 1;
 }

@@ -17,7 +17,8 @@ struct listing {
     FILE *out;
 };
 
-static const struct ops_column columns[] = {{"ID", false}, {"IDENTITY", false}, {"KEY", false}, {"AGO", true}, {"TRIES", true}, {"REASON", false}};
+static const struct ops_column columns[] = {{"ID", false}, {"IDENTITY", false}, {"KEY", false},
+                                            {"AGO", true}, {"TRIES", true},     {"REASON", false}};
 
 static int list(struct ops *o, struct ops_message *m, void *ctx) {
     struct listing *l = ctx;
@@ -40,7 +41,9 @@ static int list(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 int dead_ls(struct ops *o) {
-    struct listing l = {.left = o->args.limit < 0 ? LS_LIMIT : o->args.limit ? o->args.limit : INT64_MAX,
+    struct listing l = {.left = o->args.limit < 0 ? LS_LIMIT
+                                : o->args.limit   ? o->args.limit
+                                                  : INT64_MAX,
                         .t = {.columns = columns, .n_columns = sizeof columns / sizeof *columns}};
     int stop = dead_each(o, list, &l);
     if (!o->args.json && stop >= 0) ops_table_print(&l.t);

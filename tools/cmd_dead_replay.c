@@ -24,7 +24,8 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     } else if (ops_lane_of(o, &m->e, &scratch, &key, &lane, &err)) {
         stop = ops_job_problem(j, m->id, err.text[0] ? err.text : "it has no key, so no lane; it stays");
     } else if (ops_shard_of(o, lane)->index != m->shard) {
-        stop = ops_job_problem(j, m->id, "its key was edited and belongs to another shard: export it, import that with --again, drop it here");
+        stop =
+            ops_job_problem(j, m->id, "its key was edited and belongs to another shard: export it, import that with --again, drop it here");
     } else {
         struct lw_envelope e = m->e;
         e.replay = j->number;

@@ -13,6 +13,7 @@ int queue_resume(struct ops *o);
 int queue_export(struct ops *o);
 int queue_stats(struct ops *o);
 int queue_replay(struct ops *o);
+int queue_audit(struct ops *o);
 int queue_drop(struct ops *o);
 int queue_import(struct ops *o);
 

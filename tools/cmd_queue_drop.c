@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- drop ---- */
 
@@ -69,7 +70,10 @@ int queue_import(struct ops *o) {
         size_t cap = 0;
         ssize_t n;
         int stop = 0;
+        struct stat st;
+        if (fstat(fileno(in), &st) == 0 && S_ISREG(st.st_mode)) o->to_scan = st.st_size;
         for (int64_t at = 1; !stop && (n = getline(&line, &cap, in)) > 0; at++) {
+            o->scanned += n;
             if (line[n - 1] == '\n') n--;
             if (n) stop = import_line(o, &j, line, (size_t)n, at);
             if (!stop) stop = ops_tick(o);

@@ -134,7 +134,8 @@ static void sort(struct rows *rs) {
     rs->n = n;
 }
 
-static const struct ops_column ls_columns[] = {{"KEY", false}, {"WAITING", true}, {"AGE", true}, {"TRIES", true}, {"OLDEST", false}, {"HOLDER", false}};
+static const struct ops_column ls_columns[] = {{"KEY", false},  {"WAITING", true}, {"AGE", true},
+                                               {"TRIES", true}, {"OLDEST", false}, {"HOLDER", false}};
 
 static void add_row(struct ops_table *t, const struct ops_lane *l) {
     char age[16];
@@ -209,8 +210,8 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
         text.n = 0;
         ops_text(&text, worker, 200);
         printf("holder   %.*s\n", (int)text.n, text.p);
-        printf("since    %s, %s ago, fence %" PRIu64 "\n", ops_when((int64_t)(fence / 1000), when), ops_age(l->now_ms - (int64_t)(fence / 1000), age),
-               fence);
+        printf("since    %s, %s ago, fence %" PRIu64 "\n", ops_when((int64_t)(fence / 1000), when),
+               ops_age(l->now_ms - (int64_t)(fence / 1000), age), fence);
         if (l->left_ms < 0)
             puts("until    never: this is no lock of a worker");
         else

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Names are collected first, then changed OPS_BATCH at a time. */
+/* Names are collected first, then changed one by one. */
 struct names {
     struct {
         struct lw_bytes name; /* owned */
@@ -91,11 +91,13 @@ static int change(struct ops *o, bool resume) {
         if (!bad && !execute) tell(o, ns.at[i].name, resume ? "would be resumed" : "would be paused");
         if (!bad && execute) {
             bad = resume ? resume_one(o, sh, ns.at[i].name, &changed) : pause_one(o, sh, ns.at[i].name, &changed);
-            if (!bad) tell(o, ns.at[i].name, changed ? did : not);
+            if (!bad) tell(o, ns.at[i].name, changed ? did : not );
+            ns.changed += changed;
         }
         free((void *)(uintptr_t)ns.at[i].name.p);
     }
     if (!bad && !execute) fprintf(stderr, "%zu lanes; nothing was changed: --execute does it\n", ns.n);
+    if (execute && ns.changed && ops_audit(o, o->verb->name, ns.changed)) bad = -1;
     free(ns.at);
     return bad ? OPS_FAILED : 0;
 }

@@ -14,13 +14,13 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     if (!m->lane.p) return ops_job_problem(j, identity, "it has no key, so no lane");
     struct lw_envelope e = m->e;
     e.replay = j->number;
-    return ops_job_put(j, &e, m->lane, true, NULL);
+    return ops_job_put(j, &e, m->lane, !m->foreign, NULL);
 }
 
 int queue_replay(struct ops *o) {
     static struct ops_job j;
-    if (!o->args.n_words && !o->args.topic) {
-        fputs("latchwork queue replay: which? IDENTITY, or --topic with --from and --to, is wanted\n", stderr);
+    if (!ops_has_filter(o)) {
+        fputs("latchwork queue replay: which? IDENTITY, --key, --topic, or --from and --to, is wanted\n", stderr);
         return OPS_USAGE;
     }
     if (o->args.n_words && (o->args.from || o->args.to)) {

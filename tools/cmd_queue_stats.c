@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "tools/cmd_queue.h"
 #include "tools/ops.h"
+#include "tools/ops_kafka.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ struct stats {
     struct top top[TOP_MAX];
     size_t n_top, most;
     struct reason *reasons;
+    double in, out, change; /* a second */
+    bool knows_in;
 };
 
 static void add_top(struct stats *s, struct lw_bytes name, int64_t n) {
@@ -77,21 +80,23 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
     if (ops_ask_int(o, sh, &n)) return -1;
     s->dead += n;
     char before[64] = "+";
-    for (int64_t left = DEAD_LOOK; left > 0; left -= OPS_PAGE) {
+    int64_t size = OPS_PAGE_FIRST;
+    for (int64_t left = DEAD_LOOK; left > 0; left -= size) {
         ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", none);
-        lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, OPS_PAGE);
+        lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, size);
         redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
         if (!r) return -1;
-        size_t k = r->elements;
+        size_t k = r->elements, bytes = 0;
         for (size_t i = 0; i < k; i++) {
             const redisReply *f = r->element[i]->element[1];
             s->dead_looked++;
-            for (size_t j = 0; j + 1 < f->elements; j += 2)
+            for (size_t j = 0; j + 1 < f->elements; bytes += f->element[j + 1]->len, j += 2)
                 if (strcmp(f->element[j]->str, "reason") == 0) add_reason(s, f->element[j + 1]->str, f->element[j + 1]->len);
             snprintf(before, sizeof before, "(%s", r->element[i]->element[0]->str);
         }
         freeReplyObject(r);
-        if (k < OPS_PAGE) break;
+        if ((int64_t)k < size) break;
+        size = ops_page_size(size, bytes);
     }
     return 0;
 }
@@ -114,27 +119,56 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Committed offsets and waiting messages, one second apart: out, and what came in beyond it. */
-static int rates(struct ops *o, const struct stats *s, double *committed, double *change) {
-    int64_t before = 0, after = 0, waiting = 0, from = lw_boot_ms();
-    if (floors(o, &before)) return -1;
-    lw_sleep_ms(RATE_MS);
-    if (floors(o, &after) || ops_each_lane(o, waiting_now, &waiting) < 0) return -1;
-    double seconds = (double)(lw_boot_ms() - from) / 1000;
-    *committed = (double)(after - before) / seconds;
-    *change = (double)(waiting - s->waiting) / seconds;
+/* What is measured twice. */
+struct counts {
+    int64_t at_ms, committed;
+    int64_t produced; /* -1: Kafka does not answer */
+};
+
+static int count(struct ops *o, struct ops_log *log, struct counts *c) {
+    *c = (struct counts){.produced = -1};
+    if (floors(o, &c->committed)) return -1;
+    if (log && ops_log_ends(log, &c->produced)) c->produced = -1;
+    c->at_ms = lw_boot_ms();
     return 0;
 }
 
-static void print(struct ops *o, const struct stats *s, double committed, double change) {
+/* In: what Kafka got; out: what was committed; and what the waiting lists grew by. A Kafka that does not answer spoils only the first. */
+static int rates(struct ops *o, struct stats *s) {
+    struct counts before, after;
+    struct lw_err redis = o->err;
+    int64_t walked_ms = lw_boot_ms();
+    struct ops_log *log = ops_log_open(o);
+    int bad = count(o, log, &before);
+    if (!bad) lw_sleep_ms(o->args.over_ms ? o->args.over_ms : RATE_MS);
+    if (!bad) bad = count(o, log, &after);
+    int64_t waiting = 0;
+    if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
+    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the first walk to that of this one */
+    ops_log_close(log);
+    if (bad) return -1;
+    o->err = redis; /* Kafka's */
+    double seconds = (double)(after.at_ms - before.at_ms) / 1000;
+    s->knows_in = before.produced >= 0 && after.produced >= 0;
+    s->in = (double)(after.produced - before.produced) / seconds;
+    s->out = (double)(after.committed - before.committed) / seconds;
+    s->change = (double)(waiting - s->waiting) / walked;
+    return 0;
+}
+
+static void print(const struct stats *s) {
     char age[16];
     int64_t old = s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1;
     struct lw_buf text = {0};
-    (void)o;
-    printf("lanes      %" PRId64 " with waiters: %" PRId64 " held, %" PRId64 " in backoff; %" PRId64 " paused\n", s->lanes, s->held, s->backoff, s->paused);
+    printf("lanes      %" PRId64 " with waiters: %" PRId64 " held, %" PRId64 " in backoff; %" PRId64 " paused\n", s->lanes, s->held,
+           s->backoff, s->paused);
     if (s->broken) printf("broken     %" PRId64 " whose name holds another type\n", s->broken);
-    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f a second\n", s->waiting, ops_age(old, age), change);
-    printf("committed  %.0f a second\n", committed);
+    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f a second\n", s->waiting, ops_age(old, age), s->change);
+    if (s->knows_in)
+        printf("in         %.0f a second, produced to the topics\n", s->in);
+    else
+        puts("in         not known: Kafka does not answer");
+    printf("out        %.0f a second, committed\n", s->out);
     printf("workers    %" PRId64 "\n", s->workers);
     printf("dead       %" PRId64 "\n", s->dead);
     if (s->n_top) puts("\ntop keys, by what waits");
@@ -153,7 +187,7 @@ static void print(struct ops *o, const struct stats *s, double committed, double
     lw_buf_free(&text);
 }
 
-static void print_json(const struct stats *s, double committed, double change) {
+static void print_json(const struct stats *s) {
     json_t *keys = json_array(), *reasons = json_array();
     for (size_t i = 0; i < s->n_top; i++) {
         json_t *j = json_object();
@@ -168,11 +202,12 @@ static void print_json(const struct stats *s, double committed, double change) {
         json_object_set_new(j, "dead", json_integer(r->n));
         json_array_append_new(reasons, j);
     }
-    ops_put_json(json_pack("{sI sI sI sI sI sI sI sI sI sf sf so so}", "lanes", (json_int_t)s->lanes, "held", (json_int_t)s->held, "backoff",
-                           (json_int_t)s->backoff, "paused", (json_int_t)s->paused, "broken", (json_int_t)s->broken, "waiting",
-                           (json_int_t)s->waiting, "oldest_age_ms", (json_int_t)(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1), "workers",
-                           (json_int_t)s->workers, "dead", (json_int_t)s->dead, "committed_per_second", committed, "waiting_change_per_second",
-                           change, "top_keys", keys, "top_reasons", reasons));
+    ops_put_json(json_pack("{sI sI sI sI sI sI sI sI sI so sf sf so so}", "lanes", (json_int_t)s->lanes, "held", (json_int_t)s->held,
+                           "backoff", (json_int_t)s->backoff, "paused", (json_int_t)s->paused, "broken", (json_int_t)s->broken, "waiting",
+                           (json_int_t)s->waiting, "oldest_age_ms", (json_int_t)(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1),
+                           "workers", (json_int_t)s->workers, "dead", (json_int_t)s->dead, "in_per_second",
+                           s->knows_in ? json_real(s->in) : json_null(), "out_per_second", s->out, "waiting_change_per_second", s->change,
+                           "top_keys", keys, "top_reasons", reasons));
 }
 
 static int count_workers(struct ops *o, struct stats *s) {
@@ -186,15 +221,14 @@ static int count_workers(struct ops *o, struct stats *s) {
 
 int queue_stats(struct ops *o) {
     static struct stats s;
-    double committed = 0, change = 0;
     s.most = o->args.limit > 0 ? (size_t)o->args.limit : TOP;
     if (s.most > TOP_MAX) s.most = TOP_MAX;
     int bad = ops_each_lane(o, add_lane, &s) < 0;
+    if (!bad) bad = rates(o, &s) || count_workers(o, &s);
     for (int i = 0; !bad && i < o->c->redis.shards; i++) bad = look_at_dead(o, &o->shards[i], &s) != 0;
-    if (!bad) bad = count_workers(o, &s) || rates(o, &s, &committed, &change);
     HASH_SORT(s.reasons, by_count);
-    if (!bad && o->args.json) print_json(&s, committed, change);
-    if (!bad && !o->args.json) print(o, &s, committed, change);
+    if (!bad && o->args.json) print_json(&s);
+    if (!bad && !o->args.json) print(&s);
     struct reason *r, *tmp;
     HASH_ITER(hh, s.reasons, r, tmp) {
         HASH_DEL(s.reasons, r);

@@ -9,12 +9,17 @@ _latchwork() {
         if [[ -z $command ]]; then command=${COMP_WORDS[i]}; elif [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; fi
     done
     case $before in
-    -c | --config)
+    -c | --config | --backup)
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
     --workers | --rate | --redis | --ttl | --wait | --kill-after | --match | --limit | --set-ttl) return ;;
+    --key | --topic | --partition | --older-than | --attempts | --where | --reason | --error | --from | --to | --to-topic | --resume | --over) return ;;
+    --sort)
+        mapfile -t COMPREPLY < <(compgen -W "age size" -- "$word")
+        return
+        ;;
     --set)
         compopt -o nospace 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_paths)" -- "$word")
@@ -27,6 +32,7 @@ _latchwork() {
     dev) mapfile -t COMPREPLY < <(compgen -W "--workers --rate --keep --demo --help" -- "$word") ;;
     ledger) mapfile -t COMPREPLY < <(compgen -W "-c --config --set --json --help" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -W "-c --connect --json --help" -- "$word") ;;
+    queue | dead) mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_ops "$command" "$verb")" -- "$word") ;;
     lock) mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_lock "$verb")" -- "$word") ;;
     *) mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word") ;;
     esac
@@ -40,6 +46,29 @@ _latchwork_lock() { # VERB
     show) echo "$every --json --set-ttl --execute" ;;
     break) echo "$every --json --execute" ;;
     *) echo "exec ls show break --help" ;;
+    esac
+}
+
+_latchwork_ops() { # NOUN VERB
+    local every="-c --config --set --json --help" lanes="--key --match --topic --partition --older-than --attempts"
+    local job="--execute --limit --rate --stop-on-error --resume" dead="--reason --error --from --to --where"
+    case "$1 $2" in
+    "queue ls") echo "$every $lanes --sort --reverse --limit" ;;
+    "queue show") echo "$every --raw --limit" ;;
+    "queue pause" | "queue resume") echo "$every $lanes --execute" ;;
+    "queue export") echo "$every $lanes --where --limit" ;;
+    "queue stats") echo "$every --over --limit" ;;
+    "queue replay") echo "$every $job --key --match --topic --partition --from --to --where --again --to-topic --try" ;;
+    "queue drop") echo "$every $lanes $job --where --backup" ;;
+    "queue import") echo "$every $job --again" ;;
+    "queue audit") echo "$every --limit" ;;
+    "dead ls" | "dead export") echo "$every $lanes $dead --limit" ;;
+    "dead show") echo "$every --raw" ;;
+    "dead replay") echo "$every $lanes $dead $job --to-topic --try" ;;
+    "dead drop") echo "$every $lanes $dead $job --backup" ;;
+    "dead edit") echo "$every" ;;
+    "queue "*) echo "ls show pause resume export import replay drop stats audit --help" ;;
+    *) echo "ls show replay edit drop export --help" ;;
     esac
 }
 

@@ -56,7 +56,7 @@ static void hints(const struct dev_view *v) {
     printf("  redis-cli -s %s FLUSHALL\n", h->socket);
     printf("      Redis forgets everything; Kafka is the source of truth\n");
     printf("  sqlite3 %s 'select count(*), count(distinct id) from orders'\n", h->database);
-    printf("  redis-cli -s %s zrange 'lw:{" DEV_NAME ".0}:lanes' 0 -1\n", h->socket);
+    printf("  %s queue ls -c %s\n", program_invocation_name, h->config);
     printf("      the keys that have messages waiting; most of the time few\n");
     printf("  %s run -c %s\n", program_invocation_name, h->config);
     printf("      more workers join the group\n");

@@ -1,8 +1,8 @@
-/* What `latchwork queue` and `latchwork dead` share: their options, the connections to the shards, filters, messages as people and programs see
- * them, and jobs (bulk commands: one at a time, numbered, recorded).
+/* What `latchwork queue` and `latchwork dead` share: their options, the connections to the shards, filters, messages as people and programs
+ * see them, and jobs (bulk commands: one at a time, numbered, recorded).
  *
- * All of it blocks, in one thread, with a bound on every wait; nothing blocks Redis: cursors, pages and small scripts. Functions return 0, or
- * -1 after they have filled `err`. */
+ * All of it blocks, in one thread, with a bound on every wait; nothing blocks Redis: cursors, pages and small scripts. Functions return 0,
+ * or -1 after they have filled `err`. */
 #ifndef LW_TOOLS_OPS_H
 #define LW_TOOLS_OPS_H
 
@@ -21,7 +21,7 @@
 #include <stdio.h>
 
 enum { OPS_FAILED = 1, OPS_USAGE = 2 };
-enum { OPS_LIST_MAX = 256, OPS_BATCH = 64, OPS_PAGE = 32, OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/state.h */ };
+enum { OPS_LIST_MAX = 256, OPS_BATCH = 16, OPS_PAGE = 32, OPS_PAGE_FIRST = 2, OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/state.h */ };
 
 /* ---- options (ops_args.c) ---- */
 
@@ -50,7 +50,8 @@ struct ops_args {
     int64_t partition, attempts, older_ms; /* -1: not given */
     const char *from, *to;                 /* times, or @OFFSET */
     const char *to_topic, *backup;
-    int64_t resume; /* a job's number; 0: none */
+    int64_t over_ms; /* 0: not given */
+    int64_t resume;  /* a job's number; 0: none */
     bool try_handler;
     char **words; /* behind the verb */
     int n_words;
@@ -69,28 +70,42 @@ struct ops {
     struct ops_args args;
     struct lw_config *c;
     struct ops_shard *shards;
-    struct lw_commands cmd; /* the one that is being built */
+    struct lw_commands cmd;         /* the one that is being built */
+    const struct lw_script *script; /* that it calls, or NULL */
     struct lw_err err;
-    bool terminal;       /* stdout is one */
-    struct ops_job *job; /* ops_job.h: the one that is under way; NULL: none */
+    json_t *resumed;          /* the words of the job that goes on, where the command line has none */
+    struct ops_job *job;      /* ops_job.h: the one that is under way; NULL: none */
+    bool terminal;            /* stdout is one */
+    int64_t asked_ms;         /* wall time that times such as "1h" (ago) refer to: the start, also of a job that goes on */
+    int64_t scanned, to_scan; /* how far the reading is, for the progress of a job; to_scan 0: not known */
 };
 
 /* Called by what reads, now and then: a job that looks for long, and finds little, still says that it lives. */
 int ops_tick(struct ops *o);
 
+struct ops_help {
+    const char *about;
+    const char *const *examples; /* a command a line, without "latchwork"; the last is NULL */
+};
 /* Parses, loads the configuration, connects where the verb needs it, and runs the verb. Returns the exit status. */
-int ops_main(const char *noun, const char *about, const struct ops_verb *verbs, size_t n, int argc, char **argv);
+int ops_main(const char *noun, const struct ops_help *help, const struct ops_verb *verbs, size_t n, int argc, char **argv);
 /* "90s", "15m", "2h", "3d", "250ms", or a number of seconds. -1 where it is none. */
 int64_t ops_duration_ms(const char *text);
-/* Wall time: "2026-11-21T12:00:00Z" (the Z may be left out: UTC), "2026-11-21", ms since 1970, or a duration ago ("1h"). -1 where it is none. */
-int64_t ops_time_ms(const char *text);
+/* Wall time: "2026-11-21T12:00:00Z" (the Z may be left out: UTC), "2026-11-21", ms since 1970, or a duration before now_ms ("1h"). -1 where
+ * it is none. */
+int64_t ops_time_ms(const char *text, int64_t now_ms);
+
+/* What an operator did beside jobs, for those who ask later (queue audit): n of what the words name. */
+int ops_audit(struct ops *o, const char *did, int64_t n);
+void ops_who(char *out, size_t size); /* "USER@HOST" */
 
 /* ---- shards (ops_shard.c) ---- */
 
 int ops_connect(struct ops *o);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
-/* A command is built by ops_begin (or ops_script) and lw_arg…(&o->cmd, …), and sent by ops_ask: NULL where it failed, also by an error reply. */
+/* A command is built by ops_begin (or ops_script) and lw_arg…(&o->cmd, …), and sent by ops_ask: NULL where it failed, also by an error
+ * reply. */
 void ops_begin(struct ops *o, const char *name);
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest); /* PREFIX name rest */
@@ -98,6 +113,8 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* The same, of one type; another one is an error. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
+/* How many elements to ask for next (2 to OPS_PAGE), after so many that were so large: Redis shall not be held up by large messages. */
+int64_t ops_page_size(int64_t asked, size_t bytes);
 
 /* ---- messages (ops_message.c) ---- */
 
@@ -106,7 +123,8 @@ struct ops_message {
     struct lw_bytes raw; /* the envelope */
     struct lw_envelope e;
     struct lw_bytes lane;
-    bool bad; /* the envelope can't be read: e is empty */
+    bool bad;     /* the envelope can't be read: e is empty */
+    bool foreign; /* read from a topic that the application does not consume: nothing is known of its state */
     int shard;
     char state; /* waiting: 'w', 'f' or '?' as in page.lua */
     int64_t attempts, due_ms;
@@ -125,8 +143,8 @@ void ops_message_clear(struct ops_message *m);
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
 /* The reverse, for import: an envelope appended to out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
-/* The primary key of a record by the rule of the configuration, into *key, and its lane's name into *lane; both live in `e` or in scratch. -1 where the
- * rule finds none: such a message has no lane to go to. */
+/* The primary key of a record by the rule of the configuration, into *key, and its lane's name into *lane; both live in `e` or in scratch.
+ * -1 where the rule finds none: such a message has no lane to go to. */
 int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_bytes *lane,
                 struct lw_err *err);
 
@@ -151,8 +169,8 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
 /* Lanes by name, one call for all of them in a shard (OPS_BATCH at most); fn for each in order. */
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* 1: enough; -1: failed */
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx);
-/* All lanes that have waiters or are paused and whose name the filters let pass: those named by --key, or all by cursors, in which case a lane
- * may come twice. 1 where fn had enough. */
+/* All lanes that have waiters or are paused and whose name the filters let pass: those named by --key, or all by cursors, in which case a
+ * lane may come twice. 1 where fn had enough. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
 /* All that waits in a lane, oldest first, while it goes on: what comes and goes meanwhile may be among them or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
@@ -170,7 +188,7 @@ bool ops_has_filter(const struct ops *o); /* anything that leaves something out 
 
 /* ---- output (ops_out.c) ---- */
 
-void ops_put_json(json_t *o); /* one line; takes the reference */
+void ops_put_json(json_t *o);                                       /* one line; takes the reference */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b); /* name, or name_base64 where it is not UTF-8; null where b is */
 /* Printable, at most `most` columns or bytes; what a terminal could take for a command is '?'. */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);

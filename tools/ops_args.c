@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "tools/cmd_check.h"
 #include "tools/ops.h"
+#include "tools/ops_job.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -25,7 +26,7 @@ int64_t ops_duration_ms(const char *text) {
     return -1;
 }
 
-int64_t ops_time_ms(const char *text) {
+int64_t ops_time_ms(const char *text, int64_t now_ms) {
     static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         struct tm tm = {0};
@@ -44,28 +45,48 @@ int64_t ops_time_ms(const char *text) {
     long long ms = strtoll(text, &end, 10);
     if (end - text >= 12 && !*end) return ms; /* no one means so many seconds ago */
     int64_t ago = ops_duration_ms(text);
-    return ago < 0 ? -1 : lw_wall_ms() - ago;
+    return ago < 0 ? -1 : now_ms - ago;
 }
 
 /* ---- parsing ---- */
 
 static int misuse(const struct ops *o, const char *fmt, const char *what) {
-    fprintf(stderr, "latchwork %s%s%s: ", o->noun, o->verb ? " " : "", o->verb ? o->verb->name : "");
+    const char *verb = o->verb ? o->verb->name : "", *space = o->verb ? " " : "";
+    fprintf(stderr, "latchwork %s%s%s: ", o->noun, space, verb);
     fprintf(stderr, fmt, what);
-    fprintf(stderr, "; see: latchwork %s --help\n", o->noun);
+    fprintf(stderr, "; see: latchwork %s%s%s --help\n", o->noun, space, verb);
     return -1;
 }
 
 static const struct option options[] = {
-    {"config", required_argument, NULL, 'c'},    {"set", required_argument, NULL, '='},     {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},            {"key", required_argument, NULL, 'k'},     {"match", required_argument, NULL, 'm'},
-    {"topic", required_argument, NULL, 't'},     {"partition", required_argument, NULL, 'p'}, {"older-than", required_argument, NULL, 'o'},
-    {"attempts", required_argument, NULL, 'a'},  {"limit", required_argument, NULL, 'l'},   {"rate", required_argument, NULL, 'R'},
-    {"sort", required_argument, NULL, 'S'},      {"reverse", no_argument, NULL, 'r'},       {"where", required_argument, NULL, 'w'},
-    {"reason", required_argument, NULL, 'e'},    {"error", required_argument, NULL, 'E'},   {"from", required_argument, NULL, 'f'},
-    {"to", required_argument, NULL, 'T'},        {"execute", no_argument, NULL, 'x'},       {"again", no_argument, NULL, 'g'},
-    {"stop-on-error", no_argument, NULL, 's'},   {"to-topic", required_argument, NULL, 'P'}, {"backup", required_argument, NULL, 'b'},
-    {"resume", required_argument, NULL, 'u'},    {"raw", no_argument, NULL, 'W'},           {"try", no_argument, NULL, 'y'},
+    {"config", required_argument, NULL, 'c'},
+    {"set", required_argument, NULL, '='},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {"key", required_argument, NULL, 'k'},
+    {"match", required_argument, NULL, 'm'},
+    {"topic", required_argument, NULL, 't'},
+    {"partition", required_argument, NULL, 'p'},
+    {"older-than", required_argument, NULL, 'o'},
+    {"attempts", required_argument, NULL, 'a'},
+    {"limit", required_argument, NULL, 'l'},
+    {"rate", required_argument, NULL, 'R'},
+    {"sort", required_argument, NULL, 'S'},
+    {"reverse", no_argument, NULL, 'r'},
+    {"where", required_argument, NULL, 'w'},
+    {"reason", required_argument, NULL, 'e'},
+    {"error", required_argument, NULL, 'E'},
+    {"from", required_argument, NULL, 'f'},
+    {"to", required_argument, NULL, 'T'},
+    {"execute", no_argument, NULL, 'x'},
+    {"again", no_argument, NULL, 'g'},
+    {"stop-on-error", no_argument, NULL, 's'},
+    {"to-topic", required_argument, NULL, 'P'},
+    {"backup", required_argument, NULL, 'b'},
+    {"resume", required_argument, NULL, 'u'},
+    {"raw", no_argument, NULL, 'W'},
+    {"try", no_argument, NULL, 'y'},
+    {"over", required_argument, NULL, 'O'},
     {NULL, 0, NULL, 0},
 };
 
@@ -97,7 +118,8 @@ static int take_rate(struct ops *o) {
     char *end;
     o->args.rate = strtod(optarg, &end);
     if (strcmp(end, "/s") == 0) end += 2;
-    if (end == optarg || *end || !(o->args.rate > 0) || o->args.rate > 1e9) return misuse(o, "--rate %s: messages a second are wanted", optarg);
+    if (end == optarg || *end || !(o->args.rate > 0) || o->args.rate > 1e9)
+        return misuse(o, "--rate %s: messages a second are wanted", optarg);
     return 0;
 }
 
@@ -125,6 +147,9 @@ static int take(struct ops *o, int opt) {
     case 'o':
         a->older_ms = ops_duration_ms(optarg);
         return a->older_ms < 0 ? misuse(o, "--older-than %s: a time such as 90s, 15m, 2h or 3d is wanted", optarg) : 0;
+    case 'O':
+        a->over_ms = ops_duration_ms(optarg);
+        return a->over_ms < 100 || a->over_ms > 3600000 ? misuse(o, "--over %s: a time from 100ms to 1h is wanted", optarg) : 0;
     case 'R': return take_rate(o);
     case 'S': a->sort = optarg; return 0;
     case 'r': a->reverse = true; return 0;
@@ -145,7 +170,12 @@ static int take(struct ops *o, int opt) {
 static int find_verb(struct ops *o, const struct ops_verb *verbs, size_t n, const char *name) {
     for (size_t i = 0; i < n && !o->verb; i++)
         if (strcmp(verbs[i].name, name) == 0) o->verb = &verbs[i];
-    return o->verb ? 0 : misuse(o, "it has no %s", name);
+    if (o->verb) return 0;
+    if (name[0] == '-') return misuse(o, "options stand before --, and %s behind it is none", name);
+    fprintf(stderr, "latchwork %s: it has no %s, only", o->noun, name);
+    for (size_t i = 0; i < n; i++) fprintf(stderr, "%s %s", i ? "," : "", verbs[i].name);
+    fprintf(stderr, "; see: latchwork %s --help\n", o->noun);
+    return -1;
 }
 
 static int parse(struct ops *o, const struct ops_verb *verbs, size_t n, int argc, char **argv) {
@@ -160,7 +190,12 @@ static int parse(struct ops *o, const struct ops_verb *verbs, size_t n, int argc
     }
     if (optind < argc && find_verb(o, verbs, n, argv[optind])) return -1;
     if (o->args.help) return 0;
-    if (!o->verb) return misuse(o, "what is wanted?%s", "");
+    if (!o->verb) {
+        fprintf(stderr, "usage: latchwork %s VERB -c FILE [options]\n\n", o->noun);
+        for (size_t i = 0; i < n; i++) fprintf(stderr, "  %-24s %s\n", verbs[i].usage, verbs[i].help);
+        fprintf(stderr, "\nlatchwork %s VERB --help tells more.\n", o->noun);
+        return -1;
+    }
     for (int i = 0; i < n_seen; i++)
         if (!strchr(o->verb->options, seen[i])) return misuse(o, "--%s means nothing here", name_of(seen[i]));
     o->args.words = argv + optind + 1;
@@ -189,6 +224,7 @@ static const struct {
     {'w', "      --where 'PTR OP V'  whose payload is so: '/total>100', '/city=Ulm', '/note~late'; ops = != < <= > >= ~"},
     {'f', "      --from WHEN         since then: 2026-11-21T12:00:00Z, 1h (ago); with replay also @OFFSET"},
     {'T', "      --to WHEN           before then"},
+    {'O', "      --over TIME         how long the rates are measured: 1s unless you say more"},
     {'S', "      --sort age|size     age: who waits longest first (the default); size: who has most waiting"},
     {'r', "      --reverse           the other way round"},
     {'l', "      --limit N           at most so many; 0: all"},
@@ -200,23 +236,43 @@ static const struct {
     {'R', "      --rate N            at most so many a second"},
     {'s', "      --stop-on-error     end at the first that can't be dealt with"},
     {'b', "      --backup FILE       where what is dropped is written first (latchwork-NOUN-drop-NUMBER.jsonl)"},
-    {'u', "      --resume JOB        go on with a job that was interrupted; its words again"},
+    {'u', "      --resume JOB        go on with a job that was interrupted (its number; what it was asked for is known)"},
 };
 
-static void help(const struct ops *o, const char *about, const struct ops_verb *verbs, size_t n) {
-    printf("usage: latchwork %s VERB -c FILE [options]\n\n%s\n", o->noun, about);
-    for (size_t i = 0; i < n; i++)
-        if (!o->verb || o->verb == &verbs[i]) printf("  %-24s %s\n", verbs[i].usage, verbs[i].help);
+static void verbs_help(const struct ops *o, const struct ops_verb *verbs, size_t n) {
+    if (o->verb) {
+        printf("usage: latchwork %s %s -c FILE [options]\n\n  %s\n", o->noun, o->verb->usage, o->verb->help);
+        return;
+    }
+    printf("usage: latchwork %s VERB -c FILE [options]\n\n", o->noun);
+    for (size_t i = 0; i < n; i++) printf("  %-24s %s\n", verbs[i].usage, verbs[i].help);
+}
+
+static void examples(const struct ops *o, const struct ops_help *h) {
+    bool any = false;
+    for (const char *const *e = h->examples; *e; e++) {
+        size_t n = o->verb ? strlen(o->verb->name) : 0;
+        if (o->verb && (strncmp(*e, o->verb->name, n) != 0 || (*e)[n] != ' ')) continue;
+        printf("%s  latchwork %s %s\n", any ? "" : "\nExamples:\n", o->noun, *e);
+        any = true;
+    }
+}
+
+static void help(const struct ops *o, const struct ops_help *h, const struct ops_verb *verbs, size_t n) {
+    verbs_help(o, verbs, n);
+    printf("\n%s", h->about);
     puts("\n  -c, --config FILE       the configuration (JSON)\n"
          "      --set PATH=VAL      overrides one value of the configuration\n"
-         "      --json              one JSON object a line\n"
-         "  -h, --help              this text; latchwork NOUN VERB --help: of one verb");
+         "      --json              one JSON object a line");
+    printf("  -h, --help              this text%s%s%s\n", o->verb ? "" : "; latchwork ", o->verb ? "" : o->noun,
+           o->verb ? "" : " VERB --help: of one verb");
     for (size_t i = 0; i < sizeof option_help / sizeof *option_help; i++) {
         bool any = false;
         for (size_t k = 0; k < n; k++)
             if ((!o->verb || o->verb == &verbs[k]) && strchr(verbs[k].options, option_help[i].opt)) any = true;
         if (any) puts(option_help[i].text);
     }
+    examples(o, h);
     puts("\nExit status: 0 done, 1 a failure while running, 2 usage or configuration error.");
 }
 
@@ -228,7 +284,7 @@ static int load(struct ops *o) {
     if (problems.n_errors) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
     lw_problems_free(&problems);
     if (!o->c) return -1;
-    lw_log_setup(LW_LOG_WARN, false, o->noun);
+    lw_log_setup(o->args.try_handler ? LW_LOG_INFO : LW_LOG_ERROR, false, o->noun); /* of a trial: what its handler says on stderr */
     struct lw_err err = {0};
     if (ops_filter_check(o, &err) == 0) return 0;
     return misuse(o, "%s", err.text);
@@ -236,7 +292,7 @@ static int load(struct ops *o) {
 
 static int run(struct ops *o) {
     o->terminal = isatty(STDOUT_FILENO);
-    int status = ops_connect(o) == 0 ? o->verb->fn(o) : OPS_FAILED;
+    int status = ops_connect(o) == 0 && (!o->args.resume || ops_job_adopt(o) == 0) ? o->verb->fn(o) : OPS_FAILED;
     if (o->err.text[0]) {
         fprintf(stderr, "latchwork %s %s: %s\n", o->noun, o->verb->name, o->err.text);
         if (!status) status = OPS_FAILED;
@@ -245,14 +301,15 @@ static int run(struct ops *o) {
     return status;
 }
 
-int ops_main(const char *noun, const char *about, const struct ops_verb *verbs, size_t n, int argc, char **argv) {
+int ops_main(const char *noun, const struct ops_help *h, const struct ops_verb *verbs, size_t n, int argc, char **argv) {
     struct ops *o = lw_alloc(sizeof *o);
     o->noun = noun;
+    o->asked_ms = lw_wall_ms();
     o->args.limit = o->args.partition = o->args.attempts = o->args.older_ms = -1;
     int status = OPS_USAGE;
     if (parse(o, verbs, n, argc, argv) == 0) {
         if (o->args.help) {
-            help(o, about, verbs, n);
+            help(o, h, verbs, n);
             status = 0;
         } else if (load(o) == 0) {
             status = run(o);
@@ -263,6 +320,7 @@ int ops_main(const char *noun, const char *about, const struct ops_verb *verbs, 
         status = OPS_FAILED;
     }
     lw_config_free(o->c);
+    json_decref(o->resumed);
     free(o);
     return status;
 }

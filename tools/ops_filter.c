@@ -1,5 +1,4 @@
 /* Which lanes and messages are meant. */
-#include "base/clock.h"
 #include "tools/ops.h"
 
 #include <stdlib.h>
@@ -16,7 +15,7 @@ static const char *set_end(const char *p, const char *end) { /* of "[…]", p be
 
 static bool in_set(const char *p, const char *end, char c) {
     bool not = *p == '!' || *p == '^', found = false;
-    if (not) p++;
+    if (not ) p++;
     for (; p < end; p++) {
         if (p + 2 < end && p[1] == '-') {
             found |= (unsigned char)*p <= (unsigned char)c && (unsigned char)c <= (unsigned char)p[2];
@@ -25,7 +24,7 @@ static bool in_set(const char *p, const char *end, char c) {
             found |= *p == c;
         }
     }
-    return found != not;
+    return found != not ;
 }
 
 static bool one(const char **p, const char *end, char c) {
@@ -180,7 +179,7 @@ int ops_filter_check(struct ops *o, struct lw_err *err) {
     if (a->sort && strcmp(a->sort, "age") && strcmp(a->sort, "size")) return lw_fail(err, "--sort %s: age or size is wanted", a->sort);
     const char *times[] = {a->from, a->to};
     for (size_t i = 0; i < 2; i++)
-        if (times[i] && *times[i] != '@' && ops_time_ms(times[i]) < 0)
+        if (times[i] && *times[i] != '@' && ops_time_ms(times[i], o->asked_ms) < 0)
             return lw_fail(err, "--%s %s: a time such as 2026-11-21T12:00:00Z or 1h (ago) is wanted", i ? "to" : "from", times[i]);
     return 0;
 }
@@ -205,7 +204,7 @@ static bool common(const struct ops *o, struct lw_bytes topic, int64_t partition
     const struct ops_args *a = &o->args;
     if (a->topic && !lw_bytes_eq(lw_bytes_of(a->topic), topic)) return false;
     if (a->partition >= 0 && a->partition != partition) return false;
-    if (a->older_ms >= 0 && lw_wall_ms() - first_ms < a->older_ms) return false;
+    if (a->older_ms >= 0 && o->asked_ms - first_ms < a->older_ms) return false;
     return a->attempts < 0 || attempts >= a->attempts;
 }
 
@@ -227,8 +226,8 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
     const struct ops_args *a = &o->args;
     if (a->reason && !glob(lw_bytes_of(a->reason), m->reason)) return false;
     if (a->error && !memmem(m->reason.p, m->reason.n, a->error, strlen(a->error))) return false;
-    if (a->from && m->last_ms < ops_time_ms(a->from)) return false;
-    return !a->to || m->last_ms < ops_time_ms(a->to);
+    if (a->from && m->last_ms < ops_time_ms(a->from, o->asked_ms)) return false;
+    return !a->to || m->last_ms < ops_time_ms(a->to, o->asked_ms);
 }
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
@@ -239,6 +238,7 @@ bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
         bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
         return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && (!a->n_words || (m->id[0] && named(o, m)));
     }
+    if (m->foreign) return payload_matches(o, m->e.payload); /* its identity is another's; what was read was chosen before */
     if (!common(o, m->e.topic, m->e.partition, m->e.first_ms, m->attempts)) return false;
     if (o->args.n_words && !named(o, m)) return false;
     return payload_matches(o, m->e.payload);

@@ -10,7 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { JOB_TTL_MS = 30000, RENEW_MS = 5000, TOLD_MS = 200, LINES_MAX = 20 };
+enum { JOB_TTL_MS = 30000, RENEW_MS = 5000, TOLD_MS = 200, LINES_MAX = 20, BAR = 20, BATCH_BYTES = 128 << 10, AUDIT_MAX = 10000 };
 
 static volatile sig_atomic_t interrupted;
 static void on_signal(int sig) {
@@ -29,20 +29,35 @@ static char *words_of(const struct ops *o) {
     for (int i = 0; i < a->n_words; i++) json_array_append_new(w, json_string(a->words[i]));
     for (size_t i = 0; i < a->n_keys; i++) json_array_append_new(keys, json_string(a->keys[i]));
     for (size_t i = 0; i < a->n_where; i++) json_array_append_new(where, json_string(a->where[i]));
-    json_t *j = json_pack("{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb", o->verb->name, "words", w, "keys",
-                          keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error, "from", a->from,
-                          "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts", (json_int_t)a->attempts,
-                          "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
+    json_t *j = json_pack("{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb", o->verb->name, "words", w,
+                          "keys", keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error,
+                          "from", a->from, "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
+                          (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
+    if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     return text ? text : lw_strdup("{}"); /* words that are no UTF-8 */
 }
 
-static void who(char *out, size_t size) {
+void ops_who(char *out, size_t size) {
     char host[128] = "";
     const struct passwd *p = getpwuid(geteuid());
     gethostname(host, sizeof host - 1);
     snprintf(out, size, "%s@%s", p ? p->pw_name : "?", host);
+}
+
+/* In the first shard, where jobs are too. */
+int ops_audit(struct ops *o, const char *did, int64_t n) {
+    char user[256], *words = words_of(o);
+    ops_who(user, sizeof user);
+    ops_begin(o, "XADD"), ops_key(o, &o->shards[0], "audit", none);
+    lw_arg_text(&o->cmd, "MAXLEN"), lw_arg_text(&o->cmd, "~"), lw_arg_i64(&o->cmd, AUDIT_MAX), lw_arg_text(&o->cmd, "*");
+    lw_arg_text(&o->cmd, "event"), lw_arg_text(&o->cmd, did), lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, user);
+    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, n);
+    redisReply *r = ops_ask(o, &o->shards[0]);
+    if (r) freeReplyObject(r);
+    free(words);
+    return r ? 0 : -1;
 }
 
 static void job_script(struct ops_job *j, const char *what, int64_t number) {
@@ -80,36 +95,88 @@ static int tell_number(struct ops_job *j) {
     return 0;
 }
 
-/* The words of the job that goes on must be ours. */
-static int same_words(struct ops_job *j, const char *words) {
-    struct ops *o = j->o;
+/* ---- a job that goes on ---- */
+
+static const char *text_at(const json_t *j, const char *name) { return json_string_value(json_object_get(j, name)); }
+
+static size_t texts_at(const json_t *j, const char *name, const char **out) {
+    size_t i, n = 0;
+    json_t *v;
+    json_array_foreach(json_object_get(j, name), i, v) if (n < OPS_LIST_MAX && json_is_string(v)) out[n++] = json_string_value(v);
+    return n;
+}
+
+/* What it was asked for, as if it stood on the command line. */
+static void take_words(struct ops *o) {
+    struct ops_args *a = &o->args;
+    const json_t *j = o->resumed;
+    static const char *words[OPS_LIST_MAX];
+    a->n_words = (int)texts_at(j, "words", words);
+    a->words = (char **)(uintptr_t)words;
+    a->n_keys = texts_at(j, "keys", a->keys);
+    a->n_where = texts_at(j, "where", a->where);
+    a->match = text_at(j, "match"), a->topic = text_at(j, "topic");
+    a->reason = text_at(j, "reason"), a->error = text_at(j, "error");
+    a->from = text_at(j, "from"), a->to = text_at(j, "to"), a->to_topic = text_at(j, "to_topic");
+    a->partition = json_integer_value(json_object_get(j, "partition"));
+    a->attempts = json_integer_value(json_object_get(j, "attempts"));
+    a->older_ms = json_integer_value(json_object_get(j, "older_ms"));
+    a->again = json_is_true(json_object_get(j, "again"));
+}
+
+static int adopt(struct ops *o, const char *name, const char *words, const char *asked_ms) {
+    char *ours = words_of(o);
+    bool bare = !ops_has_filter(o) && !o->args.to_topic && !o->args.again;
+    json_t *j = json_loads(words, 0, NULL);
+    const char *noun = text_at(j, "noun"), *verb = text_at(j, "verb");
+    bool same_verb = noun && verb && strcmp(noun, o->noun) == 0 && strcmp(verb, o->verb->name) == 0;
+    int bad = !same_verb || (!bare && strcmp(words, ours) != 0) ? lw_fail(&o->err, "job %s was another command: %s", name, words) : 0;
+    if (!bad && (text_at(j, "to_topic") || json_object_get(j, "try")))
+        bad = lw_fail(
+            &o->err, "job %s did not go into lanes: how far it came is not recorded; begin a new one, with filters for what is left", name);
+    free(ours);
+    o->asked_ms = strtoll(asked_ms, NULL, 10);
+    if (bad || !bare) {
+        json_decref(j);
+        return bad;
+    }
+    o->resumed = j;
+    take_words(o);
+    return 0;
+}
+
+int ops_job_adopt(struct ops *o) {
     char name[32];
     snprintf(name, sizeof name, "%" PRId64, o->args.resume);
-    ops_begin(o, "HGET"), ops_key(o, &o->shards[0], "job:", lw_bytes_of(name)), lw_arg_text(&o->cmd, "words");
-    redisReply *r = ops_ask(o, &o->shards[0]);
+    ops_begin(o, "HMGET"), ops_key(o, &o->shards[0], "job:", lw_bytes_of(name));
+    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, "asked_ms");
+    redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
     if (!r) return -1;
-    int bad = r->type != REDIS_REPLY_STRING    ? lw_fail(&o->err, "there is no job %s (they are known for six days)", name)
-              : strcmp(r->str, words) != 0     ? lw_fail(&o->err, "job %s was another command: %s", name, r->str)
-                                               : 0;
+    bool known = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_STRING;
+    int bad = known ? adopt(o, name, r->element[0]->str, r->element[1]->str) : lw_fail(&o->err, "there is no job %s (they are known for six days)", name);
     freeReplyObject(r);
     return bad;
 }
 
+/* ---- beginning ---- */
+
 static int start(struct ops_job *j, const char *words, int64_t last) {
     struct ops *o = j->o;
-    char user[256], resume[32] = "";
-    who(user, sizeof user);
+    char resume[32] = "";
+    ops_who(j->who, sizeof j->who);
     if (o->args.resume) snprintf(resume, sizeof resume, "%" PRId64, o->args.resume);
     job_script(j, "begin", o->args.resume);
     lw_arg_i64(&o->cmd, last + 1), lw_arg_text(&o->cmd, resume);
-    lw_arg_text(&o->cmd, "who"), lw_arg_copy(&o->cmd, user, strlen(user));
+    lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who);
     lw_arg_text(&o->cmd, "at_ms"), lw_arg_i64(&o->cmd, lw_wall_ms());
+    lw_arg_text(&o->cmd, "asked_ms"), lw_arg_i64(&o->cmd, o->asked_ms);
     lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, "running");
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (!r) return -1;
     int bad = 0;
     if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
-        bad = lw_fail(&o->err, "job %s is under way; one at a time (if its command was killed: in %d s)", r->element[1]->str, JOB_TTL_MS / 1000);
+        bad = lw_fail(&o->err, "job %s is under way; one at a time (if its command was killed: in %d s)", r->element[1]->str,
+                      JOB_TTL_MS / 1000);
     else if (r->type == REDIS_REPLY_ARRAY)
         bad = lw_fail(&o->err, "there is no job %s", resume);
     else
@@ -125,13 +192,16 @@ static int record(struct ops_job *j, const char *what, const char *state) {
     struct ops *o = j->o;
     job_script(j, what, j->number);
     lw_arg_i64(&o->cmd, j->number), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, state);
+    if (strcmp(what, "end") == 0)
+        lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who), lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, j->words);
     lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']);
     lw_arg_text(&o->cmd, "taken"), lw_arg_i64(&o->cmd, j->taken);
     long long mine;
     if (ops_ask_int(o, &o->shards[0], &mine)) return -1;
     j->renewed_ms = lw_boot_ms();
-    return mine ? 0 : lw_fail(&o->err, "job %" PRId64 " was silent for too long and another one began; go on with --resume %" PRId64, j->number,
-                              j->number);
+    return mine ? 0
+                : lw_fail(&o->err, "job %" PRId64 " was silent for too long and another one began; go on with --resume %" PRId64, j->number,
+                          j->number);
 }
 
 int ops_tick(struct ops *o) {
@@ -149,19 +219,20 @@ static int open_backup(struct ops_job *j) {
 }
 
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
-    *j = (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
+    *j =
+        (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
     if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
-    j->progress = isatty(STDERR_FILENO);
+    if (o->args.stop_on_error) j->batch = 1; /* none behind the first that fails */
+    const char *term = getenv("TERM");
+    j->progress = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != sizeof random) return lw_fail(&o->err, "no random numbers");
     snprintf(j->token, sizeof j->token, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     int64_t last;
     if (last_number(o, &last)) return -1;
     j->number = o->args.resume ? o->args.resume : last + 1;
-    char *words = words_of(o);
-    int bad = o->args.resume ? same_words(j, words) : 0;
-    if (!bad && !j->dry) bad = start(j, words, last);
-    free(words);
+    j->words = words_of(o);
+    int bad = j->dry ? 0 : start(j, j->words, last);
     struct sigaction act = {.sa_handler = on_signal};
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
@@ -200,13 +271,32 @@ static void tell(struct ops_job *j, const char *identity, const char *what, bool
     }
 }
 
+static const char *did_word(const struct ops_job *j) {
+    return j->what != OPS_PUT ? "dropped" : j->o->args.try_handler ? "tried" : j->o->args.to_topic ? "sent" : "put";
+}
+
+/* How much of what is to be read, or of the limit. */
+static double part_done(const struct ops_job *j) {
+    const struct ops *o = j->o;
+    double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
+    double taken = o->args.limit > 0 ? (double)j->taken / (double)o->args.limit : 0;
+    double part = read > taken ? read : taken;
+    return part < 1 ? part : 1;
+}
+
 static void progress(struct ops_job *j, bool last) {
     int64_t now = lw_boot_ms();
     if (!j->progress || (now < j->told_ms + TOLD_MS && !last)) return;
     j->told_ms = now;
-    double seconds = (double)(now - j->begun_ms) / 1000;
-    fprintf(stderr, "\r%" PRId64 " %s, %" PRId64 " left, %.0f/s%s", j->count['P'] + j->count['X'], j->what == OPS_PUT ? "put" : "dropped",
-            j->taken - j->count['P'] - j->count['X'], seconds > 0 ? (double)j->taken / seconds : 0, last ? "\n" : "   ");
+    double seconds = (double)(now - j->begun_ms) / 1000, part = last ? 1 : part_done(j);
+    int64_t did = j->count['P'] + j->count['X'] + j->count['T'] + j->count['R'];
+    char age[16], bar[BAR + 1];
+    for (int i = 0; i < BAR; i++) bar[i] = i < (int)(part * BAR) ? '#' : '.';
+    bar[BAR] = 0;
+    fprintf(stderr, "\r[%s] %3d %%  %" PRId64 " %s%s, %" PRId64 " not, %.0f/s", bar, (int)(part * 100), did, j->dry ? "would be " : "",
+            did_word(j), j->taken - did, seconds > 0 ? (double)j->taken / seconds : 0);
+    if (!last && part > 0.01) fprintf(stderr, ", %s to go", ops_age((int64_t)(seconds * 1000 * (1 - part) / part), age));
+    fputs(last ? "\033[K\n" : "\033[K", stderr);
 }
 
 static int count(struct ops_job *j, const struct ops_item *it, char letter) {
@@ -235,29 +325,38 @@ int ops_job_done(struct ops_job *j, const char *identity, char letter, const cha
     snprintf(text, sizeof text, "%s%s%s", word(j, letter), more[0] ? ": " : "", more);
     j->count[(unsigned char)letter & 127]++;
     tell(j, identity, text, true);
+    progress(j, false);
     return j->stopped || interrupted;
 }
 
 /* ---- batches ---- */
 
-static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r) {
-    int n = 0;
-    for (int i = 0; i < j->n; i++) n += j->item[i].shard == sh;
-    if (strcmp(r->str, "NOEPOCH") == 0)
-        return lw_fail(&j->o->err, "shard %d is empty: no worker has joined it yet, so what is done is not known; start the workers first", sh->index);
-    if (strcmp(r->str, "QUARANTINE") == 0)
-        return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds", sh->index);
-    if ((int)r->len != n) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
-    n = 0;
-    for (int i = 0; i < j->n; i++)
-        if (j->item[i].shard == sh) count(j, &j->item[i], j->item[i].letter = r->str[n++]);
-    return 0;
-}
+static bool is_open(const struct ops_item *it, const struct ops_shard *sh) { return it->shard == sh && !it->answered; }
 
 static int items_of(const struct ops_job *j, const struct ops_shard *sh) {
     int n = 0;
-    for (int i = 0; i < j->n; i++) n += j->item[i].shard == sh;
+    for (int i = 0; i < j->n; i++) n += is_open(&j->item[i], sh);
     return n;
+}
+
+static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r) {
+    int n = items_of(j, sh);
+    if (strcmp(r->str, "NOEPOCH") == 0)
+        return lw_fail(&j->o->err, "shard %d is empty: no worker has joined it yet, so what is done is not known; start the workers first",
+                       sh->index);
+    if (strcmp(r->str, "QUARANTINE") == 0)
+        return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds", sh->index);
+    if ((int)r->len != n) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
+    if (!strpbrk(r->str, "PADUGBXNH")) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
+    n = 0;
+    for (int i = 0; i < j->n; i++) {
+        if (!is_open(&j->item[i], sh)) continue;
+        char letter = r->str[n++];
+        if (letter == '-') continue; /* the next call */
+        j->item[i].answered = true;
+        count(j, &j->item[i], j->item[i].letter = letter);
+    }
+    return 0;
 }
 
 static void build_put(struct ops_job *j, struct ops_shard *sh, int n) {
@@ -266,10 +365,10 @@ static void build_put(struct ops_job *j, struct ops_shard *sh, int n) {
     ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none), ops_key(o, sh, "ready", none);
     ops_key(o, sh, "dead", none);
     for (int i = 0; i < j->n; i++)
-        if (j->item[i].shard == sh) ops_key(o, sh, "lock:", j->item[i].lane);
+        if (is_open(&j->item[i], sh)) ops_key(o, sh, "lock:", j->item[i].lane);
     lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2), lw_arg_text(&o->cmd, j->any ? "any" : "undone"), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
     for (int i = 0; i < j->n; i++)
-        if (j->item[i].shard == sh) {
+        if (is_open(&j->item[i], sh)) {
             lw_arg(&o->cmd, lw_bytes(j->item[i].envelope.p, j->item[i].envelope.n));
             lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_text(&o->cmd, j->item[i].entry);
         }
@@ -280,10 +379,10 @@ static void build_drop(struct ops_job *j, struct ops_shard *sh, int n) {
     ops_script(o, &lw_op_drop, 3 + n);
     ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none);
     for (int i = 0; i < j->n; i++)
-        if (j->item[i].shard == sh) ops_key(o, sh, "lock:", j->item[i].lane);
+        if (is_open(&j->item[i], sh)) ops_key(o, sh, "lock:", j->item[i].lane);
     lw_arg_i64(&o->cmd, OPS_AHEAD), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
     for (int i = 0; i < j->n; i++)
-        if (j->item[i].shard == sh) lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_i64(&o->cmd, j->item[i].offset);
+        if (is_open(&j->item[i], sh)) lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_i64(&o->cmd, j->item[i].offset);
 }
 
 static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
@@ -301,10 +400,11 @@ static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
 /* Dead letters one by one: XDEL says of each whether it was there. */
 static int send_remove(struct ops_job *j, struct ops_shard *sh) {
     for (int i = 0; i < j->n; i++) {
-        if (j->item[i].shard != sh) continue;
+        if (!is_open(&j->item[i], sh)) continue;
         long long gone = 1;
         ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none), lw_arg_text(&j->o->cmd, j->item[i].entry);
         if (!j->dry && ops_ask_int(j->o, sh, &gone)) return -1;
+        j->item[i].answered = true;
         count(j, &j->item[i], j->item[i].letter = gone ? 'X' : 'G');
     }
     return 0;
@@ -356,11 +456,12 @@ static int flush(struct ops_job *j) {
         bad = put_backup(j, 0);
     }
     for (int s = 0; !bad && s < j->o->c->redis.shards; s++) {
-        int n = items_of(j, &j->o->shards[s]);
-        if (n) bad = j->what == OPS_REMOVE ? send_remove(j, &j->o->shards[s]) : send_script(j, &j->o->shards[s], n);
+        for (int n; !bad && (n = items_of(j, &j->o->shards[s])) > 0;)
+            bad = j->what == OPS_REMOVE ? send_remove(j, &j->o->shards[s]) : send_script(j, &j->o->shards[s], n);
     }
     if (!bad && j->backup) bad = correct_backup(j, backup_end);
     free_items(j);
+    j->bytes = 0;
     progress(j, false);
     if (!bad) bad = ops_tick(j->o);
     if (!bad) pace(j);
@@ -377,7 +478,7 @@ static struct ops_item *new_item(struct ops_job *j, struct lw_bytes lane) {
 
 static int taken(struct ops_job *j) {
     bool enough = j->o->args.limit > 0 && j->taken >= j->o->args.limit;
-    int stop = j->n == j->batch || enough || interrupted ? flush(j) : 0;
+    int stop = j->n == j->batch || j->bytes > BATCH_BYTES || enough || interrupted ? flush(j) : 0;
     return stop ? stop : enough;
 }
 
@@ -396,6 +497,7 @@ static void name_part(const struct lw_envelope *e, bool with_replay, char *out, 
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead) {
     struct ops_item *it = new_item(j, lane);
     lw_envelope_encode(e, &it->envelope);
+    j->bytes += it->envelope.n;
     ops_identity(e, it->identity, sizeof it->identity);
     if (read_again) name_part(e, false, it->tp, sizeof it->tp);
     if (dead) snprintf(it->entry, sizeof it->entry, "%s", strchr(dead->id, ':') + 1);
@@ -434,8 +536,8 @@ static void summary(struct ops_job *j, const char *state) {
         json_t *counts = json_object();
         for (const char *p = all; *p; p++)
             if (j->count[(int)*p]) json_object_set_new(counts, word(j, *p), json_integer(j->count[(int)*p]));
-        json_t *o = json_pack("{ss sb ss sI sI so}", "type", "summary", "dry_run", (int)j->dry, "state", state, "messages", (json_int_t)j->taken,
-                              "problems", (json_int_t)j->problems, "results", counts);
+        json_t *o = json_pack("{ss sb ss sI sI so}", "type", "summary", "dry_run", (int)j->dry, "state", state, "messages",
+                              (json_int_t)j->taken, "problems", (json_int_t)j->problems, "results", counts);
         if (!j->dry) json_object_set_new(o, "job", json_integer(j->number));
         ops_put_json(o);
         return;
@@ -462,8 +564,10 @@ int ops_job_end(struct ops_job *j, int failed) {
         if (first.text[0]) j->o->err = first;
     }
     summary(j, state);
-    if (!j->dry && strcmp(state, "finished") != 0)
+    bool resumable = !j->o->args.to_topic && !j->o->args.try_handler;
+    if (!j->dry && resumable && strcmp(state, "finished") != 0)
         fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
     if (j->backup && fclose(j->backup)) failed = -1;
+    free(j->words);
     return failed < 0 || j->problems || interrupted ? OPS_FAILED : 0;
 }

@@ -12,24 +12,27 @@ enum ops_do { OPS_PUT, OPS_DROP, OPS_REMOVE };
 
 struct ops_item {
     struct ops_shard *shard;
-    struct lw_bytes lane;  /* owned */
+    struct lw_bytes lane; /* owned */
     struct lw_buf envelope;
-    char identity[320];    /* of what is put; of what is dropped */
-    char tp[300];          /* PUT: the original's, or ""; DROP: its own */
+    char identity[320]; /* of what is put; of what is dropped */
+    char tp[300];       /* PUT: the original's, or ""; DROP: its own */
     int64_t offset;
-    char entry[64];        /* id in the stream of dead letters, or "" */
-    char *backup;          /* DROP, REMOVE: its line; owned */
-    char letter;           /* what became of it */
+    char entry[64]; /* id in the stream of dead letters, or "" */
+    char *backup;   /* DROP, REMOVE: its line; owned */
+    char letter;    /* what became of it */
+    bool answered;
 };
 
 struct ops_job {
     struct ops *o;
     enum ops_do what;
     bool dry, any, stopped; /* any: what is done is put again, too */
-    int64_t number;      /* the replay number of what is put */
-    char token[40], host[128];
+    int64_t number;         /* the replay number of what is put */
+    char token[40], who[256];
+    char *words; /* what it was asked for */
     struct ops_item item[OPS_BATCH];
     int n, batch;
+    size_t bytes; /* of the batch's envelopes */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
     int64_t count[128]; /* by letter */
     FILE *backup;
@@ -37,6 +40,9 @@ struct ops_job {
     bool progress;
 };
 
+/* --resume: takes what the job was asked for from its record, where the command line says nothing of it; otherwise both must be the same.
+ * Times count from when it was first asked for. */
+int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
 /* 1: the limit is reached, or it was interrupted. */
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead);

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_MS = 10000, SILENCE_MS = 30000, POLL_MS = 100, DESTROY_MS = 3000, PARTS_MAX = 4096 };
+enum { ASK_MS = 10000, SHORT_MS = 2000, SILENCE_MS = 30000, POLL_MS = 100, DESTROY_MS = 3000, PARTS_MAX = 4096 };
 
 struct span {
     char topic[256];
     int32_t partition;
-    int64_t from, to, next; /* [from, to) */
+    int64_t from, to; /* [from, to) */
+    int64_t next;     /* to be read */
     bool over;
 };
 
@@ -21,6 +22,7 @@ struct reading {
     rd_kafka_t *rk;
     struct span *span;
     size_t n, cap, n_over;
+    int64_t from_ms, to_ms; /* --from and --to where they are times; -1 */
     ops_message_fn *fn;
     void *ctx;
 };
@@ -33,7 +35,8 @@ static int open_consumer(struct reading *r) {
                                          {"enable.partition.eof", "true"},      {"auto.offset.reset", "error"},
                                          {"allow.auto.create.topics", "false"}, {"fetch.wait.max.ms", "50"}};
     char why[512];
-    rd_kafka_conf_res_t bad = rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why, sizeof why); /* assign() wants one; it is not joined */
+    rd_kafka_conf_res_t bad =
+        rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why, sizeof why); /* assign() wants one; it is not joined */
     for (size_t i = 0; !bad && i < sizeof set / sizeof *set; i++) bad = rd_kafka_conf_set(conf, set[i][0], set[i][1], why, sizeof why);
     r->rk = bad ? NULL : rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (r->rk) {
@@ -57,14 +60,24 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
+/* RD_KAFKA_OFFSET_END where no record is so late. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
     rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(r->rk, list, ASK_MS);
     if (!code) code = list->elems[0].err;
-    *offset = list->elems[0].offset; /* RD_KAFKA_OFFSET_END: none is so late */
+    *offset = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
     return code ? lw_fail(&r->o->err, "%s/%d: can't ask for offsets at a time: %s", s->topic, s->partition, rd_kafka_err2str(code)) : 0;
+}
+
+/* No record is later than `from`? A broker that knows no times (the one in memory of `latchwork dev`) finds none since 1970 either: then
+ * all is read, and the records' own times decide. */
+static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64_t *out) {
+    int64_t first;
+    if (ask_time(r, s, 0, &first)) return -1;
+    if (first < 0) *out = low;
+    return 0;
 }
 
 static int bound(struct reading *r, const struct span *s, const char *text, int64_t low, int64_t high, int64_t *out) {
@@ -72,7 +85,8 @@ static int bound(struct reading *r, const struct span *s, const char *text, int6
         char *end;
         *out = strtoll(text + 1, &end, 10);
         if (end == text + 1 || *end) return lw_fail(&r->o->err, "%s: @OFFSET is wanted", text);
-    } else if (ask_time(r, s, ops_time_ms(text), out)) {
+    } else if (ask_time(r, s, ops_time_ms(text, r->o->asked_ms), out) ||
+               (*out < 0 && low < high && text == r->o->args.from && all_of_it(r, s, low, out))) {
         return -1;
     }
     if (*out < 0 || *out > high) *out = high;
@@ -87,8 +101,8 @@ static int limit_span(struct reading *r, struct span *s) {
     if (code) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
     if (s->to > 0) { /* one record, by its identity */
         if (s->from >= low && s->to <= high) return 0;
-        return lw_fail(&r->o->err, "%s/%d/%" PRId64 " is not in the log: it holds %" PRId64 " to %" PRId64, s->topic, s->partition, s->from, low,
-                       high - 1);
+        return lw_fail(&r->o->err, "%s/%d/%" PRId64 " is not in the log: it holds %" PRId64 " to %" PRId64, s->topic, s->partition, s->from,
+                       low, high - 1);
     }
     s->from = low;
     s->to = high;
@@ -96,16 +110,18 @@ static int limit_span(struct reading *r, struct span *s) {
     return a->to ? bound(r, s, a->to, low, high, &s->to) : 0;
 }
 
-static int all_partitions(struct reading *r, const char *topic) {
+static int all_partitions(struct reading *r, const char *topic, int limit_ms) {
     struct ops *o = r->o;
+    size_t before = r->n;
     rd_kafka_topic_t *t = rd_kafka_topic_new(r->rk, topic, NULL);
     const struct rd_kafka_metadata *md = NULL;
-    rd_kafka_resp_err_t code = t ? rd_kafka_metadata(r->rk, 0, t, &md, ASK_MS) : rd_kafka_last_error();
+    rd_kafka_resp_err_t code = t ? rd_kafka_metadata(r->rk, 0, t, &md, limit_ms) : rd_kafka_last_error();
     if (!code && md->topic_cnt == 1) code = md->topics[0].err;
     int bad = code ? lw_fail(&o->err, "topic %s: %s", topic, rd_kafka_err2str(code)) : 0;
     for (int i = 0; !bad && i < md->topics[0].partition_cnt; i++)
-        if (o->args.partition < 0 || o->args.partition == md->topics[0].partitions[i].id) add_span(r, topic, md->topics[0].partitions[i].id);
-    if (!bad && !r->n) bad = lw_fail(&o->err, "topic %s has no such partition", topic);
+        if (o->args.partition < 0 || o->args.partition == md->topics[0].partitions[i].id)
+            add_span(r, topic, md->topics[0].partitions[i].id);
+    if (!bad && r->n == before) bad = lw_fail(&o->err, "topic %s has no such partition", topic);
     if (md) rd_kafka_metadata_destroy(md);
     if (t) rd_kafka_topic_destroy(t);
     return bad;
@@ -132,14 +148,57 @@ static int choose(struct reading *r) {
         s->from = offset;
         s->to = offset + 1;
     }
-    if (!o->args.n_words && all_partitions(r, o->args.topic)) return -1;
+    if (!o->args.n_words && o->args.topic && all_partitions(r, o->args.topic, ASK_MS)) return -1;
+    for (size_t i = 0; !o->args.n_words && !o->args.topic && i < o->c->kafka.n_topics; i++)
+        if (all_partitions(r, o->c->kafka.topics[i], ASK_MS)) return -1;
     for (size_t i = 0; i < r->n; i++)
         if (limit_span(r, &r->span[i])) return -1;
     qsort(r->span, r->n, sizeof *r->span, by_place);
+    for (size_t i = 0; i < r->n; i++) {
+        struct span *s = &r->span[i];
+        s->next = s->from;
+        if (s->to > s->from) o->to_scan += s->to - s->from;
+    }
     return 0;
 }
 
 /* ---- reading ---- */
+
+static bool is_consumed(const struct lw_config *c, const char *topic) {
+    for (size_t i = 0; i < c->kafka.n_topics; i++)
+        if (strcmp(c->kafka.topics[i], topic) == 0) return true;
+    return false;
+}
+
+/* A dead letter in its topic says whose copy it is; it goes back as that one, without what was added. */
+static void take_origin(struct ops_message *m, char origin[256]) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->e.n_headers; i++) {
+        struct lw_header h = m->e.headers[i];
+        char text[320];
+        int32_t partition;
+        int64_t offset, replay;
+        snprintf(text, sizeof text, "%.*s", (int)h.value.n, h.value.p ? h.value.p : "");
+        if (lw_bytes_eq(h.name, lw_bytes_of("latchwork-origin")) && !ops_identity_parse(text, origin, &partition, &offset, &replay)) {
+            m->e.topic = lw_bytes_of(origin);
+            m->e.partition = partition;
+            m->e.offset = offset;
+        } else if (!lw_bytes_eq(h.name, lw_bytes_of("latchwork-reason")) && !lw_bytes_eq(h.name, lw_bytes_of("latchwork-attempts"))) {
+            m->e.headers[n++] = h;
+        }
+    }
+    if (m->e.n_headers != n && !n) {
+        free(m->e.headers);
+        m->e.headers = NULL;
+    }
+    m->e.n_headers = n;
+}
+
+static bool in_time(const struct reading *r, const rd_kafka_message_t *k) {
+    rd_kafka_timestamp_type_t type;
+    int64_t ms = rd_kafka_message_timestamp(k, &type);
+    return ms < 0 || (ms >= r->from_ms && (r->to_ms < 0 || ms < r->to_ms));
+}
 
 static int tell(struct reading *r, const rd_kafka_message_t *k, const char *topic) {
     struct ops *o = r->o;
@@ -169,6 +228,9 @@ static int tell(struct reading *r, const rd_kafka_message_t *k, const char *topi
     struct lw_buf scratch = {0};
     struct lw_bytes key, lane;
     struct lw_err err = {0};
+    char origin[256];
+    m.foreign = !is_consumed(o->c, topic);
+    if (m.foreign) take_origin(&m, origin);
     if (ops_lane_of(o, &m.e, &scratch, &key, &lane, &err) == 0) {
         m.e.key = key;
         m.lane = lane;
@@ -182,6 +244,7 @@ static int tell(struct reading *r, const rd_kafka_message_t *k, const char *topi
 static void over(struct reading *r, struct span *s) {
     if (s->over) return;
     s->over = true;
+    if (s->to > s->next) r->o->scanned += s->to - s->next;
     r->n_over++;
 }
 
@@ -195,7 +258,9 @@ static int take(struct reading *r, struct span *s, const rd_kafka_message_t *k) 
         over(r, s);
         return 0;
     }
-    int stop = tell(r, k, s->topic);
+    r->o->scanned += k->offset + 1 - s->next;
+    s->next = k->offset + 1;
+    int stop = in_time(r, k) ? tell(r, k, s->topic) : 0;
     if (k->offset + 1 >= s->to) over(r, s);
     return stop;
 }
@@ -242,10 +307,11 @@ static int read_all(struct reading *r) {
     return stop;
 }
 
+static int64_t time_of(const struct ops *o, const char *text) { return text && *text != '@' ? ops_time_ms(text, o->asked_ms) : -1; }
+
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx) {
-    struct reading r = {.o = o, .fn = fn, .ctx = ctx};
+    struct reading r = {.o = o, .fn = fn, .ctx = ctx, .from_ms = time_of(o, o->args.from), .to_ms = time_of(o, o->args.to)};
     int stop = open_consumer(&r) || choose(&r) ? -1 : 0;
-    /* --from and --to have chosen; they are no filters of what was read */
     if (!stop) stop = read_all(&r);
     if (r.rk) {
         rd_kafka_assign(r.rk, NULL);
@@ -253,4 +319,39 @@ int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx) {
     }
     free(r.span);
     return stop;
+}
+
+/* ---- where the logs end ---- */
+
+struct ops_log {
+    struct reading r;
+};
+
+struct ops_log *ops_log_open(struct ops *o) {
+    struct ops_log *l = lw_alloc(sizeof *l);
+    l->r.o = o;
+    int bad = open_consumer(&l->r);
+    for (size_t i = 0; !bad && i < o->c->kafka.n_topics; i++) bad = all_partitions(&l->r, o->c->kafka.topics[i], SHORT_MS);
+    if (!bad) return l;
+    ops_log_close(l);
+    return NULL;
+}
+
+int ops_log_ends(struct ops_log *l, int64_t *sum) {
+    *sum = 0;
+    for (size_t i = 0; i < l->r.n; i++) {
+        int64_t low, high;
+        const struct span *s = &l->r.span[i];
+        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(l->r.rk, s->topic, s->partition, &low, &high, SHORT_MS);
+        if (code) return lw_fail(&l->r.o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
+        *sum += high;
+    }
+    return 0;
+}
+
+void ops_log_close(struct ops_log *l) {
+    if (!l) return;
+    if (l->r.rk) lw_kafka_destroy(l->r.rk, DESTROY_MS);
+    free(l->r.span);
+    free(l);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CURSOR = 64 }; /* names a step */
+
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
@@ -31,16 +33,19 @@ static void read_line(struct ops_lane *l, const char *line) {
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx) {
-    if (!n) return 0;
-    if (ops_tick(o)) return -1;
+/* Returns how many of them it told of, which may be fewer; 0: enough, *stop says why. */
+static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
+                           int *stop) {
     ops_script(o, &lw_op_look, 3);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "lanes", lw_bytes("", 0)), ops_key(o, sh, "floor", lw_bytes("", 0));
     for (size_t i = 0; i < n; i++) lw_arg(&o->cmd, lanes[i]);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
-    if (!r) return -1;
-    int stop = r->elements == 1 + 7 * n ? 0 : lw_fail(&o->err, "shard %d: look answers in another form", sh->index);
-    for (size_t i = 0; !stop && i < n; i++) {
+    size_t told = r ? (r->elements - 1) / 7 : 0;
+    if (!r)
+        *stop = -1;
+    else if (!told || told > n || r->elements % 7 != 1)
+        *stop = lw_fail(&o->err, "shard %d: look answers in another form", sh->index);
+    for (size_t i = 0; !*stop && i < told; i++) {
         redisReply **e = r->element + 1 + 7 * i;
         struct ops_lane l = {.name = lanes[i], .shard = sh->index, .now_ms = number(r->element[0])};
         l.n = number(e[0]);
@@ -50,9 +55,15 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
         l.paused = e[4]->len > 0;
         l.attempts = number(e[5]);
         l.due_ms = number(e[6]);
-        stop = fn(o, &l, ctx);
+        *stop = fn(o, &l, ctx);
     }
-    freeReplyObject(r);
+    if (r) freeReplyObject(r);
+    return *stop ? 0 : told;
+}
+
+int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx) {
+    int stop = n ? ops_tick(o) : 0;
+    for (size_t told; n && !stop && (told = look_at_some(o, sh, lanes, n, fn, ctx, &stop)) > 0; n -= told) lanes += told;
     return stop;
 }
 
@@ -79,7 +90,7 @@ static int walk(struct ops *o, struct ops_shard *sh, const char *command, const 
     do {
         ops_begin(o, command);
         ops_key(o, sh, name, lw_bytes("", 0));
-        lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 256);
+        lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, CURSOR);
         redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
         if (!r) return -1;
         bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_ARRAY &&
@@ -120,8 +131,9 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
 /* ---- what waits ---- */
 
 struct pages {
-    int64_t at;          /* elements passed over, from the oldest */
-    struct lw_buf last;  /* the last envelope that was told */
+    int64_t at;         /* elements passed over, from the oldest */
+    int64_t size;       /* of the next page */
+    struct lw_buf last; /* the last envelope that was told */
     bool any;
 };
 
@@ -156,13 +168,20 @@ static redisReply *page(struct ops *o, struct ops_shard *sh, struct lw_bytes lan
     return NULL;
 }
 
+static size_t reply_bytes(const redisReply *r) {
+    size_t n = 0;
+    for (size_t i = 4; i < r->elements; i += 4) n += r->element[i]->len;
+    return n;
+}
+
 /* While we read, the oldest are drained: what is behind moves towards us. Each page begins with the last that was told; where that has gone
  * on, we go back for it, to the oldest if need be: if it is not there either, all before it has gone too. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx) {
-    struct pages p = {0};
+    struct pages p = {.size = OPS_PAGE_FIRST};
     int stop = 0;
     for (bool more = true; more && !stop;) {
-        redisReply *r = page(o, &o->shards[shard], lane, p.at, OPS_PAGE);
+        int64_t asked = p.size;
+        redisReply *r = page(o, &o->shards[shard], lane, p.at, asked);
         if (!r) {
             stop = -1;
             break;
@@ -170,7 +189,7 @@ int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message
         size_t n = (r->elements - 1) / 4;
         long from = behind_last(&p, r);
         if (from < 0 && p.at > 0) {
-            p.at = p.at > OPS_PAGE - 1 ? p.at - (OPS_PAGE - 1) : 0;
+            p.at = p.at > asked - 1 ? p.at - (asked - 1) : 0;
             freeReplyObject(r);
             continue;
         }
@@ -181,8 +200,9 @@ int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message
             p.any = true;
             stop = tell(o, shard, lane, e, fn, ctx);
         }
-        more = n == OPS_PAGE;
+        more = (int64_t)n == asked;
         p.at += (int64_t)n - 1;
+        p.size = ops_page_size(asked, reply_bytes(r));
         freeReplyObject(r);
     }
     lw_buf_free(&p.last);
@@ -194,29 +214,33 @@ int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message
 struct all {
     ops_message_fn *fn;
     void *ctx;
-    struct lw_bytes *lanes; /* of which the names are owned: the connection is needed for other questions */
+    struct all_lane {
+        struct lw_bytes name;
+        int64_t n;
+    } * lanes; /* of which the names are owned: the connection is needed for other questions */
     size_t n, cap;
 };
 
 static int keep_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
-    (void)o;
     struct all *a = ctx;
     if (l->n <= 0) return 0;
     if (a->n == a->cap) {
         a->cap = a->cap ? 2 * a->cap : 256;
         a->lanes = lw_realloc(a->lanes, a->cap * sizeof *a->lanes);
     }
-    a->lanes[a->n++] = lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n);
+    a->lanes[a->n++] = (struct all_lane){lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n), l->n};
+    o->to_scan += l->n;
     return 0;
 }
 
 static int filtered(struct ops *o, struct ops_message *m, void *ctx) {
     struct all *a = ctx;
+    o->scanned++;
     return m->state == 'w' && ops_message_matches(o, m) ? a->fn(o, m, a->ctx) : 0;
 }
 
 static int by_name(const void *a, const void *b) {
-    const struct lw_bytes *x = a, *y = b;
+    const struct lw_bytes *x = &((const struct all_lane *)a)->name, *y = &((const struct all_lane *)b)->name;
     int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
@@ -226,10 +250,13 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
     int stop = ops_each_lane(o, keep_lane, &a);
     if (a.n) qsort(a.lanes, a.n, sizeof *a.lanes, by_name);
     for (size_t i = 0; i < a.n; i++) {
-        bool twice = i && lw_bytes_eq(a.lanes[i], a.lanes[i - 1]); /* a cursor may tell one again */
-        if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, a.lanes[i])->index, a.lanes[i], filtered, &a);
+        struct lw_bytes name = a.lanes[i].name;
+        bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may tell one again */
+        int64_t before = o->scanned;
+        if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
+        if (!stop) o->scanned = before + a.lanes[i].n; /* whatever came or went meanwhile */
     }
-    for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].p);
+    for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);
     free(a.lanes);
     return stop;
 }

@@ -195,7 +195,8 @@ static int take_int(const json_t *o, const char *name, int64_t min, int64_t othe
     *out = otherwise;
     if (!v && otherwise >= min) return 0;
     if (!v) return lw_fail(err, "%s is missing", name);
-    if (!json_is_integer(v) || json_integer_value(v) < min) return lw_fail(err, "%s: a whole number from %" PRId64 " on is wanted", name, min);
+    if (!json_is_integer(v) || json_integer_value(v) < min)
+        return lw_fail(err, "%s: a whole number from %" PRId64 " on is wanted", name, min);
     *out = json_integer_value(v);
     return 0;
 }

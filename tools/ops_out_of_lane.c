@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNDER_WAY = 64, ACK_MS = 60000, CLOSE_MS = 5000, SPARE_MS = 5000, NO_LIMIT_MS = 600000 };
+enum { UNDER_WAY = 64, ACK_MS = 60000, CLOSE_MS = 5000, SPARE_MS = 5000, NO_LIMIT_MS = 600000, HELD_MS = 3000, LOOK_MS = 20 };
 
 /* ---- to a topic ---- */
 
@@ -97,7 +97,8 @@ static void hold_script(struct trial *t, struct lw_bytes lane, const char *what,
     ops_script(o, &lw_op_hold, 6);
     ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none), ops_key(o, sh, "fence", none);
     ops_key(o, sh, "ready", none), ops_key(o, sh, "lock:", lane);
-    lw_arg_text(&o->cmd, what), lw_arg_text(&o->cmd, token), lw_arg_i64(&o->cmd, ttl_ms), lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2);
+    lw_arg_text(&o->cmd, what), lw_arg_copy(&o->cmd, token, strlen(token)), lw_arg_i64(&o->cmd, ttl_ms),
+        lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2);
 }
 
 /* 0: it is ours; 1: another's; -1 */
@@ -148,7 +149,9 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     if (t->j->dry) return ops_job_done(t->j, identity, 'R', "") || stop;
     int64_t limit_ms = o->c->handler.timeout_ms ? o->c->handler.timeout_ms : NO_LIMIT_MS;
     uint64_t fence;
-    int held = take_lane(t, m->lane, limit_ms + SPARE_MS, &fence);
+    int held;
+    int64_t until = lw_boot_ms() + HELD_MS; /* beside loaded workers a lane is seldom free at once */
+    while ((held = take_lane(t, m->lane, limit_ms + SPARE_MS, &fence)) > 0 && lw_boot_ms() < until) lw_sleep_ms(LOOK_MS);
     if (held < 0) return -1;
     if (held) return ops_job_problem(t->j, identity, "its lane is held; try again, or pause the lane first") || stop;
     int64_t from = lw_boot_ms();
@@ -156,7 +159,8 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     hold_script(t, m->lane, "free", 0);
     long long was_ours;
     if (ops_ask_int(o, ops_shard_of(o, m->lane), &was_ours)) return -1;
-    snprintf(more, sizeof more, "%s in %lld ms%s%s", outcomes[job.outcome], (long long)(lw_boot_ms() - from), job.reason[0] ? ": " : "", job.reason);
+    snprintf(more, sizeof more, "%s in %lld ms%s%s", outcomes[job.outcome], (long long)(lw_boot_ms() - from), job.reason[0] ? ": " : "",
+             job.reason);
     if (job.outcome != LW_DONE) return ops_job_problem(t->j, identity, more) || stop;
     return ops_job_done(t->j, identity, 'R', more) || stop;
 }

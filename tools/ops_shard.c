@@ -32,7 +32,8 @@ static int connect_one(struct ops *o, struct ops_shard *sh, const char *url) {
     sh->redis = u.path ? redisConnectUnixWithTimeout(u.path, limit) : redisConnectWithTimeout(u.host, u.port, limit);
     int bad;
     if (!sh->redis || sh->redis->err || redisSetTimeout(sh->redis, (struct timeval){.tv_sec = ANSWER_S}) != REDIS_OK)
-        bad = lw_fail(&o->err, "shard %d: Redis at %s: %s", sh->index, u.path ? u.path : u.host, sh->redis ? sh->redis->errstr : "out of memory");
+        bad = lw_fail(&o->err, "shard %d: Redis at %s: %s", sh->index, u.path ? u.path : u.host,
+                      sh->redis ? sh->redis->errstr : "out of memory");
     else
         bad = log_in(o, sh, &u);
     lw_redis_url_free(&u);
@@ -72,13 +73,15 @@ struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane) {
 
 void ops_begin(struct ops *o, const char *name) {
     lw_commands_reset(&o->cmd);
+    o->script = NULL;
     lw_cmd(&o->cmd, name);
 }
 
-/* By its text: Redis keeps it compiled, and a tool sends few. */
+/* By its hash; a server that does not know it yet is sent the text. */
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
-    ops_begin(o, "EVAL");
-    lw_arg_text(&o->cmd, s->text);
+    ops_begin(o, "EVALSHA");
+    o->script = s;
+    lw_arg_text(&o->cmd, s->sha1);
     lw_arg_i64(&o->cmd, n_keys);
 }
 
@@ -86,9 +89,23 @@ void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct
     lw_arg_join(&o->cmd, lw_bytes_of(sh->prefix), name, rest);
 }
 
-redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
+static redisReply *send(struct ops *o, struct ops_shard *sh) {
     const struct lw_command *c = &o->cmd.cmd[0];
-    redisReply *r = sh->redis->err ? NULL : redisCommandArgv(sh->redis, c->argc, o->cmd.argv + c->first, o->cmd.len + c->first);
+    return sh->redis->err ? NULL : redisCommandArgv(sh->redis, c->argc, o->cmd.argv + c->first, o->cmd.len + c->first);
+}
+
+static bool is_unknown_script(const redisReply *r) { return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0; }
+
+redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
+    redisReply *r = send(o, sh);
+    if (o->script && is_unknown_script(r)) { /* EVAL would have to carry the text each time */
+        freeReplyObject(r);
+        r = redisCommand(sh->redis, "SCRIPT LOAD %s", o->script->text);
+        if (r && r->type == REDIS_REPLY_STRING) {
+            freeReplyObject(r);
+            r = send(o, sh);
+        }
+    }
     if (r && r->type != REDIS_REPLY_ERROR) return r;
     fail(o, sh, r);
     if (r) freeReplyObject(r);
@@ -101,6 +118,12 @@ redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type) {
     fail(o, sh, r);
     freeReplyObject(r);
     return NULL;
+}
+
+int64_t ops_page_size(int64_t asked, size_t bytes) {
+    enum { MANY = 128 << 10, FEW = 32 << 10 };
+    if (bytes > MANY && asked > 2) return asked / 2;
+    return bytes < FEW && asked < OPS_PAGE ? asked * 2 : asked;
 }
 
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out) {

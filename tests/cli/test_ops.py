@@ -4,6 +4,7 @@
 No workers run here: what the commands read, write and refuse; tests/live/test_replay.py has them beside workers that drain."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -258,7 +259,8 @@ def stats_count(w):
     s = w.rows("queue", "stats")[0]
     assert (s["lanes"], s["waiting"], s["dead"], s["paused"]) == (2, 6, 3, 1), s
     assert s["top_keys"][0] == {"key": "a", "waiting": 5} and s["top_reasons"][0] == {"reason": "no money", "dead": 2}, s
-    assert "no money" in w.run("queue", "stats")
+    assert s["in_per_second"] is None and s["out_per_second"] == 0 and "Kafka does not answer" in w.run("queue", "stats", "--over", "100ms")
+    assert "no money" in w.out
 
 
 # --- drop ----------------------------------------------------------------------------------------------------------------------------
@@ -442,8 +444,12 @@ def dead_edit_keeps_the_original(w):
     w.env = {"EDITOR": "sed -i s/}/,/"}
     w.run("dead", "edit", "orders/0/1", status=1)
     assert "JSON" in w.err and w.dump() == before
-    w.env = {"EDITOR": "false"}
+    written = re.search(r"what was written is in (\S+)", w.err).group(1)
+    assert open(written).read() == '{"total":3,'
+    os.unlink(written)
+    w.env = {"EDITOR": "false", "TMPDIR": w.dir}
     w.run("dead", "edit", "orders/0/1", status=1)
+    assert not [name for name in os.listdir(w.dir) if "edit" in name], "nothing was written that is worth keeping"
     w.env = {"EDITOR": "true"}
     assert w.rows("dead", "edit", "orders/0/1") == [{"result": "not changed"}] and w.dump() == before
     w.env = {}
@@ -502,6 +508,152 @@ def an_interrupt_ends_the_job(w):
     assert w.call("XLEN", P + "dead") + len(w.waiting("a")) == 40
 
 
+@test
+def a_job_goes_on_by_its_number_alone(w):
+    """What it was asked for is known, and times such as 1h mean what they meant then."""
+    now = int(time.time() * 1000)
+    for i in range(30):
+        w.bury(i, "a", reason="no money" if i < 20 else "no wine")
+    rows = w.rows("dead", "replay", "--reason", "no m*", "--from", "1h", "--limit", "5", "--execute")
+    job = rows[-1]["job"]
+    words = json.loads(w.call("HGET", P + "job:%d" % job, "words"))
+    assert words["reason"] == "no m*" and words["from"] == "1h", words
+    asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
+    assert now <= asked <= int(time.time() * 1000)
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if it had been asked for in two hours: then an hour before is not yet
+    assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
+    w.run("queue", "drop", "--resume", str(job), "--execute", status=1)
+    assert "another command" in w.err
+    assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 15
+    rows = w.rows("dead", "replay", "--resume", str(job), "--execute")
+    assert rows[-1]["results"] == {"put": 15} and rows[-1]["job"] == job, rows[-1]
+    assert w.call("XLEN", P + "dead") == 10 and sorted(w.waiting("a")) == sorted("orders/0/%d#%d" % (i, job) for i in range(20))
+
+
+@test
+def a_job_that_was_silent_goes_on_alone(w):
+    """Its mark expired, and no other began: it is still the one. Another began: it stops."""
+    for i in range(40):
+        w.bury(i, "a")
+    for other in (False, True):
+        p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "8", "--limit", "12", "--execute", "-c", w.config],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        left = w.call("XLEN", P + "dead")
+        while w.call("XLEN", P + "dead") > left - 2:
+            time.sleep(0.01)
+        if other:
+            w.call("SET", P + "job", "99 another", "PX", 60000)
+        else:
+            w.call("DEL", P + "job")
+        _, err = p.communicate(timeout=60)
+        assert p.returncode == (1 if other else 0) and (b"another one began" in err) == other, err
+    assert w.call("GET", P + "job") == b"99 another"
+
+
+@test
+def the_audit_tells_who_did_what(w):
+    w.park("a", 1)
+    w.bury(2, "a")
+    w.run("queue", "pause", "a")
+    w.run("queue", "pause", "a")  # changes nothing
+    w.env = {"EDITOR": "sed -i s/1/2/"}
+    w.run("dead", "edit", "orders/0/2")
+    w.env = {}
+    w.run("dead", "replay", "--where", "/total>1", "--execute")
+    w.run("dead", "replay", "--match", "*")  # a dry run
+    rows = w.rows("queue", "audit")
+    assert [(r["event"], r.get("done")) for r in rows] == [("pause", 1), ("edit", 1), ("begin", None), ("end", 1)], rows
+    assert all("@" in r["who"] and r["at_ms"] > 0 for r in rows) and rows[0]["words"]["words"] == ["a"] and rows[3]["words"]["where"] == ["/total>1"], rows
+    assert rows[2]["job"] == rows[3]["job"] == 1 and rows[3]["state"] == "finished"
+    text = w.run("queue", "audit", "--limit", "1")
+    assert "dead replay --where /total>1" in text and "edit" not in text, text
+
+
+@test
+def a_letter_is_found_by_its_place(w):
+    ids = ["0:" + w.bury(i, "a") for i in range(5)]
+    assert [r["id"] for r in w.rows("dead", "ls")] == ids
+    assert [r["offset"] for r in w.rows("dead", "show", ids[3], ids[1])] == [3, 1]
+    w.run("dead", "show", "0:1-1", status=1)
+    w.run("dead", "show", "7:1-1", status=1)
+    assert w.rows("dead", "replay", ids[2], "--execute")[-1]["results"] == {"put": 1}
+    assert w.waiting("a") == ["orders/0/2#1"]
+
+
+@test
+def large_messages_come_in_small_pages(w):
+    """No call reads much more than is good for Redis; all come, in order, and once."""
+    for i in range(40):
+        w.park("a", i, payload=b"x" * 200000)
+        w.bury(100 + i, "b", payload=b"y" * 200000)
+    for i in range(20):
+        w.park("c%02d" % i, 200 + i, payload=b"z" * 200000)
+    assert [r["offset"] for r in w.rows("queue", "show", "a")[1:]] == list(range(40))
+    assert [r["key"] for r in w.rows("queue", "ls", "--limit", "0", "--sort", "age")] == ["a"] + ["c%02d" % i for i in range(20)]
+    assert [r["offset"] for r in w.rows("dead", "ls", "--limit", "0")] == list(range(100, 140))
+    w.run("dead", "replay", "--match", "*", "--execute")
+    assert w.waiting("b") == ["orders/0/%d#1" % i for i in range(100, 140)]
+
+
+@test
+def drop_beside_many_held_lanes(w):
+    """More lanes of which the holder's share has to be read than one call reads."""
+    for k in range(20):
+        for i in range(70):
+            w.park("k%02d" % k, k * 100 + i)
+        w.call("SET", P + "lock:k%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
+    backup = os.path.join(w.dir, "backup.jsonl")
+    rows = w.rows("queue", "drop", "--match", "k*", "--execute", "--backup", backup, status=1)
+    assert sorted(rows[-1]["results"].values()) == [20 * 6, 20 * 64], rows[-1]
+    assert [w.state(k * 100 + i) for k in (0, 19) for i in (0, 63, 64, 69)] == [1, 1, 2, 2] * 2
+    assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, "each is told of once"
+    for k in range(20):  # several lanes a call
+        for i in range(3):
+            w.park("few%02d" % k, 5000 + k * 3 + i)
+        w.call("SET", P + "lock:few%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
+    rows = w.rows("queue", "drop", "--match", "few*", "--execute", "--backup", backup, status=1)
+    assert rows[-1]["problems"] == 60 == len(rows) - 1 and w.state(5000) == w.state(5059) == 1, rows[-1]
+    os.unlink(backup)
+
+
+@test
+def stop_on_error_stops_at_once(w):
+    w.call("SET", P + "wait:broken", "x")
+    for i, key in enumerate(["a", "broken", "b", "b"]):
+        w.bury(i, key)
+    rows = w.rows("dead", "replay", "--match", "*", "--execute", "--stop-on-error", status=1)
+    assert rows[-1]["messages"] == 2 and rows[-1]["state"] == "stopped at an error", rows[-1]
+    assert w.call("XLEN", P + "dead") == 3 and w.waiting("b") == []
+
+
+@test
+def progress_on_a_terminal(w):
+    for i in range(20):
+        w.bury(i, "a")
+    master, slave = os.openpty()
+    p = subprocess.Popen([w.program, "dead", "replay", "--match", "*", "--rate", "40", "--execute", "-c", w.config], stdout=subprocess.DEVNULL,
+                         stderr=slave, env=dict(os.environ, TERM="xterm"))
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            some = os.read(master, 4096)
+        except OSError:
+            break
+        if not some:
+            break
+        text += some
+    os.close(master)
+    assert p.wait() == 0
+    lines = text.decode().split("\r")
+    assert len(lines) > 3 and "[####################] 100 %  20 put, 0 not" in lines[-2] + lines[-1], text
+    assert any("%" in line and "[....................]" not in line and "100 %" not in line for line in lines), "something between: %r" % text
+    w.bury(30, "a")
+    w.run("dead", "replay", "--match", "*", "--execute")
+    assert w.err == "", "none in a pipe"
+
+
 # --- usage ---------------------------------------------------------------------------------------------------------------------------
 
 
@@ -514,7 +666,33 @@ def usage(w):
         assert w.err and not w.out, args
     for args in (["queue", "--help"], ["dead", "--help"], ["queue", "ls", "--help"]):
         assert "usage:" in w.run(*args)
-    assert "--execute" not in w.run("queue", "ls", "--help")
+    assert "--execute" not in w.run("queue", "ls", "--help") and "latchwork queue ls -c" in w.out
+    w.run("queue", "--", "--help", status=2)
+    assert "options stand before --" in w.err
+    w.run("queue", "list", status=2)
+    assert "ls, show, pause" in w.err
+    w.run("queue", status=2)
+    assert "usage: latchwork queue VERB" in w.err
+    w.run("queue", "stats", "--over", "never", status=2)
+    w.run("queue", "replay", status=2)
+    assert "--key" in w.err
+
+
+@test
+def help_completion_and_reference_agree(w):
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    reference = open(os.path.join(root, "doc/reference/commands.md")).read()
+    seen = 0
+    for noun in ("queue", "dead"):
+        for verb in re.findall(r"^  ([a-z]+) ", w.run(noun, "--help").split("Examples")[0], re.M):
+            options = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", w.run(noun, verb, "--help"), re.M))
+            script = '. "$1"; _latchwork_ops "$2" "$3"'
+            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "tools/completion.bash"), noun, verb], stdout=subprocess.PIPE, check=True)
+            assert options == set(done.stdout.decode().split()) - {"-c"}, (noun, verb, sorted(options), done.stdout)
+            left_out = [o for o in options if "`%s" % o not in reference and "[%s" % o not in reference and "| %s" % o not in reference]
+            assert set(left_out) <= {"--config", "--set", "--help"} and verb in reference, (noun, verb, left_out)
+            seen += 1
+    assert seen == 16, seen
 
 
 @test

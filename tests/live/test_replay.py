@@ -71,6 +71,9 @@ def replay_a_key_from_kafka_while_others_run(t):
         rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--from", "1h", "--again", "--execute")
         wanted += [r["identity"] for r in rows if r.get("result") == "put"]
     t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
+    # a key of all topics, before the last hour: nothing
+    t.same(tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"], 0, "records from before")
+    t.check(tool(t, "queue", "replay", "--key", "k3", "--from", "1h", "--again")[-1]["messages"] >= 2000 // KEYS, "records of all topics")
     one = tool(t, "queue", "replay", topic + "/0/0", topic + "/1/5", "--again", "--execute")
     wanted += [r["identity"] for r in one[:-1]]
     t.wait_finished()
@@ -144,6 +147,7 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(t.kafka.dump(other), [], "after a dry run")
     rows = tool(t, *args, "--execute")
     t.same(rows[-1]["results"], {"sent": 10}, "sent")
+    tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)  # what was sent leaves no marks
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
     # the handler of the tool journals like the others
@@ -157,11 +161,33 @@ def replay_to_a_topic_and_to_the_handler(t):
     rows = tool(t, "dead", "replay", "--match", "*", "--try", "--execute", status=1)
     t.check("dead" in rows[0]["result"], "the outcome of the dead one: %r" % rows)
     t.same(len(tool(t, "dead", "ls")), 1, "dead letters: it stays")
-    t.redis.call("SET", t.prefix() + b"lock:k3", "somebody.1:5", "PX", 1000)
+    t.redis.call("SET", t.prefix() + b"lock:k3", "somebody.1:5", "PX", 60000)
     rows = tool(t, "queue", "replay", first, "--try", "--execute", status=1)
     t.check("held" in rows[0]["result"], "a lane that is held: %r" % rows)
+    t.redis.call("DEL", t.prefix() + b"lock:k3")
     t.expect(oracles.fences(t.runs()))
     t.same([k for k in t.redis.keys() if b"lock:" in k and b"k3" not in k], [], "locks left")
+    t.instances[-1].stop()
+
+
+@scenario
+def dead_letters_back_from_their_topic(t):
+    """With dead.to a topic: what lies there is replayed as the message that it was, known by its header; twice in the topic is once in the lane."""
+    begin(t, 100, payload=lambda i: b'{"do":"dead"}' if i == 50 else b"{}")
+    letters = t.topics[0] + "-dead"
+    t.kafka.create(letters, 1)
+    t.start(retry={"max_attempts": 1}, dead={"to": "topic:" + letters})
+    t.wait_finished()
+    first = t.kafka.dump(letters)
+    t.same(len(first), 1, "letters")
+    origin = dict(first[0]["headers"])["latchwork-origin"]
+    tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")  # as a crash may double it
+    rows = tool(t, "queue", "replay", "--topic", letters, "--execute")
+    number = rows[-1]["job"]
+    t.same(rows[-1]["results"], {"put": 1, "put already": 1}, "results")
+    wait_until(lambda: len(t.kafka.dump(letters)) == 3, 30, "a letter of the replay")
+    t.same([(r.identity, r.outcome) for r in replays(t)], [("%s#%d" % (origin, number), "dead")], "runs")
+    t.same(sorted(name for name, _ in t.kafka.dump(letters)[2]["headers"]), ["latchwork-attempts", "latchwork-origin", "latchwork-reason"], "headers")
     t.instances[-1].stop()
 
 

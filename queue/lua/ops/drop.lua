@@ -4,20 +4,26 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
 -- ARGV 1 how many messages of a lane its holder may have been granted, 2 'dry': only say what would be done; then per message: topic:partition[#replay], offset
 -- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
---      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held
+--      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held   - ask again: enough
+--      for one call
 -- @lane
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0)
 if why then return why end
-local ahead, dry, out, held = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}
+local HELD_MAX = 2 -- lanes of which the oldest are read
+local ahead, dry, out, held, n_held = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0
 
--- What a lane's holder may have: the oldest so many that are not finished. Any list of a lane that nobody holds: none.
+-- What a lane's holder may have: the oldest so many that are not finished. Any list of a lane that nobody holds: none. nil: enough.
 local function granted(lock)
     local g = held[lock]
     if g then return g end
     g = {}
-    held[lock] = g
     local value = pcall_('GET', lock)
+    if value and value ~= 'backoff' then
+        if n_held == HELD_MAX then return nil end
+        n_held = n_held + 1
+    end
+    held[lock] = g
     if not value or value == 'backoff' then return g end
     local list = pcall_('LRANGE', P .. 'wait:' .. lane_of(lock), -2 * ahead, -1)
     if list.err then return g end
@@ -41,14 +47,13 @@ for i = 1, #KEYS - 3 do
         out[i] = 'D'
     elseif state == 0 and not find(tp, '#', 1, true) then -- a replay's mark may have gone with time: it was seen in the list
         out[i] = 'N'
-    elseif granted(lock)[tp .. ':' .. text(offset)] then
-        out[i] = 'H'
     else
-        if not dry then
+        local g = granted(lock)
+        out[i] = not g and '-' or g[tp .. ':' .. text(offset)] and 'H' or 'X'
+        if out[i] == 'X' and not dry then
             set_state(tp, offset, 2)
             forget_tries(tp, offset)
         end
-        out[i] = 'X'
     end
 end
 local pruned = {}

@@ -5,7 +5,11 @@
 -- Result: Redis time ms, then seven a lane: elements of its list, -1 where its name holds another type; the oldest one's line of numbers, ''
 --      where none is; value of the lock, ''; ms until it ends, -1 never; '1' where the lane is paused; attempts of the oldest so far; when it
 --      is due, 0 now. Elements that are finished may still be counted: the next claim or settle of the lane drops them.
+--      Of large messages fewer lanes than were asked for, one at least: ask again for the others.
 -- @lane
+local BYTES_MAX = 131072
+local out, read = {text(now)}, 0
+
 -- Lanes' messages lie anywhere: a byte each, not the bytes around it, of which a call over many lanes would read megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
@@ -15,26 +19,34 @@ local function is_over(tp, offset)
     return floor(b / DIVISOR[k]) % 4 >= 2
 end
 
-local out = {text(now)}
+-- The oldest that is not finished: a few that are may still stand at the end; payloads may be large, so one by one.
+local function oldest(wait, n)
+    for k = 1, math.min(n, 16) do
+        local envelope = call('LINDEX', wait, -k)
+        read = read + #envelope
+        local tp, offset = identity_of(envelope)
+        if tp and not is_over(tp, offset) then return envelope, tp, offset end
+    end
+    return nil
+end
+
 for i, lane in ipairs(ARGV) do
-    local n, line, tried, due, _ = pcall_('LLEN', P .. 'wait:' .. lane), '', 0, 0, nil
+    local wait, lock = P .. 'wait:' .. lane, P .. 'lock:' .. lane
+    local n, line, tried, due, _ = pcall_('LLEN', wait), '', 0, 0, nil
     if type(n) == 'table' then n = -1 end
     if n > 0 then
-        for k = 1, math.min(n, 16) do -- finished ones may still stand at the end; payloads may be large, so one by one
-            local envelope = call('LINDEX', P .. 'wait:' .. lane, -k)
-            local tp, offset = identity_of(envelope)
-            if tp and not is_over(tp, offset) then
-                line = string.match(envelope, '^[^\n]*')
-                tried, _, due = tries_of(tp, offset)
-                break
-            end
+        local envelope, tp, offset = oldest(wait, n)
+        if envelope then
+            line = string.match(envelope, '^[^\n]*')
+            tried, _, due = tries_of(tp, offset)
         end
     end
-    local held, left = pcall_('GET', P .. 'lock:' .. lane), 0
+    local held, left = pcall_('GET', lock), 0
     if type(held) == 'table' then held = '(not a lock)' end
-    if held then left = call('PTTL', P .. 'lock:' .. lane) end
+    if held then left = call('PTTL', lock) end
     local at = 7 * i - 5
     out[at], out[at + 1], out[at + 2], out[at + 3] = text(n), line, held or '', text(left)
-    out[at + 4], out[at + 5], out[at + 6] = is_paused(P .. 'lock:' .. lane) and '1' or '', text(tried), text(due)
+    out[at + 4], out[at + 5], out[at + 6] = is_paused(lock) and '1' or '', text(tried), text(due)
+    if read > BYTES_MAX then break end
 end
 return out
