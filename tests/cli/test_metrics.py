@@ -61,7 +61,7 @@ def parse(text):
 
 
 class World:
-    def __init__(self, directory):
+    def __init__(self, directory, **http):
         self.dir = directory
         self.gate = os.path.join(directory, "gate")
         self.redis = Redis(os.path.join(directory, "redis"))
@@ -74,7 +74,7 @@ class World:
         path = os.path.join(directory, "handler.py")
         with open(path, "w") as f:
             f.write(HANDLER)
-        self.settings = config("audit", self.brokers, self.redis.url, ["orders"], workers=2, http={"listen": "127.0.0.1:%d" % self.port},
+        self.settings = config("audit", self.brokers, self.redis.url, ["orders"], workers=2, http=dict(http, listen="127.0.0.1:%d" % self.port),
                                kafka={"properties": {"session.timeout.ms": "6000"}},
                                handler={"type": "exec", "command": [sys.executable, "-S", "-E", path], "processes": 2, "timeout_ms": 60000})
         self.instance = Instance(BUILD, directory, "one", self.settings, {"GATE": self.gate})
