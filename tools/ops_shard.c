@@ -11,7 +11,8 @@ enum { CONNECT_MS = 3000, ANSWER_MS = 10000 };
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
     if (r && r->type == REDIS_REPLY_ERROR) return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
     if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
-    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, sh->redis && sh->redis->err ? sh->redis->errstr : "no connection");
+    const char *why = sh->redis && sh->redis->err ? sh->redis->errstr : "no connection";
+    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, strstr(why, "temporarily unavailable") ? "no answer in time" : why);
 }
 
 static int ok(struct ops *o, struct ops_shard *sh, redisReply *r) {
