@@ -83,7 +83,7 @@ int api_break(struct api_call *k) {
 /* The lines of the command: one a message, and the summary. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
-    const char *p = lines->p, *end = lines->p + lines->n;
+    const char *p = lines->p, *end = p ? p + lines->n : NULL;
     *any = false;
     for (const char *stop; p < end && (stop = memchr(p, '\n', (size_t)(end - p))); p = stop + 1) {
         json_t *line = json_loadb(p, (size_t)(stop - p), 0, NULL);

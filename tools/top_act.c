@@ -59,9 +59,9 @@ void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
 
 /* The command tells a line for each message, and a last one with the sums. */
 static void tell_sums(const struct lw_buf *lines, struct lw_buf *said) {
-    const char *end = lines->p + lines->n, *last = lines->n > 1 ? memrchr(lines->p, '\n', lines->n - 1) : NULL;
+    const char *last = lines->n > 2 ? memrchr(lines->p, '\n', lines->n - 2) : NULL;
     last = last ? last + 1 : lines->p;
-    json_t *sum = last ? json_loadb(last, (size_t)(end - last), 0, NULL) : NULL, *n;
+    json_t *sum = last ? json_loads(last, JSON_DISABLE_EOF_CHECK, NULL) : NULL, *n;
     const char *word, *between = ": ";
     json_object_foreach(json_object_get(sum, "results"), word, n) {
         lw_buf_addf(said, "%s%" JSON_INTEGER_FORMAT " %s", between, json_integer_value(n), word);
@@ -92,6 +92,7 @@ void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
     ops_out_to(&lines);
     queue_drop(o);
     ops_out_to(NULL);
+    lw_buf_add(&lines, "", 1);
     o->args = was;
     add_name(said, lane);
     if (o->err.text[0])
