@@ -23,19 +23,27 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
 
 /* ---- lanes ---- */
 
-static int change(struct api_call *k, int (*fn)(struct ops *, struct ops_shard *, struct lw_bytes, bool *), const char *did,
-                  const char *was) {
-    char room[LW_LANE_ROOM];
-    struct lw_bytes lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room);
-    bool changed;
-    if (fn(k->o, ops_shard_of(k->o, lane), lane, &changed)) return -1;
-    k->execute = changed; /* no dry run: one lane, named, and easy to take back */
-    put_result(k, lane, changed ? did : was);
+/* No dry run: one lane, named, and easy to take back. */
+static int change(struct api_call *k, bool resume) {
+    const struct ops_verb verb = {.name = resume ? "resume" : "pause"};
+    struct ops *o = k->o;
+    char room[LW_LANE_ROOM], by[256], *key = (char *)(uintptr_t)k->segment[1];
+    struct lw_bytes lane = lw_lane_id(lw_bytes_of(key), room, sizeof room);
+    struct ops_shard *sh = ops_shard_of(o, lane);
+    bool changed = false;
+    o->args.words = &key, o->args.n_words = 1;
+    o->noun = "queue", o->verb = &verb, o->who = asker(k, by, sizeof by);
+    int bad = resume ? ops_resume(o, sh, lane, &changed) : ops_pause(o, sh, lane, &changed);
+    if (!bad && changed) bad = ops_audit(o, verb.name, 1);
+    o->verb = NULL, o->who = NULL;
+    if (bad) return -1;
+    k->execute = changed;
+    put_result(k, lane, resume ? changed ? "resumed" : "was not paused" : changed ? "paused" : "was paused");
     return 0;
 }
 
-int api_pause(struct api_call *k) { return change(k, ops_pause, "paused", "was paused"); }
-int api_resume(struct api_call *k) { return change(k, ops_resume, "resumed", "was not paused"); }
+int api_pause(struct api_call *k) { return change(k, false); }
+int api_resume(struct api_call *k) { return change(k, true); }
 
 static int tell_holder(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct api_call *k = ctx;
@@ -112,7 +120,7 @@ int api_replay(struct api_call *k) {
     char *id = (char *)(uintptr_t)k->segment[1], by[256];
     struct lw_buf lines = {0};
     bool any;
-    o->verb = &verb;
+    o->noun = "dead", o->verb = &verb;
     o->args.words = &id;
     o->args.n_words = 1;
     if (dead_each(o, take_id, m.id) < 0) return -1;
@@ -122,7 +130,7 @@ int api_replay(struct api_call *k) {
     ops_out_to(&lines);
     dead_replay(o);
     ops_out_to(NULL);
-    o->who = NULL;
+    o->verb = NULL, o->who = NULL;
     int bad = o->err.text[0] ? -1 : 0;
     if (bad && strstr(o->err.text, "under way")) k->a->status = 409;
     json_t *all = results(&lines, &any);

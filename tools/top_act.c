@@ -22,10 +22,24 @@ static bool ready(struct top *t, struct lw_buf *said) {
 }
 
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said) {
-    bool changed;
-    if (!ready(t, said)) return;
+    const struct ops_verb verb = {.name = resume ? "resume" : "pause"};
+    bool changed = false;
+    char *name = lw_memdup(lane.p, lane.n);
+    if (!ready(t, said)) {
+        free(name);
+        return;
+    }
+    struct ops_args was = t->o->args;
+    t->o->args.match = NULL;
+    t->o->args.words = &name, t->o->args.n_words = 1;
+    t->o->noun = "queue", t->o->verb = &verb;
     struct ops_shard *sh = ops_shard_of(t->o, lane);
-    if (resume ? ops_resume(t->o, sh, lane, &changed) : ops_pause(t->o, sh, lane, &changed)) {
+    int bad = resume ? ops_resume(t->o, sh, lane, &changed) : ops_pause(t->o, sh, lane, &changed);
+    if (!bad && changed) bad = ops_audit(t->o, verb.name, 1);
+    t->o->args = was;
+    t->o->verb = NULL;
+    free(name);
+    if (bad) {
         lw_buf_addf(said, "%s", t->o->err.text);
         return;
     }

@@ -123,8 +123,8 @@ static int seen(struct ops *o, const struct ops_lane *l, void *ctx) {
 static int go_round(struct top *t, int s) {
     struct top_shard *sh = &t->shard[s];
     struct scan scan = {.t = t};
-    for (int page = 0; page < TOP_LOOK / 256 && scan.looked < TOP_LOOK; page++) {
-        if (ops_lane_page(t->o, &t->o->shards[s], false, sh->cursor, 256, seen, &scan)) return -1;
+    for (int page = 0; page < TOP_LOOK / OPS_BATCH && scan.looked < TOP_LOOK; page++) {
+        if (ops_lane_page(t->o, &t->o->shards[s], false, sh->cursor, OPS_BATCH, seen, &scan)) return -1;
         if (strcmp(sh->cursor, "0") != 0) continue;
         sh->whole = true;
         sh->waiting = sh->now_waiting;

@@ -234,6 +234,8 @@ class Api(unittest.TestCase):
         self.assertEqual(self.post(path + "/resume")["result"], "resumed")
         self.assertFalse(self.call("SISMEMBER", P + "paused", "t-a/b"))
         self.assertEqual(self.post(path + "/resume")["result"], "was not paused")
+        who = [row[1] for row in self.call("XRANGE", P + "audit", "-", "+") if b"pause" in row[1]]
+        self.assertTrue(any(x.startswith(b"http:127.0.0.1@") for x in who[0]), who)
         self.assertRegex(self.w.instance.log(), "api: pause of lanes, asked for by 127.0.0.1")
 
     def test_break(self):
