@@ -320,11 +320,37 @@ class Api(unittest.TestCase):
 
 
 class Alone(unittest.TestCase):
-    """Redis is gone, and no token is set."""
+    """Two shards, no token; then Redis is gone."""
+
+    def pages(self, w, path, name):
+        rows, cursor = [], ""
+        while cursor is not None:
+            page = json.loads(w.get(path + ("&cursor=" + quote(cursor) if cursor else ""))[1])
+            rows += page[name]
+            cursor = page["next"]
+        return rows
+
+    def two_shards(self, w):
+        for shard in (0, 1):
+            for i in range(130):
+                w.redis.call("SADD", "lw:{audit.%d}:paused" % shard, "t-%d-%d" % (shard, i))
+            for i in range(3):
+                w.redis.call("XADD", "lw:{audit.%d}:dead" % shard, "%d-0" % (i + 1), "envelope", envelope(i, "k"), "reason", "r", "attempts", 1,
+                             "first_ms", 1, "last_ms", 1000 * i + shard)
+        keys = {r["key"] for r in self.pages(w, "/api/v1/lanes?limit=10", "lanes")}
+        self.assertEqual(keys, {"t-%d-%d" % (s, i) for s in (0, 1) for i in range(130)})
+        for order, ids in (("oldest", (1, 2, 3)), ("newest", (3, 2, 1))):
+            for limit in (1, 2, 3, 4, 100):
+                rows = self.pages(w, "/api/v1/dead?limit=%d&order=%s" % (limit, order), "dead")
+                self.assertEqual([r["id"] for r in rows], ["%d:%d-0" % (s, i) for s in (0, 1) for i in ids])
+        top = [BUILD + "/latchwork", "top", "-c", w.config_path, "--once", "--json", "--interval", "100ms"]
+        v = json.loads(subprocess.run(top, capture_output=True, check=True).stdout)
+        self.assertEqual([d["id"] for d in v["failures"]], ["1:3-0", "0:3-0", "1:2-0", "0:2-0", "1:1-0", "0:1-0"])
+        self.assertEqual((v["dead"], v["paused"]), (6, 260))
 
     def test_redis_that_is_gone(self):
         with tempfile.TemporaryDirectory(prefix="lw-api-") as folder:
-            w = World(folder)
+            w = World(folder, shards=2)
             try:
                 wait_until(w.serving, 60, "metrics and ready workers")
                 status, text = w.get("/api/v1/lanes")
@@ -336,11 +362,12 @@ class Alone(unittest.TestCase):
                     self.assertEqual(r.status, 403, r.read())
                     connection.close()
                 self.assertFalse(json.loads(w.get("/api/v1")[1])["writable"])
+                self.two_shards(w)
                 w.redis.kill()
                 for path in ("/api/v1/lanes", "/api/v1/dead", "/api/v1/lanes/a", "/api/v1/dead/0:1-1"):
                     status, text = w.get(path)
                     self.assertEqual(status, 503)
-                    self.assertIn("shard 0: Redis", json.loads(text)["error"])
+                    self.assertIn(": Redis", json.loads(text)["error"])
                 self.assertEqual(w.get("/metrics")[0], 200)
                 w.redis.start()
                 self.assertEqual(w.get("/api/v1/lanes")[0], 200)
