@@ -39,7 +39,7 @@ struct top_worker {
 /* From the supervisor. */
 struct top_fleet {
     bool on;
-    char why[200]; /* where it is not */
+    char why[256]; /* where it is not */
     int workers, ready;
     int64_t at_ms; /* boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
