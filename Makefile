@@ -16,7 +16,7 @@ LIBS = $(LW_LIBS) -lpthread -ldl -lm
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
-PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd
+PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd ncursesw
 
 # goals that need no compiler yet
 EASY := deps deps-test demo test ci help clean distclean format

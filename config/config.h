@@ -91,6 +91,7 @@ struct lw_config {
         char *listen; /* as written */
         char *host;   /* a numeric address; NULL: nothing is served ("off") */
         int port;     /* 0: any free one */
+        char *token;  /* what those send who may change things; NULL: nobody may */
     } http;
     struct {
         enum lw_log_level level;

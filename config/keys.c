@@ -213,6 +213,14 @@ const struct lw_option lw_options[] = {
      .help =
          "Where metrics and health are served: a numeric address or `localhost`. Port 0: any free one, named in the log. Where the port is "
          "taken the run goes on without. There is no password: beyond loopback, let only those near it who may read it."},
+    {.path = "http.token",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_token,
+     .show = lw_show_http_token,
+     .form = "string of 16 to 256 printable characters",
+     .dflt_text = "none",
+     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP API](http.md): pause and resume lanes, break locks, replay "
+             "dead letters. None: nothing can be changed. Put it in with `${VAR}` or `${file:PATH}`; it is never shown."},
     {.path = "log.level",
      .kind = LW_OPT_WORD,
      .at = AT(log.level),

@@ -179,7 +179,7 @@ void lw_config_free(struct lw_config *c) {
     free(c->key.from_text);
     free(c->dead.topic);
     free(c->dedup.id.arg);
-    free(c->http.listen), free(c->http.host);
+    free(c->http.listen), free(c->http.host), free(c->http.token);
     free(c->handler.type);
     json_decref(c->handler.json);
     json_decref(c->handler.shown);

@@ -64,6 +64,7 @@ void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v)
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
 /* A short form of a value for messages: never a secret, never long. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
@@ -102,5 +103,6 @@ json_t *lw_show_dedup_id(const struct lw_config *c);
 json_t *lw_show_dead_to(const struct lw_config *c);
 json_t *lw_show_handler(const struct lw_config *c);
 json_t *lw_show_http_listen(const struct lw_config *c);
+json_t *lw_show_http_token(const struct lw_config *c);
 
 #endif

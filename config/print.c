@@ -49,6 +49,7 @@ json_t *lw_show_dedup_id(const struct lw_config *c) {
 }
 
 json_t *lw_show_http_listen(const struct lw_config *c) { return json_string(c->http.listen); }
+json_t *lw_show_http_token(const struct lw_config *c) { return c->http.token ? json_string("***") : NULL; }
 
 json_t *lw_show_handler(const struct lw_config *c) {
     json_t *v = json_deep_copy(c->handler.shown);

@@ -284,3 +284,17 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     l->c->http.host = off ? NULL : lw_strdup(host);
     l->c->http.port = port;
 }
+
+/* Never shown, not even a wrong one. */
+void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    const char *text = json_string_value(v);
+    size_t n = json_string_length(v);
+    bool good = text && n >= 16 && n <= 256;
+    for (size_t i = 0; good && i < n; i++) good = text[i] > ' ' && text[i] < 0x7f;
+    if (!good) {
+        lw_problem(l->problems, "%s: must be a string of 16 to 256 printable characters without spaces; `openssl rand -hex 32` makes one", o->path);
+        return;
+    }
+    free(l->c->http.token);
+    l->c->http.token = lw_strdup(text);
+}

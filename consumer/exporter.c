@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/http.h"
 #include "consumer/metrics.h"
 
 #include <pthread.h>
@@ -17,40 +16,91 @@ struct exporter {
     pthread_mutex_t lock; /* guards shards, between the thread that asks Redis and the one that answers */
     struct lw_shard_look *shards;
     struct lw_shard_looker **lookers;
+    const struct lw_exporter_api *api;
+    void *api_self;
 };
 
-static int answer_json(json_t *v, struct lw_buf *body, const char **type) {
+static void put_json(struct lw_http_answer *a, json_t *v) {
     char *text = json_dumps(v, JSON_COMPACT);
-    lw_buf_addf(body, "%s\n", text ? text : "null");
+    lw_buf_addf(&a->body, "%s\n", text ? text : "null");
     free(text);
     json_decref(v);
-    *type = "application/json";
-    return 200;
+    a->status = 200;
+    a->type = "application/json";
 }
 
-static int answer_health(bool well, struct lw_buf *body) {
-    if (well) lw_buf_addf(body, "ok\n");
-    return well ? 200 : 503;
+static void put_health(struct lw_http_answer *a, bool well) {
+    if (well) lw_buf_addf(&a->body, "ok\n");
+    a->status = well ? 200 : 503;
 }
 
-static int answer(void *ctx, const char *path, struct lw_buf *body, const char **type) {
-    struct exporter *e = ctx;
-    struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
+static json_t *version(const struct lw_metrics_source *m) {
+    (void)m;
+    return json_pack("{s:s,s:s}", "name", "latchwork", "version", LW_VERSION);
+}
+
+/* What the board knows. Everything else below /api/v1/ is the API's. */
+static const struct {
+    const char *path;
+    json_t *(*fn)(const struct lw_metrics_source *m);
+} board_paths[] = {
+    {"/version", version},
+    {"/api/v1/version", version},
+    {"/api/v1/workers", lw_metrics_workers},
+    {"/api/v1/partitions", lw_metrics_partitions},
+    {"/api/v1/counters", lw_metrics_counters},
+    {"/api/v1/stats", lw_metrics_stats},
+};
+
+static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
     if (!strcmp(path, "/metrics")) {
-        *type = LW_METRICS_TYPE;
+        a->type = LW_METRICS_TYPE;
         pthread_mutex_lock(&e->lock);
-        lw_metrics_text(&m, body);
+        lw_metrics_text(m, &a->body);
         pthread_mutex_unlock(&e->lock);
-        return 200;
+        a->status = 200;
+    } else if (!strcmp(path, "/healthz")) {
+        put_health(a, lw_metrics_alive(m, &a->body));
+    } else if (!strcmp(path, "/readyz")) {
+        put_health(a, lw_metrics_ready(m, &a->body));
+    } else {
+        return false;
     }
-    if (!strcmp(path, "/healthz")) return answer_health(lw_metrics_alive(&m, body), body);
-    if (!strcmp(path, "/readyz")) return answer_health(lw_metrics_ready(&m, body), body);
-    if (!strcmp(path, "/version")) return answer_json(json_pack("{s:s,s:s}", "name", "latchwork", "version", LW_VERSION), body, type);
-    if (!strcmp(path, "/api/v1/workers")) return answer_json(lw_metrics_workers(&m), body, type);
-    if (!strcmp(path, "/api/v1/partitions")) return answer_json(lw_metrics_partitions(&m), body, type);
-    if (!strcmp(path, "/api/v1/counters")) return answer_json(lw_metrics_counters(&m), body, type);
-    lw_buf_addf(body, "there are /metrics /healthz /readyz /version /api/v1/workers /api/v1/partitions /api/v1/counters\n");
-    return 404;
+    return true;
+}
+
+static bool answer_quick(struct exporter *e, const char *path, struct lw_http_answer *a) {
+    struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
+    if (answer_text(e, &m, path, a)) return true;
+    for (size_t i = 0; i < sizeof board_paths / sizeof *board_paths; i++) {
+        if (strcmp(path, board_paths[i].path)) continue;
+        pthread_mutex_lock(&e->lock);
+        put_json(a, board_paths[i].fn(&m));
+        pthread_mutex_unlock(&e->lock);
+        return true;
+    }
+    return false;
+}
+
+static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+    struct exporter *e = ctx;
+    bool api = !strncmp(q->path, "/api/", 5);
+    if (answer_quick(e, q->path, a)) {
+        if (!q->post) return true;
+        lw_buf_free(&a->body);
+        *a = (struct lw_http_answer){.status = 405};
+        lw_buf_addf(&a->body, "read-only: GET or HEAD\n");
+        return true;
+    }
+    if (api && e->api) return false;
+    a->status = 404;
+    lw_buf_addf(&a->body, "there are /metrics /healthz /readyz /version /api/v1\n");
+    return true;
+}
+
+static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+    struct exporter *e = ctx;
+    e->api->answer(e->api_self, q, a);
 }
 
 static void look(struct exporter *e) {
@@ -68,7 +118,8 @@ static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {
         struct lw_err err = {0};
-        struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, answer, e, &err);
+        struct lw_http_handler handler = {e, quick, slow};
+        struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, &handler, &err);
         if (h) return h;
         if (!told) lw_warn("%s; the run goes on without metrics, and tries again; choose another http.listen, or \"off\"", err.text);
         told = true;
@@ -76,8 +127,9 @@ static struct lw_http *serve(struct exporter *e) {
     }
 }
 
-int lw_exporter_main(const struct lw_config *c, const struct lw_board *board) {
-    struct exporter e = {.c = c, .board = board, .lock = PTHREAD_MUTEX_INITIALIZER};
+int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, const struct lw_exporter_api *api) {
+    struct exporter e = {.c = c, .board = board, .lock = PTHREAD_MUTEX_INITIALIZER, .api = api};
+    if (api) e.api_self = api->open(c);
     size_t n = (size_t)c->redis.shards;
     e.shards = lw_alloc(n * sizeof *e.shards);
     e.lookers = lw_alloc(n * sizeof *e.lookers);

@@ -6,8 +6,15 @@
 
 #include "config/config.h"
 #include "consumer/board.h"
+#include "consumer/http.h"
 
-/* The process; ends with its parent. Returns only where nothing is to be served. For lw_supervise_options.exporter_main. */
-int lw_exporter_main(const struct lw_config *c, const struct lw_board *board);
+/* What is below /api/v1/ and not on the board: asks Redis, so it has a thread of its own (http.h), and may be slow. */
+struct lw_exporter_api {
+    void *(*open)(const struct lw_config *c); /* c stays; called once */
+    void (*answer)(void *self, const struct lw_http_request *q, struct lw_http_answer *a);
+};
+
+/* The process; ends with its parent, and does not return. api: NULL without. */
+int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, const struct lw_exporter_api *api);
 
 #endif

@@ -1,91 +1,203 @@
 #include "consumer/http.h"
 
+#include "base/clock.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct lw_http {
-    struct MHD_Daemon *daemon;
-    lw_http_answer_fn *answer;
-    void *ctx;
-    int port;
-    char machine[256];
+enum { SWALLOW_MAX = 1 << 20 }; /* of a body that is too large: then the connection ends */
+
+struct pending {
+    struct lw_http_request q;
+    struct lw_http_answer a;
+    struct MHD_Connection *connection;
+    struct pending *next;
+    size_t received;
+    bool large, bad, asked;
 };
 
-/* --- the Host header ---------------------------------------------------------------------------------------------------------------- */
+struct lw_http {
+    struct MHD_Daemon *daemon;
+    struct lw_http_handler handler;
+    int port;
+    char machine[256];
+    pthread_t slow;
+    bool has_slow;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t more;
+    struct pending *first, **last;
+    int waiting; /* in the list, or being answered */
+    bool closing;
+};
 
-static bool is_port(const char *s) { return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1)); }
+/* --- a request ---------------------------------------------------------------------------------------------------------------------- */
 
-/* `name` is this machine's, with or without a domain behind it on either side. */
-static bool is_machine(const char *name, size_t n, const char *machine) {
-    size_t first = strcspn(machine, "."), whole = strlen(machine);
-    if (!first) return false;
-    return (n == first || n == whole) && strncasecmp(name, machine, n) == 0;
+static bool is_api(const struct pending *p) { return !strncmp(p->q.path, "/api/", 5); }
+
+static void refuse(struct pending *p, int status, const char *why) {
+    if (is_api(p)) {
+        lw_http_error(&p->a, status, "%s", why);
+        return;
+    }
+    p->a.status = status;
+    lw_buf_addf(&p->a.body, "%s\n", why);
 }
 
-bool lw_http_host_ok(const char *host, const char *machine) {
-    char name[256];
-    unsigned char address[16];
-    if (!host) return false; /* HTTP/1.1 demands one */
-    const char *end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":");
-    if (!end) return false;
-    bool v6 = *host == '[';
-    size_t n = (size_t)(end - host) - (v6 ? 1 : 0);
-    if (!n || n >= sizeof name || !is_port(v6 ? end + 1 : end)) return false;
-    memcpy(name, host + (v6 ? 1 : 0), n);
-    name[n] = 0;
-    if (v6) return inet_pton(AF_INET6, name, address) == 1;
-    return inet_pton(AF_INET, name, address) == 1 || strcasecmp(name, "localhost") == 0 || is_machine(name, n, machine);
+static char *decoded(const char *text, bool *bad) {
+    struct lw_buf b = {0};
+    if (!lw_http_decode(lw_bytes_of(text), &b)) *bad = true;
+    lw_buf_add(&b, "", 1);
+    return b.p;
 }
 
-/* --- answering ---------------------------------------------------------------------------------------------------------------------- */
+static enum MHD_Result take_arg(void *cls, enum MHD_ValueKind kind, const char *name, const char *value) {
+    struct pending *p = cls;
+    (void)kind;
+    if (p->q.n_args == LW_HTTP_ARGS) {
+        p->bad = true;
+        return MHD_NO;
+    }
+    struct lw_http_arg *a = &p->q.args[p->q.n_args++];
+    a->name = decoded(name, &p->bad);
+    a->value = decoded(value ? value : "", &p->bad);
+    return MHD_YES;
+}
 
-static enum MHD_Result send_body(struct MHD_Connection *c, int status, const char *type, struct lw_buf *body) {
-    struct MHD_Response *r = MHD_create_response_from_buffer(body->n, body->p, MHD_RESPMEM_MUST_COPY);
-    lw_buf_free(body);
+static struct pending *begin(struct MHD_Connection *c, const char *url, const char *method) {
+    struct pending *p = lw_alloc(sizeof *p);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    p->connection = c;
+    p->q.path = url;
+    p->q.post = !strcmp(method, MHD_HTTP_METHOD_POST);
+    p->q.authorization = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    p->large = length && strtoull(length, NULL, 10) > LW_HTTP_BODY_MAX;
+    if (info && info->client_addr) {
+        const struct sockaddr *at = info->client_addr;
+        getnameinfo(at, at->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), p->q.from, sizeof p->q.from,
+                    NULL, 0, NI_NUMERICHOST);
+    }
+    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, take_arg, p);
+    return p;
+}
+
+static void on_end(void *cls, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode why) {
+    struct pending *p = *state;
+    (void)cls, (void)c, (void)why;
+    if (!p) return;
+    for (size_t i = 0; i < p->q.n_args; i++) free(p->q.args[i].name), free(p->q.args[i].value);
+    lw_buf_free(&p->q.body);
+    lw_buf_free(&p->a.body);
+    free(p);
+    *state = NULL;
+}
+
+static enum MHD_Result send_answer(struct pending *p) {
+    struct MHD_Response *r = MHD_create_response_from_buffer(p->a.body.n, p->a.body.p, MHD_RESPMEM_MUST_COPY);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, p->a.type ? p->a.type : "text/plain; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    if (status == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result ok = MHD_queue_response(c, (unsigned)status, r);
+    if (p->a.status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, p->a.allow ? p->a.allow : "GET, HEAD");
+    if (p->a.status == MHD_HTTP_UNAUTHORIZED) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (p->a.status == MHD_HTTP_SERVICE_UNAVAILABLE) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "2");
+    enum MHD_Result ok = MHD_queue_response(p->connection, (unsigned)p->a.status, r);
     MHD_destroy_response(r);
     return ok;
 }
 
+/* --- the slow ones ------------------------------------------------------------------------------------------------------------------ */
+
+/* False: there is no place. Otherwise the request is not to be touched any more until it comes back. */
+static bool hand_over(struct lw_http *h, struct pending *p) {
+    pthread_mutex_lock(&h->lock);
+    bool room = h->waiting < LW_HTTP_WAITING && !h->closing;
+    if (room) {
+        h->waiting++;
+        MHD_suspend_connection(p->connection);
+        p->next = NULL;
+        *h->last = p;
+        h->last = &p->next;
+        pthread_cond_signal(&h->more);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return room;
+}
+
+static struct pending *next(struct lw_http *h, bool *closing) {
+    pthread_mutex_lock(&h->lock);
+    while (!h->first && !h->closing) pthread_cond_wait(&h->more, &h->lock);
+    struct pending *p = h->first;
+    if (p && !(h->first = p->next)) h->last = &h->first;
+    *closing = h->closing;
+    pthread_mutex_unlock(&h->lock);
+    return p;
+}
+
+static void *be_slow(void *ctx) {
+    struct lw_http *h = ctx;
+    struct pending *p;
+    bool closing;
+    while ((p = next(h, &closing))) {
+        if (closing || lw_boot_ms() >= p->q.until_ms)
+            refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, closing ? "ending" : "others were first, and slow; ask again");
+        else
+            h->handler.slow(h->handler.ctx, &p->q, &p->a);
+        pthread_mutex_lock(&h->lock);
+        h->waiting--;
+        pthread_mutex_unlock(&h->lock);
+        MHD_resume_connection(p->connection);
+    }
+    return NULL;
+}
+
+/* --- answering ---------------------------------------------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *method) {
+    bool reads = !strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD);
+    p->asked = true;
+    p->q.until_ms = lw_boot_ms() + LW_HTTP_LIMIT_MS;
+    if (!lw_http_host_ok(MHD_lookup_connection_value(p->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST), h->machine))
+        refuse(p, 421, "this Host is not served here: use an address, localhost or the machine's name");
+    else if (p->large)
+        refuse(p, 413, "the body is too large");
+    else if (p->bad)
+        refuse(p, MHD_HTTP_BAD_REQUEST, "the query can't be read");
+    else if (!reads && !p->q.post)
+        refuse(p, MHD_HTTP_METHOD_NOT_ALLOWED, "read-only: GET or HEAD");
+    else if (!h->handler.quick(h->handler.ctx, &p->q, &p->a)) {
+        if (hand_over(h, p)) return MHD_YES;
+        refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait; ask again");
+    }
+    return send_answer(p);
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version,
                                   const char *upload, size_t *upload_size, void **state) {
-    static int seen;
     struct lw_http *h = cls;
-    (void)version, (void)upload;
-    if (!*state) { /* headers only: the answer comes with the next call */
-        *state = &seen;
-        return MHD_YES;
+    struct pending *p = *state;
+    (void)version;
+    if (!p) { /* headers only: a body may follow */
+        *state = p = begin(c, url, method);
+        return p->large ? answer(h, p, method) : MHD_YES;
     }
-    if (*upload_size) { /* a body is read and thrown away */
+    if (*upload_size) {
+        p->received += *upload_size;
+        p->large |= p->received > LW_HTTP_BODY_MAX;
+        if (!p->large) lw_buf_add(&p->q.body, upload, *upload_size);
         *upload_size = 0;
-        return MHD_YES;
+        return p->received > SWALLOW_MAX ? MHD_NO : MHD_YES;
     }
-    struct lw_buf body = {0};
-    const char *type = "text/plain; charset=utf-8";
-    int status;
-    if (!lw_http_host_ok(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST), h->machine)) {
-        status = 421;
-        lw_buf_addf(&body, "this Host is not served here: use an address, localhost or the machine's name\n");
-    } else if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD)) {
-        status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        lw_buf_addf(&body, "read-only: GET or HEAD\n");
-    } else {
-        status = h->answer(h->ctx, url, &body, &type);
-    }
-    return send_body(c, status, type, &body);
+    return p->asked ? send_answer(p) : answer(h, p, method);
 }
 
 /* --- life --------------------------------------------------------------------------------------------------------------------------- */
@@ -127,21 +239,46 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
 
 static void no_log(void *cls, const char *fmt, va_list ap) { (void)cls, (void)fmt, (void)ap; } /* clients that go away */
 
-struct lw_http *lw_http_open(const char *host, int port, lw_http_answer_fn *answer, void *ctx, struct lw_err *err) {
+static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
+    (void)cls, (void)c;
+    return strlen(text); /* a name may hold a '/' */
+}
+
+static void end_slow(struct lw_http *h) {
+    if (!h->has_slow) return;
+    pthread_mutex_lock(&h->lock);
+    h->closing = true;
+    pthread_cond_signal(&h->more);
+    pthread_mutex_unlock(&h->lock);
+    pthread_join(h->slow, NULL);
+}
+
+static bool start_slow(struct lw_http *h, struct lw_err *err) {
+    if (!h->handler.slow) return true;
+    int failed = pthread_create(&h->slow, NULL, be_slow, h);
+    h->has_slow = !failed;
+    if (failed) lw_fail(err, "no thread for HTTP: %s", strerror(failed));
+    return !failed;
+}
+
+struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *handler, struct lw_err *err) {
     struct lw_http *h = lw_alloc(sizeof *h);
-    *h = (struct lw_http){.answer = answer, .ctx = ctx};
+    *h = (struct lw_http){.handler = *handler, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+    h->last = &h->first;
     gethostname(h->machine, sizeof h->machine - 1);
     signal(SIGPIPE, SIG_IGN);
     int fd = listen_at(host, port, &h->port, err);
-    if (fd >= 0) {
-        h->daemon =
-            MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
-                             MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                             (unsigned)LW_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LW_HTTP_IDLE_S, MHD_OPTION_END);
+    if (fd >= 0 && start_slow(h, err)) {
+        h->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
+                                     NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)LW_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                                     (unsigned)LW_HTTP_IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
+                                     leave_escaped, NULL, MHD_OPTION_END);
         if (h->daemon) return h;
         lw_fail(err, "the HTTP server can't be started");
-        close(fd);
     }
+    if (fd >= 0) close(fd);
+    end_slow(h);
     free(h);
     return NULL;
 }
@@ -150,6 +287,7 @@ int lw_http_port(const struct lw_http *h) { return h->port; }
 
 void lw_http_close(struct lw_http *h) {
     if (!h) return;
+    end_slow(h);                /* nothing stays suspended, which stop demands */
     MHD_stop_daemon(h->daemon); /* closes the socket too */
     free(h);
 }

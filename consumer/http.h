@@ -1,5 +1,9 @@
-/* A small HTTP server for what the exporter shows: GET and HEAD only, read-only, bounded in connections and time. It answers only requests
- * whose Host header names an address, "localhost" or this machine: a page in a browser can then not reach it through a name of its own. */
+/* A small HTTP server for what the exporter shows, bounded in connections, sizes and time. It answers only requests whose Host header names
+ * an address, "localhost" or this machine: a page in a browser can then not reach it through a name of its own.
+ *
+ * Two threads. One takes all requests and answers what is at hand. What may have to wait for others (Redis) goes to the second, one request
+ * after the other, so that nothing it waits for holds up the first. At most LW_HTTP_WAITING requests stand before the second; a request
+ * that has not had its turn within LW_HTTP_LIMIT_MS is told so (503), as are those that find no place. */
 #ifndef LW_CONSUMER_HTTP_H
 #define LW_CONSUMER_HTTP_H
 
@@ -7,20 +11,64 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
-enum { LW_HTTP_CONNECTIONS = 32, LW_HTTP_IDLE_S = 10 };
+enum {
+    LW_HTTP_CONNECTIONS = 64,
+    LW_HTTP_IDLE_S = 10,
+    LW_HTTP_BODY_MAX = 64 << 10,
+    LW_HTTP_ARGS = 64,
+    LW_HTTP_WAITING = 16,
+    LW_HTTP_LIMIT_MS = 5000
+};
 
 struct lw_http;
 
-/* Fills `body` and names its type; returns the status, 404 for a path that is not known. Called by one thread at a time. */
-typedef int lw_http_answer_fn(void *ctx, const char *path, struct lw_buf *body, const char **type);
+struct lw_http_arg {
+    char *name, *value; /* decoded */
+};
 
-/* host: a numeric address. port 0: any free one. Runs in a thread of its own. */
-struct lw_http *lw_http_open(const char *host, int port, lw_http_answer_fn *answer, void *ctx, struct lw_err *err);
+/* Lent for the length of a call. */
+struct lw_http_request {
+    bool post;                 /* POST; otherwise GET or HEAD */
+    const char *path;          /* as it was sent: %XX stand as they are */
+    const char *authorization; /* the header, NULL where there is none */
+    char from[64];             /* address of who asks */
+    struct lw_http_arg args[LW_HTTP_ARGS];
+    size_t n_args;
+    struct lw_buf body;
+    int64_t until_ms; /* boot clock: nobody waits for an answer behind it */
+};
+
+/* Begins zeroed. */
+struct lw_http_answer {
+    int status;
+    const char *type;  /* NULL: text/plain; a literal */
+    const char *allow; /* with 405: a literal */
+    struct lw_buf body;
+};
+
+struct lw_http_handler {
+    void *ctx;
+    /* Fills *a; false: it takes longer, ask `slow`. Called by one thread at a time, which is not that of slow. */
+    bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
+    void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* NULL: quick never returns false */
+};
+
+/* host: a numeric address. port 0: any free one. *h is copied. */
+struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *h, struct lw_err *err);
 int lw_http_port(const struct lw_http *h);
-void lw_http_close(struct lw_http *h);
+void lw_http_close(struct lw_http *h); /* waits for a slow answer that is under way */
+
+/* ---- http_request.c ---- */
 
 /* May a request with this Host header (NULL: none) be answered? `machine`: this machine's name. */
 bool lw_http_host_ok(const char *host, const char *machine);
+/* %XX back to bytes, appended to out. False where one is torn, or is a NUL. */
+bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
+/* Is the Authorization header (NULL: none) "Bearer TOKEN"? Takes as long whatever differs. */
+bool lw_http_bearer_ok(const char *authorization, const char *token);
+/* {"error":"…"} and its status. */
+void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -6,6 +6,7 @@
 #include "tools/cmd_lock.h"
 #include "tools/cmd_queue.h"
 #include "tools/cmd_run.h"
+#include "tools/cmd_top.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static const struct command commands[] = {
     {"dead", lw_cmd_dead, "dead letters: list, show, replay, edit, drop"},
     {"lock", lw_cmd_lock, "who holds which key; break a lock; run a command under one"},
     {"handler", NULL, "start a handler project; run a handler on a file of messages"},
-    {"top", NULL, "live view: lanes, rates, hot keys, workers"},
+    {"top", lw_cmd_top, "live view: lanes, rates, hot keys, workers"},
     {"ledger", lw_cmd_ledger, "an audit from Kafka and Redis alone"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

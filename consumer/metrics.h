@@ -31,6 +31,7 @@ void lw_metrics_names(struct lw_buf *out);
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
+json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* sums, and each shard as it was seen last */
 /* Does everything turn? Each of them fills `why` with what does not, a line each, and returns whether all is well. alive: the supervisor
  * and the main loop of each running worker look round. ready: every worker is connected to all shards and was taken into the group. */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);

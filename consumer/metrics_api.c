@@ -74,6 +74,51 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     return list;
 }
 
+struct sums {
+    int64_t partitions, lag, unfinished, waiting, in_handler, ready;
+};
+
+static struct sums add_up(const struct lw_metrics_source *m) {
+    struct sums s = {0};
+    for (int i = 0; i < m->board->n_workers; i++) {
+        const struct lw_board_worker *w = &m->board->workers[i];
+        s.ready += atomic_load(&w->pid) && atomic_load(&w->ready);
+        s.waiting += (int64_t)atomic_load(&w->waiting);
+        s.in_handler += (int64_t)atomic_load(&w->in_handler);
+    }
+    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
+        const struct lw_board_partition *p = &m->board->partitions[i];
+        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+        if (state == LW_SLOT_FREE) break;
+        if (state != LW_SLOT_NAMED || !atomic_load(&p->owner)) continue;
+        int64_t left = atomic_load(&p->log_end) - atomic_load(&p->committed);
+        s.partitions++;
+        s.lag += left > 0 ? left : 0;
+        s.unfinished += atomic_load(&p->unfinished);
+    }
+    return s;
+}
+
+static json_t *shards_json(const struct lw_metrics_source *m) {
+    json_t *list = json_array();
+    for (int i = 0; i < m->config->redis.shards; i++) {
+        const struct lw_shard_look *s = &m->shards[i];
+        json_array_append_new(list, json_pack("{s:i,s:b,s:I,s:I,s:I,s:I,s:I}", "shard", i, "up", (int)s->up, "lanes", (json_int_t)s->lanes,
+                                              "ready", (json_int_t)s->ready, "dead", (json_int_t)s->dead, "paused", (json_int_t)s->paused,
+                                              "oldest_ms", (json_int_t)s->oldest_ms));
+    }
+    return list;
+}
+
+json_t *lw_metrics_stats(const struct lw_metrics_source *m) {
+    struct sums s = add_up(m);
+    return json_pack("{s:s,s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", m->config->name, "version", LW_VERSION, "started_ms",
+                     (json_int_t)atomic_load(&m->board->started_wall_ms), "workers", m->board->n_workers, "ready", (json_int_t)s.ready,
+                     "partitions", (json_int_t)s.partitions, "lag", (json_int_t)s.lag, "unfinished", (json_int_t)s.unfinished, "waiting",
+                     (json_int_t)s.waiting, "in_handler", (json_int_t)s.in_handler, "counters", lw_metrics_counters(m), "shards",
+                     shards_json(m));
+}
+
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     size_t before = why->n;
     int64_t tick = atomic_load(&m->board->ticked_ms);

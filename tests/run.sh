@@ -94,7 +94,7 @@ run_scripts() { # FOLDER
 }
 
 # What has threads, or shares memory with them.
-threaded="test_pool test_pool_chain test_board test_exec test_plugin test_insert test_renewer"
+threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert test_renewer"
 
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)

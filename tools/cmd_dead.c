@@ -160,7 +160,7 @@ int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
             if (is_id(o->args.words[i], &shard)) stop = one(o, o->args.words[i], shard, fn, ctx);
         return stop;
     }
-    if (o->c->dead.to == LW_DEAD_TOPIC)
+    if (o->c->dead.to == LW_DEAD_TOPIC && !o->quiet)
         fprintf(stderr,
                 "dead letters of this application go to the topic %s (queue replay --topic %s); in Redis are only those from before\n",
                 o->c->dead.topic, o->c->dead.topic);
@@ -168,3 +168,5 @@ int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
     for (int s = 0; s < o->c->redis.shards && !stop; s++) stop = each_of(o, &o->shards[s], fn, ctx);
     return stop;
 }
+
+int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) { return tell(o, sh, entry, fn, ctx); }

@@ -49,7 +49,7 @@ static bool is_json(struct lw_bytes b, json_error_t *why) {
 
 static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
     char user[256];
-    ops_who(user, sizeof user);
+    ops_who(o, user, sizeof user);
     struct lw_envelope e = m->e;
     e.payload = payload;
     struct lw_buf scratch = {0}, text = {0};

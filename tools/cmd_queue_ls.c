@@ -13,7 +13,7 @@ enum { LS_LIMIT = 100, HEAD_BYTES = 256 };
 
 static int64_t age_of(const struct ops_lane *l) { return l->has_head ? lw_wall_ms() - l->first_ms : -1; }
 
-static json_t *lane_json(const struct ops_lane *l) {
+json_t *ops_lane_json(const struct ops_lane *l) {
     json_t *j = json_object();
     struct lw_bytes worker;
     uint64_t fence;
@@ -37,7 +37,7 @@ static json_t *lane_json(const struct ops_lane *l) {
     return j;
 }
 
-static void holder_text(const struct ops_lane *l, struct lw_buf *out) {
+void ops_holder_text(const struct ops_lane *l, struct lw_buf *out) {
     struct lw_bytes worker;
     uint64_t fence;
     char age[16];
@@ -140,7 +140,7 @@ static const struct ops_column ls_columns[] = {{"KEY", false},  {"WAITING", true
 static void add_row(struct ops_table *t, const struct ops_lane *l) {
     char age[16];
     struct lw_buf holder = {0};
-    holder_text(l, &holder);
+    ops_holder_text(l, &holder);
     ops_cell_bytes(t, l->name, 40);
     if (l->n < 0)
         ops_cell(t, "broken");
@@ -166,7 +166,7 @@ int queue_ls(struct ops *o) {
         if (twice || bad < 0) continue;
         shown++;
         if (o->args.json)
-            ops_put_json(lane_json(&rs.row[i].l));
+            ops_put_json(ops_lane_json(&rs.row[i].l));
         else
             add_row(&t, &rs.row[i].l);
     }
@@ -195,7 +195,7 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     s->found = l->n != 0 || l->lock.n || l->paused;
     if (l->n < 0) lw_fail(&o->err, "the name of its waiting list holds another type: something else writes to this Redis");
     if (o->args.json) {
-        json_t *j = lane_json(l);
+        json_t *j = ops_lane_json(l);
         json_object_set_new(j, "type", json_string("lane"));
         ops_put_json(j);
         return l->n < 0 ? -1 : 0;

@@ -53,7 +53,7 @@ static void tell(struct ops *o, struct lw_bytes name, const char *what) {
     lw_buf_free(&text);
 }
 
-static int pause_one(struct ops *o, struct ops_shard *sh, struct lw_bytes name, bool *changed) {
+int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes name, bool *changed) {
     long long added;
     ops_begin(o, "SADD");
     ops_key(o, sh, "paused", lw_bytes("", 0));
@@ -63,7 +63,7 @@ static int pause_one(struct ops *o, struct ops_shard *sh, struct lw_bytes name, 
     return 0;
 }
 
-static int resume_one(struct ops *o, struct ops_shard *sh, struct lw_bytes name, bool *changed) {
+int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes name, bool *changed) {
     struct lw_bytes none = lw_bytes("", 0);
     ops_script(o, &lw_op_wake, 5);
     ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "ready", none), ops_key(o, sh, "paused", none);
@@ -90,7 +90,7 @@ static int change(struct ops *o, bool resume) {
         bool changed = false;
         if (!bad && !execute) tell(o, ns.at[i].name, resume ? "would be resumed" : "would be paused");
         if (!bad && execute) {
-            bad = resume ? resume_one(o, sh, ns.at[i].name, &changed) : pause_one(o, sh, ns.at[i].name, &changed);
+            bad = resume ? ops_resume(o, sh, ns.at[i].name, &changed) : ops_pause(o, sh, ns.at[i].name, &changed);
             if (!bad) tell(o, ns.at[i].name, changed ? did : not );
             ns.changed += changed;
         }

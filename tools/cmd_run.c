@@ -2,10 +2,10 @@
 
 #include "base/log.h"
 #include "config/config.h"
-#include "consumer/exporter.h"
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
 #include "handlers/handler.h"
+#include "tools/api.h"
 #include "tools/paused_lanes.h"
 
 #include <getopt.h>
@@ -167,7 +167,7 @@ static int run(struct run *r) {
         .config_free = lw_config_free,
         .ends = lw_source_ends,
         .paused = paused,
-        .exporter_main = lw_exporter_main,
+        .exporter_main = lw_api_exporter_main,
         .ctx = r,
         .blames_worker = blames_worker(c),
     };

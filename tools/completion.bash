@@ -14,10 +14,10 @@ _latchwork() {
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
-    --workers | --rate | --redis | --ttl | --wait | --kill-after | --match | --limit | --set-ttl) return ;;
+    --workers | --rate | --interval | --filter | --redis | --ttl | --wait | --kill-after | --match | --limit | --set-ttl) return ;;
     --key | --topic | --partition | --older-than | --attempts | --where | --reason | --error | --from | --to | --to-topic | --resume | --over) return ;;
     --sort)
-        mapfile -t COMPREPLY < <(compgen -W "age size" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "age size waiting tries" -- "$word")
         return
         ;;
     --set)
@@ -30,6 +30,7 @@ _latchwork() {
     '') mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word") ;;
     run) mapfile -t COMPREPLY < <(compgen -W "-c --config --workers --drain --set --json --help" -- "$word") ;;
     dev) mapfile -t COMPREPLY < <(compgen -W "--workers --rate --keep --demo --help" -- "$word") ;;
+    top) mapfile -t COMPREPLY < <(compgen -W "-c --config --set --interval --filter --sort --once --json --help" -- "$word") ;;
     ledger) mapfile -t COMPREPLY < <(compgen -W "-c --config --set --json --help" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -W "-c --connect --json --help" -- "$word") ;;
     queue | dead) mapfile -t COMPREPLY < <(compgen -W "$(_latchwork_ops "$command" "$verb")" -- "$word") ;;
@@ -77,7 +78,7 @@ _latchwork_paths() {
     printf '%s=\n' name workers kafka.topics redis.url redis.shards key.from key.missing lock.ttl_ms lock.max_run \
         queue.max_waiting queue.on_busy retry.max_attempts retry.backoff_ms retry.backoff_max_ms retry.order \
         dead.to dedup.id dedup.window_s handler.type handler.threads handler.processes handler.timeout_ms \
-        shutdown.grace_ms http.listen log.level log.format log.keys
+        shutdown.grace_ms http.listen http.token log.level log.format log.keys
 }
 
 complete -F _latchwork latchwork

@@ -3,9 +3,9 @@
 
 #include "base/log.h"
 #include "config/config.h"
-#include "consumer/exporter.h"
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
+#include "tools/api.h"
 
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ static int fleet_main(void *ctx, int ready_fd) {
         .worker_main = lw_worker_main,
         .ends = lw_source_ends,
         .watch = watch,
-        .exporter_main = lw_exporter_main,
+        .exporter_main = lw_api_exporter_main,
         .ctx = f,
         .blames_worker = false,
         .times.tick_ms = TICK_MS,

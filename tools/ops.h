@@ -78,6 +78,11 @@ struct ops {
     bool terminal;            /* stdout is one */
     int64_t asked_ms;         /* wall time that times such as "1h" (ago) refer to: the start, also of a job that goes on */
     int64_t scanned, to_scan; /* how far the reading is, for the progress of a job; to_scan 0: not known */
+    /* Where a command is run inside another program (the API, top): */
+    bool quiet;                    /* no signals are taken, nothing goes to stderr; output as JSON, and to where ops_out_to() says */
+    const char *who;               /* for the audit, NULL: the user of this process */
+    int64_t connect_ms, answer_ms; /* 0: the usual waits */
+    int64_t deadline_ms;           /* boot clock, 0: none; nothing is asked behind it */
 };
 
 /* Called by what reads, now and then: a job that looks for long, and finds little, still says that it lives. */
@@ -97,7 +102,7 @@ int64_t ops_time_ms(const char *text, int64_t now_ms);
 
 /* What an operator did beside jobs, for those who ask later (queue audit): n of what the words name. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
-void ops_who(char *out, size_t size); /* "USER@HOST" */
+void ops_who(const struct ops *o, char *out, size_t size); /* "USER@HOST" */
 
 /* ---- shards (ops_shard.c) ---- */
 
@@ -166,12 +171,22 @@ struct ops_lane {
 /* "backoff": locked until its head may be tried again. Otherwise a worker holds it: its id, and the fence. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
+json_t *ops_lane_json(const struct ops_lane *l); /* as queue ls --json tells it (cmd_queue_ls.c) */
+void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
+/* By the lane's name (cmd_queue_pause.c). *changed: it was not so before. */
+int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
+int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
+
 /* Lanes by name, one call for all of them in a shard (OPS_BATCH at most); fn for each in order. */
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* 1: enough; -1: failed */
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx);
 /* All lanes that have waiters or are paused and whose name the filters let pass: those named by --key, or all by cursors, in which case a
  * lane may come twice. 1 where fn had enough. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
+/* A part of them: those of one shard that have waiters, or (idle) that are paused and have none. Begin with the cursor "0"; it is "0" again at the
+ * end. About `count` names are looked at, more where the set is small. */
+enum { OPS_CURSOR = 32 };
+int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx);
 /* All that waits in a lane, oldest first, while it goes on: what comes and goes meanwhile may be among them or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
@@ -188,7 +203,8 @@ bool ops_has_filter(const struct ops *o); /* anything that leaves something out 
 
 /* ---- output (ops_out.c) ---- */
 
-void ops_put_json(json_t *o);                                       /* one line; takes the reference */
+void ops_put_json(json_t *o);          /* one line; takes the reference */
+void ops_out_to(struct lw_buf *lines); /* where this thread's lines go from now on; NULL: stdout */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b); /* name, or name_base64 where it is not UTF-8; null where b is */
 /* Printable, at most `most` columns or bytes; what a terminal could take for a command is '?'. */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);

@@ -39,17 +39,20 @@ static char *words_of(const struct ops *o) {
     return text ? text : lw_strdup("{}"); /* words that are no UTF-8 */
 }
 
-void ops_who(char *out, size_t size) {
+void ops_who(const struct ops *o, char *out, size_t size) {
     char host[128] = "";
     const struct passwd *p = getpwuid(geteuid());
     gethostname(host, sizeof host - 1);
-    snprintf(out, size, "%s@%s", p ? p->pw_name : "?", host);
+    if (o->who)
+        snprintf(out, size, "%s", o->who);
+    else
+        snprintf(out, size, "%s@%s", p ? p->pw_name : "?", host);
 }
 
 /* In the first shard, where jobs are too. */
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
-    ops_who(user, sizeof user);
+    ops_who(o, user, sizeof user);
     ops_begin(o, "XADD"), ops_key(o, &o->shards[0], "audit", none);
     lw_arg_text(&o->cmd, "MAXLEN"), lw_arg_text(&o->cmd, "~"), lw_arg_i64(&o->cmd, AUDIT_MAX), lw_arg_text(&o->cmd, "*");
     lw_arg_text(&o->cmd, "event"), lw_arg_text(&o->cmd, did), lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, user);
@@ -163,7 +166,7 @@ int ops_job_adopt(struct ops *o) {
 static int start(struct ops_job *j, const char *words, int64_t last) {
     struct ops *o = j->o;
     char resume[32] = "";
-    ops_who(j->who, sizeof j->who);
+    ops_who(o, j->who, sizeof j->who);
     if (o->args.resume) snprintf(resume, sizeof resume, "%" PRId64, o->args.resume);
     job_script(j, "begin", o->args.resume);
     lw_arg_i64(&o->cmd, last + 1), lw_arg_text(&o->cmd, resume);
@@ -224,7 +227,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
     if (o->args.stop_on_error) j->batch = 1; /* none behind the first that fails */
     const char *term = getenv("TERM");
-    j->progress = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+    j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != sizeof random) return lw_fail(&o->err, "no random numbers");
     snprintf(j->token, sizeof j->token, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
@@ -234,8 +237,10 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     j->words = words_of(o);
     int bad = j->dry ? 0 : start(j, j->words, last);
     struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    if (!o->quiet) {
+        sigaction(SIGINT, &act, NULL);
+        sigaction(SIGTERM, &act, NULL);
+    }
     if (!bad && !j->dry && what != OPS_PUT && (bad = open_backup(j))) record(j, "end", "failed");
     return bad;
 }
@@ -565,7 +570,7 @@ int ops_job_end(struct ops_job *j, int failed) {
     }
     summary(j, state);
     bool resumable = !j->o->args.to_topic && !j->o->args.try_handler;
-    if (!j->dry && resumable && strcmp(state, "finished") != 0)
+    if (!j->dry && !j->o->quiet && resumable && strcmp(state, "finished") != 0)
         fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
     if (j->backup && fclose(j->backup)) failed = -1;
     free(j->words);

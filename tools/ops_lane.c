@@ -83,26 +83,6 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* A cursor over `lanes` (names and scores) or `paused` (names). */
-static int walk(struct ops *o, struct ops_shard *sh, const char *command, const char *name, size_t step, ops_lane_fn *fn, void *ctx) {
-    char cursor[32] = "0";
-    int stop = 0;
-    do {
-        ops_begin(o, command);
-        ops_key(o, sh, name, lw_bytes("", 0));
-        lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, CURSOR);
-        redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
-        if (!r) return -1;
-        bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_ARRAY &&
-                     r->element[0]->len < sizeof cursor;
-        if (!sound) stop = lw_fail(&o->err, "shard %d: %s answers in another form", sh->index, command);
-        if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
-        if (sound) stop = take_names(o, sh, r->element[1], step, fn, ctx);
-        freeReplyObject(r);
-    } while (!stop && strcmp(cursor, "0") != 0);
-    return stop;
-}
-
 /* Lanes that are paused and have no waiters are not in `lanes`. */
 struct idle {
     ops_lane_fn *fn;
@@ -113,6 +93,33 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     return l->has_head ? 0 : i->fn(o, l, i->ctx);
 }
 
+/* A cursor over `lanes` (names and scores) or `paused` (names). */
+int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx) {
+    const char *command = idle ? "SSCAN" : "ZSCAN";
+    struct idle only = {fn, ctx};
+    ops_begin(o, command);
+    ops_key(o, sh, idle ? "paused" : "lanes", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    int stop = 0;
+    bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_ARRAY &&
+                 r->element[0]->len < OPS_CURSOR;
+    if (!sound) stop = lw_fail(&o->err, "shard %d: %s answers in another form", sh->index, command);
+    if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
+    if (sound) stop = take_names(o, sh, r->element[1], idle ? 1 : 2, idle ? only_idle : fn, idle ? &only : ctx);
+    freeReplyObject(r);
+    return stop;
+}
+
+static int walk(struct ops *o, struct ops_shard *sh, bool idle, ops_lane_fn *fn, void *ctx) {
+    char cursor[OPS_CURSOR] = "0";
+    int stop;
+    do stop = ops_lane_page(o, sh, idle, cursor, CURSOR, fn, ctx);
+    while (!stop && strcmp(cursor, "0") != 0);
+    return stop;
+}
+
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
     int stop = 0;
     for (size_t i = 0; !stop && i < o->args.n_keys; i++) {
@@ -120,10 +127,9 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
         struct lw_bytes name = lw_lane_id(lw_bytes_of(o->args.keys[i]), room, sizeof room);
         stop = ops_look(o, ops_shard_of(o, name), &name, 1, fn, ctx);
     }
-    struct idle idle = {fn, ctx};
     for (int s = 0; !stop && !o->args.n_keys && s < o->c->redis.shards; s++) {
-        stop = walk(o, &o->shards[s], "ZSCAN", "lanes", 2, fn, ctx);
-        if (!stop) stop = walk(o, &o->shards[s], "SSCAN", "paused", 1, only_idle, &idle);
+        stop = walk(o, &o->shards[s], false, fn, ctx);
+        if (!stop) stop = walk(o, &o->shards[s], true, fn, ctx);
     }
     return stop;
 }

@@ -9,9 +9,15 @@
 
 /* ---- JSON ---- */
 
+static _Thread_local struct lw_buf *lines;
+void ops_out_to(struct lw_buf *b) { lines = b; }
+
 void ops_put_json(json_t *o) {
     char *text = json_dumps(o, JSON_COMPACT);
-    if (text) puts(text);
+    if (text && lines)
+        lw_buf_addf(lines, "%s\n", text);
+    else if (text)
+        puts(text);
     free(text);
     json_decref(o);
 }

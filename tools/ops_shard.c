@@ -1,16 +1,18 @@
 /* Connections to the shards of an application, one command at a time. */
+#include "base/clock.h"
 #include "base/redis_url.h"
 #include "tools/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONNECT_MS = 3000, ANSWER_S = 10 };
+enum { CONNECT_MS = 3000, ANSWER_MS = 10000 };
 
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
     if (r && r->type == REDIS_REPLY_ERROR) return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
     if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
-    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, sh->redis && sh->redis->err ? sh->redis->errstr : "no connection");
+    const char *why = sh->redis && sh->redis->err ? sh->redis->errstr : "no connection";
+    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, strstr(why, "temporarily unavailable") ? "no answer in time" : why);
 }
 
 static int ok(struct ops *o, struct ops_shard *sh, redisReply *r) {
@@ -25,13 +27,15 @@ static int log_in(struct ops *o, struct ops_shard *sh, const struct lw_redis_url
     return u->db ? ok(o, sh, redisCommand(sh->redis, "SELECT %d", u->db)) : 0;
 }
 
+static struct timeval span(int64_t ms) { return (struct timeval){ms / 1000, ms % 1000 * 1000}; }
+
 static int connect_one(struct ops *o, struct ops_shard *sh, const char *url) {
     struct lw_redis_url u;
     if (lw_redis_url_parse(url, &u, &o->err)) return -1;
-    struct timeval limit = {CONNECT_MS / 1000, CONNECT_MS % 1000 * 1000};
+    struct timeval limit = span(o->connect_ms ? o->connect_ms : CONNECT_MS), answer = span(o->answer_ms ? o->answer_ms : ANSWER_MS);
     sh->redis = u.path ? redisConnectUnixWithTimeout(u.path, limit) : redisConnectWithTimeout(u.host, u.port, limit);
     int bad;
-    if (!sh->redis || sh->redis->err || redisSetTimeout(sh->redis, (struct timeval){.tv_sec = ANSWER_S}) != REDIS_OK)
+    if (!sh->redis || sh->redis->err || redisSetTimeout(sh->redis, answer) != REDIS_OK)
         bad = lw_fail(&o->err, "shard %d: Redis at %s: %s", sh->index, u.path ? u.path : u.host,
                       sh->redis ? sh->redis->errstr : "out of memory");
     else
@@ -97,6 +101,10 @@ static redisReply *send(struct ops *o, struct ops_shard *sh) {
 static bool is_unknown_script(const redisReply *r) { return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0; }
 
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
+    if (o->deadline_ms && lw_boot_ms() >= o->deadline_ms) {
+        lw_fail(&o->err, "it takes too long; ask for less");
+        return NULL;
+    }
     redisReply *r = send(o, sh);
     if (o->script && is_unknown_script(r)) { /* EVAL would have to carry the text each time */
         freeReplyObject(r);

@@ -75,7 +75,7 @@ for c in run dev check queue dead lock handler top ledger; do
     t "$c --help"              0 "latchwork $c" "" $c --help
     t "$c -h"                  0 "latchwork $c" "" $c -h
 done
-for c in handler top; do
+for c in handler; do
     t "$c"                     2 "" "latchwork $c: not in this version" $c
     t "$c with arguments"      2 "" "latchwork $c: not in this version" $c ls -c good.json
     t "$c -- --help"           2 "" "latchwork $c: not in this version" $c -- --help

@@ -61,7 +61,7 @@ def parse(text):
 
 
 class World:
-    def __init__(self, directory):
+    def __init__(self, directory, shards=1, **http):
         self.dir = directory
         self.gate = os.path.join(directory, "gate")
         self.redis = Redis(os.path.join(directory, "redis"))
@@ -74,8 +74,8 @@ class World:
         path = os.path.join(directory, "handler.py")
         with open(path, "w") as f:
             f.write(HANDLER)
-        self.settings = config("audit", self.brokers, self.redis.url, ["orders"], workers=2, http={"listen": "127.0.0.1:%d" % self.port},
-                               kafka={"properties": {"session.timeout.ms": "6000"}},
+        self.settings = config("audit", self.brokers, self.redis.url, ["orders"], workers=2, http=dict(http, listen="127.0.0.1:%d" % self.port),
+                               kafka={"properties": {"session.timeout.ms": "6000"}}, redis={"shards": shards},
                                handler={"type": "exec", "command": [sys.executable, "-S", "-E", path], "processes": 2, "timeout_ms": 60000})
         self.instance = Instance(BUILD, directory, "one", self.settings, {"GATE": self.gate})
         self.config_path = os.path.join(directory, "one.json")

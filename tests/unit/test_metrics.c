@@ -333,6 +333,23 @@ static void test_hosts(void **state) {
     assert_false(lw_http_host_ok("x", ""));
 }
 
+static void test_http_texts(void **state) {
+    static const char *const torn[] = {"%", "a%4", "%zz", "%00", "a%0"};
+    static const char *const wrong[] = {"abc", "Bearer", "Bearer ", "Bearer ab", "Bearer abcabc", "Bearer abd", "Bearer abc ", "Basic abc", ""};
+    struct lw_buf b = {0};
+    (void)state;
+    assert_true(lw_http_decode(lw_bytes_of("a%2Fb%20+%ff"), &b));
+    assert_true(lw_bytes_eq(lw_bytes(b.p, b.n), lw_bytes_of("a/b +\xff")));
+    for (size_t i = 0; i < sizeof torn / sizeof *torn; i++) assert_false(lw_http_decode(lw_bytes_of(torn[i]), &b));
+    lw_buf_free(&b);
+    assert_true(lw_http_bearer_ok("Bearer abc", "abc"));
+    assert_true(lw_http_bearer_ok("bearer abc", "abc"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(lw_http_bearer_ok(wrong[i], "abc"));
+    assert_false(lw_http_bearer_ok(NULL, "abc"));
+    assert_false(lw_http_bearer_ok("Bearer ", ""));
+    assert_false(lw_http_bearer_ok("Bearer x", NULL));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void) {
@@ -350,6 +367,7 @@ int main(void) {
         T(test_json),
         T(test_health),
         T(test_hosts),
+        T(test_http_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

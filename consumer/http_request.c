@@ -1,0 +1,85 @@
+/* What a request says, looked at without a server. */
+#include "consumer/http.h"
+
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* --- the Host header ---------------------------------------------------------------------------------------------------------------- */
+
+static bool is_port(const char *s) { return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1)); }
+
+/* `name` is this machine's, with or without a domain behind it on either side. */
+static bool is_machine(const char *name, size_t n, const char *machine) {
+    size_t first = strcspn(machine, "."), whole = strlen(machine);
+    if (!first) return false;
+    return (n == first || n == whole) && strncasecmp(name, machine, n) == 0;
+}
+
+bool lw_http_host_ok(const char *host, const char *machine) {
+    char name[256];
+    unsigned char address[16];
+    if (!host) return false; /* HTTP/1.1 demands one */
+    const char *end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":");
+    if (!end) return false;
+    bool v6 = *host == '[';
+    size_t n = (size_t)(end - host) - (v6 ? 1 : 0);
+    if (!n || n >= sizeof name || !is_port(v6 ? end + 1 : end)) return false;
+    memcpy(name, host + (v6 ? 1 : 0), n);
+    name[n] = 0;
+    if (v6) return inet_pton(AF_INET6, name, address) == 1;
+    return inet_pton(AF_INET, name, address) == 1 || strcasecmp(name, "localhost") == 0 || is_machine(name, n, machine);
+}
+
+/* --- texts -------------------------------------------------------------------------------------------------------------------------- */
+
+static int hex(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool lw_http_decode(struct lw_bytes text, struct lw_buf *out) {
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        if (c == '%') {
+            int high = i + 2 < text.n ? hex(text.p[i + 1]) : -1, low = i + 2 < text.n ? hex(text.p[i + 2]) : -1;
+            if (high < 0 || low < 0 || !(high | low)) return false;
+            c = (char)(high << 4 | low);
+            i += 2;
+        }
+        lw_buf_add(out, &c, 1);
+    }
+    return true;
+}
+
+bool lw_http_bearer_ok(const char *authorization, const char *token) {
+    static const char scheme[] = "Bearer ";
+    if (!token || !*token || !authorization || strncasecmp(authorization, scheme, sizeof scheme - 1) != 0) return false;
+    const char *given = authorization + sizeof scheme - 1;
+    size_t n = strlen(given), wanted = strlen(token);
+    volatile unsigned char differs = n != wanted;
+    for (size_t i = 0; i < n; i++) differs |= (unsigned char)(given[i] ^ token[i % wanted]);
+    return !differs;
+}
+
+void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
+    char text[600];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '?'; /* it may hold what Redis or a client said */
+    json_t *o = json_pack("{ss}", "error", text);
+    char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    a->body.n = 0;
+    lw_buf_addf(&a->body, "%s\n", line ? line : "{}");
+    free(line);
+    a->status = status;
+    a->type = "application/json";
+}

@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""/api/v1/ of a running supervisor, on a private Redis and the dev broker. Usage: test_api.py [BUILD [TEST…]]
+
+Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from test_metrics import BUILD, World  # noqa: E402
+from lib.process import wait_until  # noqa: E402
+
+TOKEN = "a-token-that-nobody-guesses"
+P = "lw:{audit.0}:"
+
+
+def quote(text):
+    return urllib.parse.quote(text, safe="")
+
+
+def envelope(offset, key, first_ms=None):
+    payload = b'{"total":%d}' % offset
+    key = key.encode()
+    line = "1 orders 9 %d 0 %d 5 %d 0 0 %d\n" % (offset, int(time.time() * 1000) if first_ms is None else first_ms, len(key), len(payload))
+    return line.encode() + key + payload
+
+
+class Api(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="lw-api-")
+        cls.w = World(cls.folder.name, token=TOKEN)
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.addClassCleanup(cls.w.close)
+        wait_until(cls.w.serving, 60, "metrics and ready workers")
+        cls.w.produce("--messages", 3, "--keys", 3, "--prefix", "bad-", "--seed", 2)
+        wait_until(lambda: cls.w.sum("messages_total") == 3, 60, "end of all messages")
+
+    def call(self, *args):
+        return self.w.redis.call(*args)
+
+    def setUp(self):
+        self.addCleanup(self.forget)
+
+    def forget(self):
+        """Planted lanes go: they are paused, so that no worker looks at them."""
+        for key in self.w.redis.keys():
+            if key.startswith((P + "wait:t-").encode()) or key.startswith((P + "lock:t-").encode()):
+                self.call("DEL", key)
+        for name in ("lanes", "paused"):
+            self.call("DEL", P + name)
+        self.call("DEL", P + "state:orders:9:0")
+
+    def plant(self, lane, *offsets, first_ms=None):
+        self.call("SADD", P + "paused", lane)
+        for at in offsets:
+            self.call("LPUSH", P + "wait:" + lane, envelope(at, lane, first_ms))
+            self.call("BITFIELD", P + "state:orders:9:0", "SET", "u2", "#%d" % at, 1)
+        if offsets:
+            self.call("ZADD", P + "lanes", "9e15", lane)
+
+    def ask(self, path, method="GET", body=None, status=200, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
+        try:
+            connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+            r = connection.getresponse()
+            text = r.read().decode()
+            self.headers = r.headers
+        finally:
+            connection.close()
+        self.assertEqual(r.status, status, text)
+        if method == "HEAD":
+            return text
+        v = json.loads(text)
+        self.assertEqual(r.headers["Content-Type"], "application/json")
+        if status != 200:
+            self.assertEqual(list(v), ["error"])
+            self.assertTrue(v["error"])
+        return v
+
+    def post(self, path, body=None, status=200, token=TOKEN, **headers):
+        if token:
+            headers["Authorization"] = "Bearer " + token
+        return self.ask(path, "POST", body, status, **headers)
+
+    def pages(self, path, name):
+        rows, cursor, n = [], None, 0
+        while True:
+            page = self.ask(path + ("&cursor=" + quote(cursor) if cursor else ""))
+            rows += page[name]
+            cursor, n = page["next"], n + 1
+            self.assertLess(n, 1000)
+            if cursor is None:
+                return rows, n
+
+    def dead(self):
+        return self.ask("/api/v1/dead?limit=500")["dead"]
+
+    # --- reading ---
+
+    def test_index_names_what_there_is(self):
+        v = self.ask("/api/v1")
+        self.assertEqual((v["name"], v["writable"]), ("audit", True))
+        for path in v["get"]:
+            if "*" not in path:
+                self.ask(path)
+        self.assertEqual(self.ask("/api/v1/"), v)
+        self.assertEqual(self.ask("/api/v1/version"), self.ask("/version"))
+        self.assertEqual(self.ask("/api/v1", "HEAD"), "")
+
+    def test_stats(self):
+        wait_until(lambda: self.ask("/api/v1/stats")["shards"][0]["dead"] == len(self.dead()), 30, "look at Redis")
+        v = self.ask("/api/v1/stats")
+        self.assertEqual((v["name"], v["workers"], v["ready"], v["partitions"]), ("audit", 2, 2, 3))
+        self.assertGreaterEqual(v["counters"]["dead"], 3)
+        self.assertTrue(v["shards"][0]["up"])
+
+    def test_lanes_and_filters(self):
+        old = int(time.time() * 1000) - 3600000
+        self.plant("t-a", 1, 2)
+        self.plant("t-b", 3, first_ms=old)
+        self.plant("t-idle")
+        keys = lambda query: sorted(r["key"] for r in self.ask("/api/v1/lanes" + query)["lanes"])  # noqa: E731
+        self.assertEqual(keys(""), ["t-a", "t-b", "t-idle"])
+        self.assertEqual(keys("?match=t-%5Bab%5D"), ["t-a", "t-b"])
+        self.assertEqual(keys("?key=t-a"), ["t-a"])
+        self.assertEqual(keys("?older_than=30m"), ["t-b"])
+        self.assertEqual(keys("?topic=other"), [])
+        self.assertEqual(keys("?topic=orders&partition=9"), ["t-a", "t-b"])
+        a = self.ask("/api/v1/lanes?key=t-a")["lanes"][0]
+        self.assertEqual((a["waiting"], a["paused"], a["holder"], a["oldest"]), (2, True, None, "orders/9/1"))
+
+    def test_lanes_by_cursor(self):
+        for i in range(700):
+            self.plant("t-%03d" % i, *([i] if i % 2 else []))
+        rows, pages = self.pages("/api/v1/lanes?limit=50", "lanes")
+        self.assertEqual(sorted({r["key"] for r in rows}), ["t-%03d" % i for i in range(700)])
+        self.assertGreater(pages, 4)
+        for cursor in ("x", "0.l.", "9.l.0", "0.q.0", "0.l.0;", "-1.l.0"):
+            self.ask("/api/v1/lanes?cursor=" + quote(cursor), status=400)
+
+    def test_one_lane(self):
+        self.plant("t-a/b %", *range(1, 31))
+        self.call("SET", P + "lock:t-a/b %", "host-7-ab.9:1700000000000123", "PX", 60000)
+        v = self.ask("/api/v1/lanes/" + quote("t-a/b %") + "?limit=10")
+        self.assertEqual((v["key"], v["waiting"], v["holder"], v["fence"], v["more"]), ("t-a/b %", 30, "host-7-ab", 1700000000000123, True))
+        self.assertEqual([m["identity"] for m in v["messages"]], ["orders/9/%d" % i for i in range(1, 11)])
+        self.assertEqual(v["messages"][0]["payload"], '{"total":1}')
+        v = self.ask("/api/v1/lanes/t-nothing")
+        self.assertEqual((v["waiting"], v["messages"], v["more"]), (0, [], False))
+
+    def test_dead(self):
+        rows = self.dead()
+        self.assertEqual(sorted(r["key"][:4] for r in rows), ["bad-"] * len(rows))
+        one = self.ask("/api/v1/dead/" + quote(rows[0]["id"]))
+        self.assertEqual((one["identity"], one["reason"]), (rows[0]["identity"], "it says so"))
+        self.assertEqual(self.ask("/api/v1/dead/" + quote(rows[0]["identity"]))["id"], rows[0]["id"])
+        self.ask("/api/v1/dead/0:1-1", status=404)
+        newest = self.ask("/api/v1/dead?order=newest")["dead"]
+        self.assertEqual([r["id"] for r in newest], [r["id"] for r in reversed(rows)])
+        for order in ("newest", "oldest"):
+            paged, pages = self.pages("/api/v1/dead?limit=1&order=" + order, "dead")
+            self.assertEqual([r["id"] for r in paged], [r["id"] for r in (newest if order == "newest" else rows)])
+            self.assertGreaterEqual(pages, len(rows))
+        self.assertEqual(self.ask("/api/v1/dead?error=nothing+like+it")["dead"], [])
+        self.ask("/api/v1/dead?cursor=7:1-1", status=400)
+
+    def test_bad_paths_and_queries(self):
+        for path in ("/api/v1/nonsense", "/api/v1/lanes/a/b", "/api/v1/lanes/", "/api/v1//lanes", "/api/v1/lanes/%zz", "/api/v1/lanes/%00", "/api/v2",
+                     "/api/", "/api/v1/lanes/..%2f..%2f/x/y/z/1", "/api/v1lanes"):
+            self.ask(path, status=404)
+        for query in ("limit=0", "limit=501", "limit=x", "frob=1", "partition=-1", "older_than=soon", "key=a&match=b", "where=x", "order=up", "a=%0",
+                      "&".join("key=%d" % i for i in range(100))):
+            self.ask("/api/v1/lanes?" + query, status=400)
+        self.ask("/api/v1/lanes", "PUT", status=405)
+        self.ask("/api/v1/lanes/a/pause", status=405)
+        self.assertEqual(self.headers["Allow"], "POST")
+        self.post("/api/v1/lanes", status=405)
+
+    # --- who may ---
+
+    def test_host(self):
+        for path in ("/api/v1/lanes", "/api/v1/stats", "/metrics"):
+            self.assertEqual(self.w.get(path, Host="evil.example")[0], 421)
+        self.ask("/api/v1/lanes", Host="localhost:1")
+        self.post("/api/v1/lanes/t-a/pause", status=421, Host="evil.example")
+        self.assertFalse(self.call("SISMEMBER", P + "paused", "t-a"))
+
+    def test_token(self):
+        path = "/api/v1/lanes/t-a/pause"
+        for token in (None, "", "x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), TOKEN + TOKEN):
+            self.post(path, status=401, token=token)
+        self.ask(path, "POST", status=401, Authorization="Basic " + TOKEN)
+        self.assertEqual(self.headers["WWW-Authenticate"], "Bearer")
+        self.post(path + "?token=" + TOKEN, status=401, token=None)
+        self.assertFalse(self.call("SISMEMBER", P + "paused", "t-a"))
+        self.assertNotIn(TOKEN, self.w.instance.log())
+
+    def test_bodies(self):
+        path = "/api/v1/lanes/t-a/break"
+        for body in ("x", "[]", '{"execute":1}', '{"execute":true,"more":1}', '{"execute":true,"execute":true}', b"\xff", "{}{}"):
+            self.post(path, body, status=400)
+        self.post(path, "{}" + " " * (64 << 10), status=413)
+        with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:  # refused before it is sent
+            s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000000\r\n\r\n" % path.encode())
+            self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))
+
+    def test_endless_body(self):
+        """In chunks, with no length that could be refused at once: the connection ends."""
+        with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
+            s.sendall(b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            with self.assertRaises(OSError):
+                while True:
+                    s.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+        self.ask("/api/v1/stats")
+
+    # --- writing ---
+
+    def test_pause_and_resume(self):
+        path = "/api/v1/lanes/" + quote("t-a/b")
+        self.assertEqual(self.post(path + "/pause"), {"key": "t-a/b", "result": "paused"})
+        self.assertTrue(self.call("SISMEMBER", P + "paused", "t-a/b"))
+        self.assertEqual(self.post(path + "/pause")["result"], "was paused")
+        self.assertEqual(self.post(path + "/resume")["result"], "resumed")
+        self.assertFalse(self.call("SISMEMBER", P + "paused", "t-a/b"))
+        self.assertEqual(self.post(path + "/resume")["result"], "was not paused")
+        who = [row[1] for row in self.call("XRANGE", P + "audit", "-", "+") if b"pause" in row[1]]
+        self.assertTrue(any(x.startswith(b"http:127.0.0.1@") for x in who[0]), who)
+        self.assertRegex(self.w.instance.log(), "api: pause of lanes, asked for by 127.0.0.1")
+
+    def test_break(self):
+        self.plant("t-a", 1)
+        path = "/api/v1/lanes/t-a/break"
+        self.assertEqual(self.post(path)["result"], "nobody holds it")
+        self.call("SET", P + "lock:t-a", "host-7-ab.9:1700000000000123", "PX", 60000)
+        v = self.post(path)
+        self.assertEqual((v["result"], v["holder"]), ("would be broken", "host-7-ab"))
+        self.assertTrue(self.call("EXISTS", P + "lock:t-a"))
+        v = self.post(path, '{"execute":true}')
+        self.assertEqual((v["result"], v["holder"]), ("broken", "host-7-ab"))
+        self.assertGreater(v["fence"], 1700000000000123)
+        self.assertFalse(self.call("EXISTS", P + "lock:t-a"))
+        self.assertEqual(self.post(path, '{"execute":true}')["result"], "nobody holds it")
+
+    def test_replay(self):
+        one = self.dead()[0]
+        path = "/api/v1/dead/%s/replay" % quote(one["id"])
+        v = self.post(path)
+        self.assertTrue(v["summary"]["dry_run"])
+        self.assertEqual(v["results"][0]["result"], "would be put")
+        self.assertIn(one["id"], [r["id"] for r in self.dead()])
+        before = self.w.sum("messages_total")
+        v = self.post(path, '{"execute":true}')
+        self.assertEqual(v["results"][0]["result"], "put")
+        wait_until(lambda: self.w.sum("messages_total") == before + 1, 60, "run of the replay")
+        wait_until(lambda: any(r["identity"].startswith(one["identity"] + "#") for r in self.dead()), 30, "its new death")
+        self.post(path, '{"execute":true}', status=404)
+        self.call("SET", P + "job", "99 x", "PX", 60000)
+        try:
+            self.post("/api/v1/dead/%s/replay" % quote(self.dead()[0]["id"]), '{"execute":true}', status=409)
+        finally:
+            self.call("DEL", P + "job")
+        who = [self.call("HGET", key, "who") for key in self.w.redis.keys() if key.startswith((P + "job:").encode())]
+        self.assertTrue(any(x and x.startswith(b"http:127.0.0.1@") for x in who), who)
+
+    # --- many, and faults ---
+
+    def test_concurrent_readers(self):
+        for i in range(300):
+            self.plant("t-%03d" % i, i)
+        wrong = []
+
+        def read(i):
+            for _ in range(10):
+                connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=60)
+                try:
+                    connection.request("GET", ("/api/v1/lanes?limit=500", "/metrics", "/api/v1/dead", "/api/v1/lanes/t-001")[i % 4])
+                    r = connection.getresponse()
+                    text = r.read()
+                    if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):  # 503: too many wait
+                        wrong.append((i, r.status, text[:200]))
+                finally:
+                    connection.close()
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(12)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+
+    def test_redis_that_hangs(self):
+        """The API says so; what needs no Redis answers meanwhile."""
+        self.w.redis.signal(signal.SIGSTOP)
+        try:
+            found = []
+            asking = [threading.Thread(target=lambda: found.append(self.w.get("/api/v1/lanes"))) for _ in range(20)]
+            for t in asking:
+                t.start()
+            for path in ("/metrics", "/healthz", "/api/v1/stats", "/api/v1/workers"):
+                self.assertEqual(self.w.get(path)[0], 200)
+            for t in asking:
+                t.join()
+            self.assertEqual({status for status, _ in found}, {503})
+            texts = {json.loads(text)["error"] for _, text in found}
+            self.assertTrue(any(x.startswith("shard 0: Redis") for x in texts), texts)
+            self.assertIn("too many requests wait; ask again", texts)
+        finally:
+            self.w.redis.signal(signal.SIGCONT)
+        wait_until(lambda: self.w.get("/api/v1/lanes")[0] == 200, 30, "answers again")
+
+
+class Alone(unittest.TestCase):
+    """Two shards, no token; then Redis is gone."""
+
+    def pages(self, w, path, name):
+        rows, cursor = [], ""
+        while cursor is not None:
+            page = json.loads(w.get(path + ("&cursor=" + quote(cursor) if cursor else ""))[1])
+            rows += page[name]
+            cursor = page["next"]
+        return rows
+
+    def two_shards(self, w):
+        for shard in (0, 1):
+            for i in range(130):
+                w.redis.call("SADD", "lw:{audit.%d}:paused" % shard, "t-%d-%d" % (shard, i))
+            for i in range(3):
+                w.redis.call("XADD", "lw:{audit.%d}:dead" % shard, "%d-0" % (i + 1), "envelope", envelope(i, "k"), "reason", "r", "attempts", 1,
+                             "first_ms", 1, "last_ms", 1000 * i + shard)
+        keys = {r["key"] for r in self.pages(w, "/api/v1/lanes?limit=10", "lanes")}
+        self.assertEqual(keys, {"t-%d-%d" % (s, i) for s in (0, 1) for i in range(130)})
+        for order, ids in (("oldest", (1, 2, 3)), ("newest", (3, 2, 1))):
+            for limit in (1, 2, 3, 4, 100):
+                rows = self.pages(w, "/api/v1/dead?limit=%d&order=%s" % (limit, order), "dead")
+                self.assertEqual([r["id"] for r in rows], ["%d:%d-0" % (s, i) for s in (0, 1) for i in ids])
+        top = [BUILD + "/latchwork", "top", "-c", w.config_path, "--once", "--json", "--interval", "100ms"]
+        v = json.loads(subprocess.run(top, capture_output=True, check=True).stdout)
+        self.assertEqual([d["id"] for d in v["failures"]], ["1:3-0", "0:3-0", "1:2-0", "0:2-0", "1:1-0", "0:1-0"])
+        self.assertEqual((v["dead"], v["paused"]), (6, 260))
+
+    def test_redis_that_is_gone(self):
+        with tempfile.TemporaryDirectory(prefix="lw-api-") as folder:
+            w = World(folder, shards=2)
+            try:
+                wait_until(w.serving, 60, "metrics and ready workers")
+                status, text = w.get("/api/v1/lanes")
+                self.assertEqual((status, json.loads(text)), (200, {"lanes": [], "next": None}))
+                for token in (None, "", TOKEN):
+                    connection = http.client.HTTPConnection("127.0.0.1", w.port, timeout=30)
+                    connection.request("POST", "/api/v1/lanes/a/pause", None, {"Authorization": "Bearer " + token} if token is not None else {})
+                    r = connection.getresponse()
+                    self.assertEqual(r.status, 403, r.read())
+                    connection.close()
+                self.assertFalse(json.loads(w.get("/api/v1")[1])["writable"])
+                self.two_shards(w)
+                w.redis.kill()
+                for path in ("/api/v1/lanes", "/api/v1/dead", "/api/v1/lanes/a", "/api/v1/dead/0:1-1"):
+                    status, text = w.get(path)
+                    self.assertEqual(status, 503)
+                    self.assertIn(": Redis", json.loads(text)["error"])
+                self.assertEqual(w.get("/metrics")[0], 200)
+                w.redis.start()
+                self.assertEqual(w.get("/api/v1/lanes")[0], 200)
+            finally:
+                w.close()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

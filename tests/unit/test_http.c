@@ -1,0 +1,165 @@
+/* The HTTP server: what is slow holds up nothing else, has bounds, and ends in order. Texts of requests: test_metrics.c. */
+#include "base/clock.h"
+#include "consumer/http.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { CLIENTS = 30, WAIT_MS = 20000 };
+
+struct world {
+    struct lw_http *h;
+    atomic_bool gate; /* closed: slow answers wait */
+    atomic_int begun, slow;
+};
+
+static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+    (void)ctx;
+    if (!strncmp(q->path, "/api/slow", 9)) return false;
+    a->status = 200;
+    lw_buf_addf(&a->body, "%s %s", q->post ? "POST" : "GET", q->path);
+    for (size_t i = 0; i < q->n_args; i++) lw_buf_addf(&a->body, " %s=%s", q->args[i].name, q->args[i].value);
+    lw_buf_addf(&a->body, " %.*s", (int)q->body.n, q->body.p ? q->body.p : "");
+    return true;
+}
+
+static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+    struct world *w = ctx;
+    (void)q;
+    atomic_fetch_add(&w->begun, 1);
+    while (atomic_load(&w->gate)) lw_sleep_ms(1);
+    atomic_fetch_add(&w->slow, 1);
+    a->status = 200;
+    lw_buf_addf(&a->body, "slow");
+}
+
+static void open_world(struct world *w) {
+    struct lw_err err = {0};
+    struct lw_http_handler handler = {w, quick, slow};
+    *w = (struct world){0};
+    w->h = lw_http_open("127.0.0.1", 0, &handler, &err);
+    if (!w->h) fail_msg("%s", err.text);
+}
+
+static int connect_to(const struct world *w) {
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)lw_http_port(w->h)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static int begin(const struct world *w, const char *request) {
+    int fd = connect_to(w);
+    assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
+    return fd;
+}
+
+/* The status; the body into `body`. */
+static int end(int fd, char body[1024]) {
+    char all[4096];
+    size_t n = 0;
+    ssize_t got;
+    while (n < sizeof all - 1 && (got = read(fd, all + n, sizeof all - 1 - n)) > 0) n += (size_t)got;
+    all[n] = 0;
+    close(fd);
+    const char *behind = strstr(all, "\r\n\r\n");
+    snprintf(body, 1024, "%.1000s", behind ? behind + 4 : "");
+    return n > 12 ? atoi(all + 9) : 0;
+}
+
+static int ask(const struct world *w, const char *request, char body[1024]) { return end(begin(w, request), body); }
+
+static void wait_for(atomic_int *n, int least) {
+    for (int64_t until = lw_boot_ms() + WAIT_MS; atomic_load(n) < least; lw_sleep_ms(1))
+        if (lw_boot_ms() > until) fail_msg("%d did not become %d", atomic_load(n), least);
+}
+
+#define HOST " HTTP/1.0\r\nHost: localhost\r\n"
+
+static void test_quick(void **state) {
+    struct world w;
+    char body[1024];
+    (void)state;
+    open_world(&w);
+    assert_int_equal(ask(&w, "GET /a%2Fb?x=1%262&y=a+b" HOST "\r\n", body), 200);
+    assert_string_equal(body, "GET /a%2Fb x=1&2 y=a b ");
+    assert_int_equal(ask(&w, "POST /p" HOST "Content-Length: 5\r\n\r\nhello", body), 200);
+    assert_string_equal(body, "POST /p hello");
+    assert_int_equal(ask(&w, "POST /p" HOST "Content-Length: 65537\r\n\r\n", body), 413);
+    assert_int_equal(ask(&w, "GET /a HTTP/1.0\r\nHost: evil.example\r\n\r\n", body), 421);
+    assert_int_equal(ask(&w, "GET /a HTTP/1.0\r\n\r\n", body), 421);
+    assert_int_equal(ask(&w, "GET /api/a?x=%0" HOST "\r\n", body), 400);
+    assert_string_equal(body, "{\"error\":\"the query can't be read\"}\n");
+    assert_int_equal(ask(&w, "PUT /a" HOST "\r\n", body), 405);
+    lw_http_close(w.h);
+}
+
+/* One is answered and fifteen wait: no more; meanwhile what is quick is answered. */
+static void test_slow_ones_are_bounded(void **state) {
+    struct world w;
+    char body[1024];
+    int fd[CLIENTS], good = 0, busy = 0;
+    (void)state;
+    open_world(&w);
+    atomic_store(&w.gate, true);
+    for (int i = 0; i < CLIENTS; i++) fd[i] = begin(&w, "GET /api/slow" HOST "\r\n");
+    wait_for(&w.begun, 1);
+    for (int i = 0; i < 10; i++) assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
+    assert_int_equal(atomic_load(&w.begun), 1);
+    atomic_store(&w.gate, false);
+    for (int i = 0; i < CLIENTS; i++) {
+        int status = end(fd[i], body);
+        good += status == 200;
+        busy += status == 503 && strstr(body, "too many");
+    }
+    assert_int_equal(good, LW_HTTP_WAITING);
+    assert_int_equal(busy, CLIENTS - LW_HTTP_WAITING);
+    assert_int_equal(atomic_load(&w.slow), LW_HTTP_WAITING);
+    assert_int_equal(ask(&w, "GET /api/slow" HOST "\r\n", body), 200);
+    lw_http_close(w.h);
+}
+
+static void *open_gate(void *ctx) {
+    struct world *w = ctx;
+    lw_sleep_ms(50);
+    atomic_store(&w->gate, false);
+    return NULL;
+}
+
+/* Also where the client has gone away. */
+static void test_close_under_way(void **state) {
+    struct world w;
+    pthread_t t;
+    int fd[8];
+    (void)state;
+    open_world(&w);
+    atomic_store(&w.gate, true);
+    for (int i = 0; i < 8; i++) fd[i] = begin(&w, "GET /api/slow" HOST "\r\n");
+    wait_for(&w.begun, 1);
+    close(fd[0]), close(fd[1]);
+    pthread_create(&t, NULL, open_gate, &w);
+    lw_http_close(w.h);
+    pthread_join(t, NULL);
+    for (int i = 2; i < 8; i++) close(fd[i]);
+    assert_int_equal(atomic_load(&w.slow), atomic_load(&w.begun));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quick),
+        cmocka_unit_test(test_slow_ones_are_bounded),
+        cmocka_unit_test(test_close_under_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
