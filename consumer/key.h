@@ -2,8 +2,8 @@
  *
  * A JSON string counts as its text, a number as its text as written in the document (1.0 and 1 are two keys; true, null, objects and
  * arrays are no keys). The last header of a name wins. An empty message key is a key; a null one is missing.
- * JSON extraction does not build the document: it scans it once and validates all of it, so that malformed JSON is found wherever it is;
- * of doubled names the last wins. A null or absent target is missing; true, false, an object or a list there is bad. Positions count from
+ * JSON extraction scans the whole document (base/json_scan.h), so that malformed JSON is found wherever it is; of doubled names the last
+ * wins. A null or absent target is missing; true, false, an object or a list there is bad. Positions count from
  * 0. */
 #ifndef LW_CONSUMER_KEY_H
 #define LW_CONSUMER_KEY_H
