@@ -50,11 +50,10 @@ static void check_columns(const json_t *section, struct lw_problems *problems) {
     const char *name;
     json_t *v;
     json_object_foreach((json_t *)columns, name, v) {
-        struct lw_column c = {.name = name, .pointer = json_string_value(v)};
+        const char *pointer = json_string_value(v);
         if (!name[0]) lw_problem(problems, "handler.columns: a column without a name");
-        if (!c.pointer || lw_column_parse(&c))
+        if (!pointer || !lw_json_pointer_ok(pointer))
             lw_problem(problems, "handler.columns.%s: must be a JSON pointer, as \"/id\" (\"\" for the whole payload)", name);
-        lw_column_free(&c);
     }
 }
 
@@ -123,7 +122,7 @@ static int read_section(struct lw_insert *in, const struct lw_config *c, struct 
     json_object_foreach((json_t *)columns, name, v) {
         struct lw_column *col = &in->columns[in->n_columns];
         *col = (struct lw_column){.name = name, .pointer = json_string_value(v)};
-        if (lw_column_parse(col)) return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);
+        if (!lw_json_pointer_ok(col->pointer)) return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);
         col->primary = is_primary(json_object_get(section, "primary_key"), name);
         in->n_columns++;
     }
@@ -134,7 +133,6 @@ static int read_section(struct lw_insert *in, const struct lw_config *c, struct 
 
 static void close_handler(struct lw_handler *h) {
     if (h->cleaner) lw_cleaner_close(h->cleaner);
-    for (size_t i = 0; i < h->in.n_columns; i++) lw_column_free(&h->in.columns[i]);
     free(h->in.columns);
     pthread_mutex_destroy(&h->writer);
     free(h);

@@ -24,6 +24,7 @@
 #ifndef LW_HANDLERS_INSERT_H
 #define LW_HANDLERS_INSERT_H
 
+#include "base/json_scan.h"
 #include "handlers/handler.h"
 
 #include <pthread.h>
@@ -34,9 +35,7 @@ enum { LW_INSERT_BATCH = 256, LW_INSERT_COLUMNS = 256, LW_INSERT_BUSY_MS = 5000,
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
 struct lw_column {
-    const char *name, *pointer; /* the configuration's */
-    char **tokens;              /* the pointer's reference tokens, unescaped */
-    size_t n_tokens;
+    const char *name, *pointer; /* the configuration's; a pointer that lw_json_pointer_ok() takes */
     bool primary;
 };
 
@@ -51,20 +50,20 @@ struct lw_insert {
 
 /* --- rows ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Splits a pointer (RFC 6901) into tokens. -1 where it is malformed; then nothing is to be freed. */
-int lw_column_parse(struct lw_column *c);
-void lw_column_free(struct lw_column *c);
-
-/* The values of a row; borrowed from the document. */
-struct lw_row {
-    json_t *document;
-    const json_t **values; /* n_columns, the caller's memory; NULL: nothing at the pointer */
+/* What reading and binding rows needs; a slot's own. */
+struct lw_reader {
+    struct lw_json_path *paths; /* a column's each */
+    struct lw_buf scratch;
 };
-/* -1 with a reason (position and what) where the payload gives no row. lw_row_clear() in any case. */
-int lw_row_read(const struct lw_insert *in, const struct lw_job *job, struct lw_row *row, struct lw_err *err);
-void lw_row_clear(struct lw_row *row);
-/* Binds the values to a statement's parameters 1…n_columns. Returns SQLite's code. */
-int lw_row_bind(const struct lw_insert *in, const struct lw_row *row, sqlite3_stmt *st);
+void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
+void lw_reader_free(struct lw_reader *r);
+
+/* Fills n_columns values, slices of the payload; LW_JSON_NOTHING: there is nothing at the pointer. -1 with a reason (position and what)
+ * where the payload gives no row. */
+int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job, struct lw_json_value *values,
+                struct lw_err *err);
+/* Binds the values to a statement's parameters 1…n_columns; the payload must outlive its steps. Returns SQLite's code. */
+int lw_row_bind(const struct lw_insert *in, struct lw_reader *reader, const struct lw_json_value *values, sqlite3_stmt *st);
 
 /* --- the database --------------------------------------------------------------------------------------------------------------- */
 
@@ -110,7 +109,10 @@ struct lw_store {
     sqlite3_stmt *st[LW_ST_N];
     struct lw_seen seen;
     struct lw_fences fences;
-    int64_t busy_until_ms; /* how long to wait for other writers */
+    struct lw_reader reader;
+    struct lw_item *items;        /* the running transaction's, room for LW_INSERT_BATCH */
+    struct lw_json_value *values; /* of their rows */
+    int64_t busy_until_ms;        /* how long to wait for other writers */
 };
 
 /* Opens the file (WAL), makes Latchwork's tables, and the user's where missing and asked for; prepares the statements. */

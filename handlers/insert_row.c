@@ -1,115 +1,65 @@
 /* A payload becomes the values of a row. Numbers stay exact: integers up to 64 bits, all else as SQLite's REAL. */
 #include "handlers/insert.h"
 
-#include <stdio.h>
+#include <jansson.h>
 #include <stdlib.h>
 
-/* Unescapes one reference token; NULL where a '~' is followed by anything but 0 or 1. */
-static char *unescape(const char *p, size_t n) {
-    char *token = lw_alloc(n + 1);
-    size_t w = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] != '~') {
-            token[w++] = p[i];
-            continue;
-        }
-        if (++i == n || (p[i] != '0' && p[i] != '1')) {
-            free(token);
-            return NULL;
-        }
-        token[w++] = p[i] == '0' ? '~' : '/';
-    }
-    return token;
+void lw_reader_init(struct lw_reader *r, const struct lw_insert *in) {
+    *r = (struct lw_reader){.paths = lw_alloc(in->n_columns * sizeof *r->paths)};
+    for (size_t i = 0; i < in->n_columns; i++) lw_json_path_init(&r->paths[i], in->columns[i].pointer);
 }
 
-int lw_column_parse(struct lw_column *c) {
-    const char *p = c->pointer;
-    if (*p && *p != '/') return -1;
-    size_t slashes = 0;
-    for (const char *q = p; *q; q++) slashes += *q == '/';
-    c->tokens = lw_alloc((slashes + 1) * sizeof *c->tokens);
-    c->n_tokens = 0;
-    while (*p) {
-        size_t n = strcspn(++p, "/");
-        char *token = unescape(p, n);
-        if (!token) {
-            lw_column_free(c);
-            return -1;
-        }
-        c->tokens[c->n_tokens++] = token;
-        p += n;
-    }
-    return 0;
+void lw_reader_free(struct lw_reader *r) {
+    free(r->paths);
+    lw_buf_free(&r->scratch);
+    *r = (struct lw_reader){0};
 }
 
-void lw_column_free(struct lw_column *c) {
-    for (size_t i = 0; i < c->n_tokens; i++) free(c->tokens[i]);
-    free(c->tokens);
-    c->tokens = NULL;
-    c->n_tokens = 0;
-}
-
-/* An array index in RFC 6901: digits without a leading zero. */
-static const json_t *element(const json_t *array, const char *token) {
-    size_t n = strlen(token);
-    if (!n || n > 9 || strspn(token, "0123456789") != n || (n > 1 && token[0] == '0')) return NULL;
-    return json_array_get(array, (size_t)strtoul(token, NULL, 10));
-}
-
-static const json_t *resolve(const json_t *v, const struct lw_column *c) {
-    for (size_t i = 0; v && i < c->n_tokens; i++) {
-        if (json_is_object(v))
-            v = json_object_get(v, c->tokens[i]);
-        else if (json_is_array(v))
-            v = element(v, c->tokens[i]);
-        else
-            v = NULL;
-    }
-    return v;
-}
-
-int lw_row_read(const struct lw_insert *in, const struct lw_job *job, struct lw_row *row, struct lw_err *err) {
-    row->document = NULL;
+int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job, struct lw_json_value *values,
+                struct lw_err *err) {
+    static const struct lw_json_rules rules = {.depth_max = JSON_PARSER_MAX_DEPTH, .fit = true};
     if (!job->payload.p) return lw_fail(err, "no payload to make a row from");
-    json_error_t bad;
-    row->document = json_loadb(job->payload.p, job->payload.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &bad);
-    if (!row->document) return lw_fail(err, "malformed JSON at byte %d (line %d): %s", bad.position, bad.line, bad.text);
+    if (lw_json_scan(job->payload, rules, reader->paths, in->n_columns, values, &reader->scratch, err)) return -1;
     for (size_t i = 0; i < in->n_columns; i++) {
         const struct lw_column *c = &in->columns[i];
-        const json_t *v = row->values[i] = resolve(row->document, c);
-        if (c->primary && (!v || json_is_null(v)))
-            return lw_fail(err, "primary key column \"%s\": %s at %s", c->name, v ? "null" : "nothing", c->pointer);
+        if (c->primary && (values[i].kind == LW_JSON_NOTHING || values[i].kind == LW_JSON_NULL))
+            return lw_fail(err, "primary key column \"%s\": %s at %s", c->name, values[i].kind ? "null" : "nothing", c->pointer);
     }
     return 0;
 }
 
-void lw_row_clear(struct lw_row *row) {
-    json_decref(row->document);
-    row->document = NULL;
+static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct lw_buf *scratch) {
+    struct lw_bytes text = lw_json_text(v, scratch);
+    return sqlite3_bind_text64(st, at, text.p, text.n, v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
 
-static int bind_text_of(sqlite3_stmt *st, int at, const json_t *v) {
-    char *text = json_dumps(v, JSON_COMPACT);
+/* As jansson writes it: compact, of doubled names the last. Scanned already, so it lacks nothing but memory. */
+static int bind_container(sqlite3_stmt *st, int at, struct lw_bytes raw) {
+    json_t *v = json_loadb(raw.p, raw.n, JSON_ALLOW_NUL, NULL);
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    json_decref(v);
     return text ? sqlite3_bind_text64(st, at, text, strlen(text), free, SQLITE_UTF8) : SQLITE_NOMEM;
 }
 
-static int bind(sqlite3_stmt *st, int at, const json_t *v) {
-    if (!v) return sqlite3_bind_null(st, at);
-    switch (json_typeof(v)) {
-    case JSON_STRING: return sqlite3_bind_text64(st, at, json_string_value(v), json_string_length(v), SQLITE_STATIC, SQLITE_UTF8);
-    case JSON_INTEGER: return sqlite3_bind_int64(st, at, json_integer_value(v));
-    case JSON_REAL: return sqlite3_bind_double(st, at, json_real_value(v));
-    case JSON_TRUE: return sqlite3_bind_int(st, at, 1);
-    case JSON_FALSE: return sqlite3_bind_int(st, at, 0);
-    case JSON_NULL: return sqlite3_bind_null(st, at);
-    case JSON_OBJECT:
-    case JSON_ARRAY: return bind_text_of(st, at, v);
+static int bind(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct lw_buf *scratch) {
+    int64_t integer;
+    double real;
+    switch (v->kind) {
+    case LW_JSON_STRING: return bind_string(st, at, v, scratch);
+    case LW_JSON_INTEGER: return lw_json_integer(v->raw, &integer) ? sqlite3_bind_int64(st, at, integer) : SQLITE_MISMATCH;
+    case LW_JSON_REAL: return lw_json_real(v->raw, &real) ? sqlite3_bind_double(st, at, real) : SQLITE_MISMATCH;
+    case LW_JSON_TRUE: return sqlite3_bind_int(st, at, 1);
+    case LW_JSON_FALSE: return sqlite3_bind_int(st, at, 0);
+    case LW_JSON_NULL:
+    case LW_JSON_NOTHING: return sqlite3_bind_null(st, at);
+    case LW_JSON_OBJECT:
+    case LW_JSON_ARRAY: return bind_container(st, at, v->raw);
     }
     return SQLITE_MISUSE;
 }
 
-int lw_row_bind(const struct lw_insert *in, const struct lw_row *row, sqlite3_stmt *st) {
+int lw_row_bind(const struct lw_insert *in, struct lw_reader *reader, const struct lw_json_value *values, sqlite3_stmt *st) {
     int r = SQLITE_OK;
-    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++) r = bind(st, (int)i + 1, row->values[i]);
+    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++) r = bind(st, (int)i + 1, &values[i], &reader->scratch);
     return r;
 }

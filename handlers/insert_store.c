@@ -65,6 +65,9 @@ void lw_store_close(struct lw_store *s) {
     sqlite3_close(s->db);
     lw_seen_free(&s->seen);
     lw_fences_free(&s->fences);
+    lw_reader_free(&s->reader);
+    free(s->items);
+    free(s->values);
     *s = (struct lw_store){0};
 }
 
@@ -180,6 +183,7 @@ static int prepare_row(struct lw_store *s, const struct lw_insert *in, struct lw
 int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
     int r = lw_store_connect(s, in->path, err);
     s->in = in;
+    if (!r) lw_reader_init(&s->reader, in);
     if (!r && table_exists(s, "latchwork_done"))
         r = lw_fail(
             err,

@@ -23,10 +23,10 @@ enum stand {
     SETTLED, /* answered whatever the commit does: known, stale, dead, given back */
 };
 
-struct item {
+struct lw_item {
     struct lw_job *job;
-    struct lw_row row;
-    struct lw_err *bad; /* why there is no row; NULL where there is one */
+    const struct lw_json_value *row; /* n_columns */
+    struct lw_err *bad;              /* why there is no row; NULL where there is one */
     int64_t replay;
     enum stand stand;
 };
@@ -34,7 +34,7 @@ struct item {
 struct tx {
     const struct lw_insert *in;
     struct lw_store *s;
-    struct item *items;
+    struct lw_item *items;
     size_t n;
     uint64_t inserted, updated, ignored, known, stale, dead;
 };
@@ -57,7 +57,7 @@ int64_t lw_insert_replay(const char *identity) {
     return mark ? strtoll(mark + 1, NULL, 10) : 0;
 }
 
-static void settle(struct item *it, enum lw_outcome outcome, const char *reason) {
+static void settle(struct lw_item *it, enum lw_outcome outcome, const char *reason) {
     it->stand = SETTLED;
     lw_job_answer(it->job, outcome, reason);
 }
@@ -68,7 +68,7 @@ static bool ended(const struct lw_job *job, int64_t now) {
 
 /* --- replays: few, a row each ----------------------------------------------------------------------------------------------------- */
 
-static void bind_replay(const struct tx *t, sqlite3_stmt *st, const struct item *it) {
+static void bind_replay(const struct tx *t, sqlite3_stmt *st, const struct lw_item *it) {
     sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
     sqlite3_bind_text(st, 2, it->job->topic, -1, SQLITE_STATIC);
     sqlite3_bind_int(st, 3, it->job->partition);
@@ -76,13 +76,13 @@ static void bind_replay(const struct tx *t, sqlite3_stmt *st, const struct item 
     sqlite3_bind_int64(st, 5, it->replay);
 }
 
-static bool written_here(const struct tx *t, const struct item *it) {
-    for (const struct item *o = t->items; o < it; o++)
+static bool written_here(const struct tx *t, const struct lw_item *it) {
+    for (const struct lw_item *o = t->items; o < it; o++)
         if (o->stand == WRITTEN && strcmp(o->job->identity, it->job->identity) == 0) return true;
     return false;
 }
 
-static int replay_known(const struct tx *t, const struct item *it, enum lw_known *known) {
+static int replay_known(const struct tx *t, const struct lw_item *it, enum lw_known *known) {
     bind_replay(t, t->s->st[LW_ST_REPLAYED], it);
     int r = lw_store_step(t->s->st[LW_ST_REPLAYED]);
     if (r != SQLITE_ROW && r != SQLITE_DONE) return r;
@@ -90,7 +90,7 @@ static int replay_known(const struct tx *t, const struct item *it, enum lw_known
     return SQLITE_DONE;
 }
 
-static int set_replayed(const struct tx *t, const struct item *it) {
+static int set_replayed(const struct tx *t, const struct lw_item *it) {
     bind_replay(t, t->s->st[LW_ST_SET_REPLAYED], it);
     sqlite3_bind_int64(t->s->st[LW_ST_SET_REPLAYED], 6, (int64_t)it->job->fence);
     return lw_store_step(t->s->st[LW_ST_SET_REPLAYED]);
@@ -104,7 +104,7 @@ static bool row_fault(int r) {
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
 }
 
-static void refuse(struct tx *t, struct item *it, int r) {
+static void refuse(struct tx *t, struct lw_item *it, int r) {
     char why[LW_REASON_MAX];
     bool duplicate = r == SQLITE_CONSTRAINT_PRIMARYKEY || r == SQLITE_CONSTRAINT_UNIQUE || r == SQLITE_CONSTRAINT_ROWID;
     snprintf(why, sizeof why, "%s: %s", duplicate ? "duplicate primary key" : "the table refuses the row", sqlite3_errmsg(t->s->db));
@@ -112,10 +112,10 @@ static void refuse(struct tx *t, struct item *it, int r) {
     t->dead++;
 }
 
-static int write_row(struct tx *t, struct item *it) {
+static int write_row(struct tx *t, struct lw_item *it) {
     sqlite3_stmt *st = t->s->st[LW_ST_ROW];
     int64_t last = sqlite3_total_changes64(t->s->db);
-    int r = lw_row_bind(t->in, &it->row, st);
+    int r = lw_row_bind(t->in, &t->s->reader, it->row, st);
     if (r == SQLITE_OK) r = lw_store_step(st);
     if (row_fault(r) && !sqlite3_get_autocommit(t->s->db)) {
         refuse(t, it, r);
@@ -128,12 +128,11 @@ static int write_row(struct tx *t, struct item *it) {
         else
             t->inserted++;
     }
-    sqlite3_clear_bindings(st); /* they point into the document */
     return r;
 }
 
 /* One job inside the transaction. Returns SQLITE_DONE, or the error that ends the whole of it. */
-static int apply(struct tx *t, struct item *it, int64_t now) {
+static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     if (ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
     enum lw_known known = LW_UNKNOWN;
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
@@ -233,7 +232,7 @@ static void fail_all(struct tx *t, const char *why) {
     lw_warn("insert: %s: %s", t->in->path, reason);
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < t->n; i++) {
-        struct item *it = &t->items[i];
+        struct lw_item *it = &t->items[i];
         if (it->stand == OPEN) settle(it, ended(it->job, now) ? LW_BACK : LW_RETRY, ended(it->job, now) ? "" : reason);
     }
 }
@@ -254,29 +253,33 @@ static void transact(struct tx *t) {
     fail_all(t, why);
 }
 
-static void read_row(struct item *it, const struct lw_insert *in) {
-    struct lw_err bad = {0};
+static void read_row(struct lw_item *it, struct lw_store *s, const struct lw_insert *in, struct lw_json_value *row) {
+    struct lw_err bad;
+    bad.text[0] = '\0';
+    it->row = row;
     it->replay = lw_insert_replay(it->job->identity);
-    if (lw_row_read(in, it->job, &it->row, &bad) == 0) return;
+    if (lw_row_read(in, &s->reader, it->job, row, &bad) == 0) return;
     it->bad = lw_alloc(sizeof bad);
-    *it->bad = bad;
+    memcpy(it->bad->text, bad.text, strlen(bad.text) + 1);
+}
+
+/* Kept from one transaction to the next. */
+static void make_room(struct lw_store *s, const struct lw_insert *in) {
+    if (s->items) return;
+    s->items = lw_alloc(LW_INSERT_BATCH * sizeof *s->items);
+    s->values = lw_alloc(LW_INSERT_BATCH * in->n_columns * sizeof *s->values);
 }
 
 void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n) {
-    struct tx t = {.in = in, .s = s, .n = n, .items = lw_alloc(n * sizeof *t.items)};
-    const json_t **values = lw_alloc(n * in->n_columns * sizeof *values);
+    make_room(s, in);
+    struct tx t = {.in = in, .s = s, .n = n, .items = s->items};
     for (size_t i = 0; i < n; i++) {
-        t.items[i].job = jobs[i];
-        t.items[i].row.values = values + i * in->n_columns;
-        read_row(&t.items[i], in);
+        t.items[i] = (struct lw_item){.job = jobs[i]};
+        read_row(&t.items[i], s, in, s->values + i * in->n_columns);
     }
     pthread_mutex_lock(writer); /* held for one transaction, which bounds itself */
     transact(&t);
     pthread_mutex_unlock(writer);
-    for (size_t i = 0; i < n; i++) {
-        lw_row_clear(&t.items[i].row);
-        free(t.items[i].bad);
-    }
-    free(values);
-    free(t.items);
+    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* they point into the last payload */
+    for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }

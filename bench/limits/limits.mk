@@ -1,6 +1,6 @@
 # The limits: bare programs that bench measures the queue against. `make limits`; each has --help.
 ifndef LIMITS # once is enough, whoever includes this
-LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite offer)
+LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite insert offer)
 LIMITLIB := $(addprefix $(B)/bench/limits/,tool.o loop.o calls.o)
 
 .PHONY: limits
