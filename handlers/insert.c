@@ -9,7 +9,7 @@
 struct lw_handler {
     struct lw_insert in;
     struct lw_cleaner *cleaner;
-    pthread_mutex_t writer; /* SQLite has one writer at a time: slots queue here instead of polling for its lock */
+    pthread_mutex_t writer; /* SQLite has one writer at a time: slots and cleaner queue here instead of polling for its lock */
 };
 
 struct lw_slot {
@@ -146,7 +146,7 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     int r = read_section(&h->in, c, err);
     if (!r) r = lw_store_open(&first, &h->in, err); /* makes the tables, and finds what is wrong before any message comes */
     if (!r) lw_store_close(&first);
-    if (!r && (h->cleaner = lw_cleaner_open(&h->in, err))) return h;
+    if (!r && (h->cleaner = lw_cleaner_open(&h->in, &h->writer, err))) return h;
     close_handler(h);
     return NULL;
 }

@@ -160,7 +160,8 @@ void lw_insert_counts(struct lw_insert_counts *out);
 /* --- the cleaner ---------------------------------------------------------------------------------------------------------------- */
 
 struct lw_cleaner;
-struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, struct lw_err *err);
+/* Its transactions take `writer`, as those of slots do; it must outlive the cleaner. */
+struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *writer, struct lw_err *err);
 /* Notes a committed watermark; never blocks for long, does no I/O. */
 void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark);
 void lw_cleaner_close(struct lw_cleaner *c); /* after one more round for what was noted last */

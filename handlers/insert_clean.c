@@ -1,4 +1,5 @@
-/* The cleaner: keeps Latchwork's own tables small, from a thread and a connection of its own, in short transactions. */
+/* The cleaner: keeps Latchwork's own tables small, from a thread and a connection of its own, in short transactions. It looks first, and
+ * takes its turn among the slots of its process: whoever waits for SQLite's lock polls for it, and the holder's CPU pays for that. */
 #include "handlers/insert.h"
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@ enum {
     ROUND_MS = 1000,
     SLICE = 1000,        /* rows a transaction */
     SLICES_A_ROUND = 50, /* then others write first */
+    BUSY_MS = 250,       /* for writers of other processes, while the slots of this one wait behind it */
     FENCE_AGE_S = 24 * 3600,
     REPLAY_AGE_S = 7 * 24 * 3600,
 };
@@ -21,12 +23,14 @@ enum {
 struct passed {
     UT_hash_handle hh;
     int64_t watermark, cleaned;
+    unsigned round; /* that looked at it last */
     int32_t partition;
     char name[]; /* "partition topic": the hash key */
 };
 
 struct lw_cleaner {
     const struct lw_insert *in;
+    pthread_mutex_t *writer; /* the handler's; held for each transaction */
     pthread_t thread;
     pthread_mutex_t lock; /* guards passed and stop */
     pthread_cond_t wake;
@@ -36,6 +40,8 @@ struct lw_cleaner {
     struct lw_store store;
     sqlite3_stmt *bound, *remove, *partial, *trim, *old_fences, *remove_fences, *remove_replays;
     int64_t fence_at; /* where the sweep over fences stands: a key */
+    int64_t busy_ms;
+    unsigned round;
 };
 
 static int prepare(struct lw_cleaner *c, sqlite3_stmt **st, const char *sql) {
@@ -70,14 +76,22 @@ static void close_store(struct lw_cleaner *c) {
     lw_store_close(&c->store);
 }
 
-/* Steps a statement that changes rows. Returns false where it has to be tried later. */
-static bool change(struct lw_cleaner *c, sqlite3_stmt *st) {
-    c->store.busy_until_ms = lw_boot_ms() + ROUND_MS;
+/* Steps a statement that changes rows, in its turn. Returns false where it has to be tried later. */
+static bool step(struct lw_cleaner *c, sqlite3_stmt *st) {
+    c->store.busy_until_ms = lw_boot_ms() + c->busy_ms;
     int r = sqlite3_step(st);
     sqlite3_reset(st);
     if (r == SQLITE_DONE) return true;
     lw_debug("insert: %s: clean-up comes later: %s", c->in->path, sqlite3_errmsg(c->store.db));
     return false;
+}
+
+/* The same as a transaction of its own. */
+static bool change(struct lw_cleaner *c, sqlite3_stmt *st) {
+    pthread_mutex_lock(c->writer);
+    bool ok = step(c, st);
+    pthread_mutex_unlock(c->writer);
+    return ok;
 }
 
 static void bind_partition(struct lw_cleaner *c, sqlite3_stmt *st, const char *topic, int32_t partition) {
@@ -86,64 +100,86 @@ static void bind_partition(struct lw_cleaner *c, sqlite3_stmt *st, const char *t
     sqlite3_bind_int(st, 3, partition);
 }
 
+/* The number of the segment below `end` that `skip` others precede; -1: there is none. */
+static int64_t segment_below(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t end, int skip) {
+    bind_partition(c, c->bound, topic, partition);
+    sqlite3_bind_int64(c->bound, 4, end);
+    sqlite3_bind_int(c->bound, 5, skip);
+    int64_t number = sqlite3_step(c->bound) == SQLITE_ROW ? sqlite3_column_int64(c->bound, 0) : -1;
+    sqlite3_reset(c->bound);
+    return number;
+}
+
 /* Deletes one slice of the segments that lie below the watermark as a whole. True when it was the last. */
 static bool clean_slice(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    bind_partition(c, c->bound, topic, partition);
-    sqlite3_bind_int64(c->bound, 4, end);
-    sqlite3_bind_int(c->bound, 5, SLICE);
-    bool more = sqlite3_step(c->bound) == SQLITE_ROW;
-    int64_t below = more ? sqlite3_column_int64(c->bound, 0) : end;
-    sqlite3_reset(c->bound);
+    if (segment_below(c, topic, partition, end, 0) < 0) return true; /* nothing to write, no turn to take */
+    int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);
-    sqlite3_bind_int64(c->remove, 4, below);
+    sqlite3_bind_int64(c->remove, 4, below < 0 ? end : below);
     *ok = change(c, c->remove);
-    return !more;
+    return below < 0;
 }
 
 static bool exec(struct lw_cleaner *c, const char *sql) {
-    c->store.busy_until_ms = lw_boot_ms() + ROUND_MS;
+    c->store.busy_until_ms = lw_boot_ms() + c->busy_ms;
     return sqlite3_exec(c->store.db, sql, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+/* The bits of the segment that the watermark stands in, without those below it. False where there are none below it. */
+static bool trimmed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, unsigned char *bits, size_t size) {
+    bind_partition(c, c->partial, topic, partition);
+    sqlite3_bind_int64(c->partial, 4, watermark / LW_SEEN_OFFSETS);
+    bool there = sqlite3_step(c->partial) == SQLITE_ROW && sqlite3_column_bytes(c->partial, 0) == (int)size;
+    if (there) memcpy(bits, sqlite3_column_blob(c->partial, 0), size);
+    sqlite3_reset(c->partial);
+    if (!there) return false;
+    size_t below = (size_t)(watermark % LW_SEEN_OFFSETS);
+    unsigned char any = 0, kept = (unsigned char)(0xff << below % 8);
+    for (size_t i = 0; i < below / 8; i++) any |= bits[i];
+    any |= (unsigned char)(bits[below / 8] & ~kept);
+    memset(bits, 0, below / 8);
+    bits[below / 8] &= kept;
+    return any != 0;
 }
 
 /* Clears the bits below the watermark in the segment that it stands in: a topic that is deleted and made anew begins at 0 again. */
 static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8], any = 0;
-    bind_partition(c, c->partial, topic, partition);
-    sqlite3_bind_int64(c->partial, 4, watermark / LW_SEEN_OFFSETS);
-    bool there = sqlite3_step(c->partial) == SQLITE_ROW && sqlite3_column_bytes(c->partial, 0) == (int)sizeof bits;
-    if (there) memcpy(bits, sqlite3_column_blob(c->partial, 0), sizeof bits);
-    sqlite3_reset(c->partial);
-    if (!there) return true;
-    size_t below = (size_t)(watermark % LW_SEEN_OFFSETS);
-    memset(bits, 0, below / 8);
-    bits[below / 8] &= (unsigned char)(0xff << below % 8);
+    if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
     for (size_t i = 0; i < sizeof bits; i++) any |= bits[i];
     bind_partition(c, c->trim, topic, partition);
     sqlite3_bind_int64(c->trim, 4, watermark / LW_SEEN_OFFSETS);
     sqlite3_bind_blob(c->trim, 5, bits, sizeof bits, SQLITE_TRANSIENT);
-    if (any) return change(c, c->trim);
+    if (any) return step(c, c->trim);
     bind_partition(c, c->remove, topic, partition); /* none is left: the row goes */
     sqlite3_bind_int64(c->remove, 4, watermark / LW_SEEN_OFFSETS + 1);
-    return change(c, c->remove);
+    return step(c, c->remove);
 }
 
 /* A transaction of its own, so that no bit is lost that others set meanwhile. */
 static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
-    if (watermark % LW_SEEN_OFFSETS == 0) return true;
-    if (!exec(c, "BEGIN IMMEDIATE")) return false;
-    bool ok = trim_segment(c, topic, partition, watermark) && exec(c, "COMMIT");
-    if (!ok) exec(c, "ROLLBACK");
+    unsigned char bits[LW_SEEN_OFFSETS / 8];
+    if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
+    pthread_mutex_lock(c->writer);
+    bool ok = exec(c, "BEGIN IMMEDIATE");
+    if (ok) {
+        ok = trim_segment(c, topic, partition, watermark) && exec(c, "COMMIT");
+        if (!ok) exec(c, "ROLLBACK");
+    }
+    pthread_mutex_unlock(c->writer);
     return ok;
 }
 
-/* The next partition with something to clean; a copy, as the main thread may add to the table. */
+/* The next partition with something to clean that this round has not looked at, as watermarks move all the time; a copy, as the main thread
+ * may add to the table. */
 static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size, int64_t *watermark) {
     bool found = false;
     pthread_mutex_lock(&c->lock);
     for (struct passed *p = c->passed; p && !found; p = p->hh.next) {
-        if (p->watermark <= p->cleaned) continue;
+        if (p->watermark <= p->cleaned || p->round == c->round) continue;
         found = true;
+        p->round = c->round;
         *which = p; /* stays where it is until the cleaner closes */
         *watermark = p->watermark;
         snprintf(topic, size, "%s", strchr(p->name, ' ') + 1);
@@ -158,6 +194,7 @@ static bool clean_partitions(struct lw_cleaner *c) {
     char topic[256];
     int64_t watermark;
     int slices = 0;
+    c->round++;
     while (next_passed(c, &p, topic, sizeof topic, &watermark)) {
         bool ok = true, last = false;
         while (ok && !last && slices++ < SLICES_A_ROUND) last = clean_slice(c, topic, p->partition, watermark, &ok);
@@ -221,6 +258,7 @@ static void *run(void *arg) {
         sweep_fences(c);
         if (round % 60 == 0) sweep_replays(c);
     }
+    c->busy_ms = ROUND_MS;
     clean_partitions(c);
     return NULL;
 }
@@ -237,9 +275,11 @@ static void free_all(struct lw_cleaner *c) {
     free(c);
 }
 
-struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, struct lw_err *err) {
+struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *writer, struct lw_err *err) {
     struct lw_cleaner *c = lw_alloc(sizeof *c);
     c->in = in;
+    c->writer = writer;
+    c->busy_ms = BUSY_MS;
     c->fence_at = INT64_MIN;
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_t monotonic;
