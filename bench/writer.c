@@ -46,7 +46,7 @@ static void run(const char *sql) {
 static void open_store(void) {
     if (sqlite3_open(opt.store, &db)) die("%s: %s", opt.store, sqlite3_errmsg(db));
     run("PRAGMA journal_mode=WAL");
-    run("PRAGMA synchronous=FULL");
+    run("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000");
     run("CREATE TABLE IF NOT EXISTS events (seq PRIMARY KEY, id, amount)");
     if (sqlite3_prepare_v3(db, "INSERT OR IGNORE INTO events (seq, id, amount) VALUES (?1, ?2, ?3)", -1, SQLITE_PREPARE_PERSISTENT, &insert,
                            NULL))
