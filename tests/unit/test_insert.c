@@ -116,6 +116,11 @@ static void test_values(void **state) {
     assert_int_equal(put(&x, &j, 3, "c", "{\"id\":\"1\"}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* another value: columns have no type */
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "4");
+    const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : 1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
+    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* both at once */
+    assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"), "äb|c\n/|{\"k\":[2.5,\"a\"]}");
+    assert_int_equal(put(&x, &j, 6, "f", "{\"id\":-9223372036854775808,\"amount\":1e-3,\"a/b\":[0,false]}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id < 0"), "-9223372036854775808|0.001|0");
     close_fx(&x);
 }
 
