@@ -60,7 +60,9 @@ static void finish_http(struct lw_loader *l) {
     if (!c->http.host)
         lw_problem_warn(l->problems, "http.token: no effect while http.listen is \"off\"");
     else if (strncmp(c->http.host, "127.", 4) && strcmp(c->http.host, "::1"))
-        lw_problem_warn(l->problems, "http.token: http.listen is not loopback and there is no TLS: the token can be read on the way; put a proxy in front");
+        lw_problem_warn(
+            l->problems,
+            "http.token: http.listen is not loopback and there is no TLS: the token can be read on the way; put a proxy in front");
 }
 
 void lw_finish(struct lw_loader *l) {

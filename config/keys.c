@@ -100,8 +100,10 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 64,
      .dflt = "64",
-     .help = "How many messages of one key are granted at once and follow each other without asking Redis in between. 1: each is settled before the next "
-             "starts, so a killed worker leaves one message of a key to run again at most; a hot key then waits for Redis after every message."},
+     .help = "How many messages of one key are granted at once and follow each other without asking Redis in between. 1: each is settled "
+             "before the next "
+             "starts, so a killed worker leaves one message of a key to run again at most; a hot key then waits for Redis after every "
+             "message."},
     {.path = "queue.max_waiting",
      .kind = LW_OPT_INT64,
      .at = AT(queue.max_waiting),
@@ -219,7 +221,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_http_token,
      .form = "string of 16 to 256 printable characters",
      .dflt_text = "none",
-     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP API](http.md): pause and resume lanes, break locks, replay "
+     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP API](http.md): pause and resume lanes, "
+             "break locks, replay "
              "dead letters. None: nothing can be changed. Put it in with `${VAR}` or `${file:PATH}`; it is never shown."},
     {.path = "log.level",
      .kind = LW_OPT_WORD,

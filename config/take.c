@@ -292,7 +292,8 @@ void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *
     bool good = text && n >= 16 && n <= 256;
     for (size_t i = 0; good && i < n; i++) good = text[i] > ' ' && text[i] < 0x7f;
     if (!good) {
-        lw_problem(l->problems, "%s: must be a string of 16 to 256 printable characters without spaces; `openssl rand -hex 32` makes one", o->path);
+        lw_problem(l->problems, "%s: must be a string of 16 to 256 printable characters without spaces; `openssl rand -hex 32` makes one",
+                   o->path);
         return;
     }
     free(l->c->http.token);

@@ -22,7 +22,7 @@ enum {
     KEPT_CALLS = 3, /* settle, gate, claim */
     SEGMENT = 16384,
     HELD_MAX = 20000,   /* records in memory that wait for a turn or behind a run of their key */
-    PACE_MS = 2, /* what keeps nobody waiting is sent so often, that there be more of it in a call */
+    PACE_MS = 2,        /* what keeps nobody waiting is sent so often, that there be more of it in a call */
     LOOK_SEGMENTS = 64, /* how far ahead the states are read on assign */
     OPEN_TAGS = 1 << 16,
 };

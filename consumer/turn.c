@@ -30,10 +30,11 @@ static size_t room(struct lw_worker *w) {
     return held < w->window ? w->window - held : 0;
 }
 
-/* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The rest
- * goes along, or PACE_MS after the last pipeline. */
+/* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The
+ * rest goes along, or PACE_MS after the last pipeline. */
 static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now) {
-    if (sh->phase != READY || sh->checking || !sh->loaded || sh->n_kept || w->stopping || sh->urgent || now - sh->sent_ms >= PACE_MS) return true;
+    if (sh->phase != READY || sh->checking || !sh->loaded || sh->n_kept || w->stopping || sh->urgent || now - sh->sent_ms >= PACE_MS)
+        return true;
     if (sh->n_finished >= BATCH / 4) return true;
     return (sh->gate_head || sh->n_hints || sh->more_hints) && w->in_flight < (size_t)w->c->handler.threads;
 }

@@ -72,7 +72,8 @@ static inline bool lw_job_then(struct lw_job *job, struct lw_job *next) {
     return false;
 }
 
-/* Main thread: takes a follower back that has not started. False where `job` is over: then the follower runs, or is reported (see above). */
+/* Main thread: takes a follower back that has not started. False where `job` is over: then the follower runs, or is reported (see above).
+ */
 static inline bool lw_job_unthen(struct lw_job *job, struct lw_job *next) {
     return atomic_compare_exchange_strong(&job->then, &next, NULL);
 }

@@ -169,4 +169,6 @@ int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
     return stop;
 }
 
-int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) { return tell(o, sh, entry, fn, ctx); }
+int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) {
+    return tell(o, sh, entry, fn, ctx);
+}

@@ -183,8 +183,8 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 /* All lanes that have waiters or are paused and whose name the filters let pass: those named by --key, or all by cursors, in which case a
  * lane may come twice. 1 where fn had enough. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
-/* A part of them: those of one shard that have waiters, or (idle) that are paused and have none. Begin with the cursor "0"; it is "0" again at the
- * end. About `count` names are looked at, more where the set is small. */
+/* A part of them: those of one shard that have waiters, or (idle) that are paused and have none. Begin with the cursor "0"; it is "0" again
+ * at the end. About `count` names are looked at, more where the set is small. */
 enum { OPS_CURSOR = 32 };
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx);
 /* All that waits in a lane, oldest first, while it goes on: what comes and goes meanwhile may be among them or not. */
@@ -203,8 +203,8 @@ bool ops_has_filter(const struct ops *o); /* anything that leaves something out 
 
 /* ---- output (ops_out.c) ---- */
 
-void ops_put_json(json_t *o);          /* one line; takes the reference */
-void ops_out_to(struct lw_buf *lines); /* where this thread's lines go from now on; NULL: stdout */
+void ops_put_json(json_t *o);                                       /* one line; takes the reference */
+void ops_out_to(struct lw_buf *lines);                              /* where this thread's lines go from now on; NULL: stdout */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b); /* name, or name_base64 where it is not UTF-8; null where b is */
 /* Printable, at most `most` columns or bytes; what a terminal could take for a command is '?'. */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);

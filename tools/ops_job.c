@@ -156,7 +156,8 @@ int ops_job_adopt(struct ops *o) {
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
     if (!r) return -1;
     bool known = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_STRING;
-    int bad = known ? adopt(o, name, r->element[0]->str, r->element[1]->str) : lw_fail(&o->err, "there is no job %s (they are known for six days)", name);
+    int bad = known ? adopt(o, name, r->element[0]->str, r->element[1]->str)
+                    : lw_fail(&o->err, "there is no job %s (they are known for six days)", name);
     freeReplyObject(r);
     return bad;
 }
@@ -336,7 +337,7 @@ int ops_job_done(struct ops_job *j, const char *identity, char letter, const cha
 
 /* ---- batches ---- */
 
-static bool is_open(const struct ops_item *it, const struct ops_shard *sh) { return it->shard == sh && !it->answered; }
+static bool is_open(const struct ops_item *it, const struct ops_shard *sh) { return it->shard == sh && !it->letter; }
 
 static int items_of(const struct ops_job *j, const struct ops_shard *sh) {
     int n = 0;
@@ -358,7 +359,6 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
         if (!is_open(&j->item[i], sh)) continue;
         char letter = r->str[n++];
         if (letter == '-') continue; /* the next call */
-        j->item[i].answered = true;
         count(j, &j->item[i], j->item[i].letter = letter);
     }
     return 0;
@@ -409,7 +409,6 @@ static int send_remove(struct ops_job *j, struct ops_shard *sh) {
         long long gone = 1;
         ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none), lw_arg_text(&j->o->cmd, j->item[i].entry);
         if (!j->dry && ops_ask_int(j->o, sh, &gone)) return -1;
-        j->item[i].answered = true;
         count(j, &j->item[i], j->item[i].letter = gone ? 'X' : 'G');
     }
     return 0;
@@ -450,6 +449,7 @@ static void free_items(struct ops_job *j) {
         free(j->item[i].backup);
     }
     j->n = 0;
+    j->bytes = 0;
 }
 
 static int flush(struct ops_job *j) {
@@ -466,7 +466,6 @@ static int flush(struct ops_job *j) {
     }
     if (!bad && j->backup) bad = correct_backup(j, backup_end);
     free_items(j);
-    j->bytes = 0;
     progress(j, false);
     if (!bad) bad = ops_tick(j->o);
     if (!bad) pace(j);

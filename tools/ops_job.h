@@ -19,8 +19,7 @@ struct ops_item {
     int64_t offset;
     char entry[64]; /* id in the stream of dead letters, or "" */
     char *backup;   /* DROP, REMOVE: its line; owned */
-    char letter;    /* what became of it */
-    bool answered;
+    char letter;    /* what became of it; 0: not asked yet */
 };
 
 struct ops_job {

@@ -36,6 +36,7 @@ static void read_line(struct ops_lane *l, const char *line) {
 /* Returns how many of them it told of, which may be fewer; 0: enough, *stop says why. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
                            int *stop) {
+    if ((*stop = ops_tick(o))) return 0;
     ops_script(o, &lw_op_look, 3);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "lanes", lw_bytes("", 0)), ops_key(o, sh, "floor", lw_bytes("", 0));
     for (size_t i = 0; i < n; i++) lw_arg(&o->cmd, lanes[i]);
@@ -62,8 +63,8 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
 }
 
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx) {
-    int stop = n ? ops_tick(o) : 0;
-    for (size_t told; n && !stop && (told = look_at_some(o, sh, lanes, n, fn, ctx, &stop)) > 0; n -= told) lanes += told;
+    int stop = 0;
+    for (size_t told; n && (told = look_at_some(o, sh, lanes, n, fn, ctx, &stop)) > 0; n -= told) lanes += told;
     return stop;
 }
 

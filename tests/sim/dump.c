@@ -7,8 +7,8 @@
 
 static void dump_hold(const struct hold *h, const char *what) {
     if (!h) return;
-    fprintf(stderr, " %s kind %d finished %d open %d in call %d failed %d lost %d listed %d:", what, h->kind, h->n_finished, h->n_open, h->n_in_call,
-            h->failed, h->lost, h->listed);
+    fprintf(stderr, " %s kind %d finished %d open %d in call %d failed %d lost %d listed %d:", what, h->kind, h->n_finished, h->n_open,
+            h->n_in_call, h->failed, h->lost, h->listed);
     for (const struct run *r = h->first; r; r = r->next)
         fprintf(stderr, " [%s state %d linked %d late %d repair %d]", r->job.identity, r->state, r->linked, r->late, r->in_repair);
 }

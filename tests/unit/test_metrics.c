@@ -335,7 +335,8 @@ static void test_hosts(void **state) {
 
 static void test_http_texts(void **state) {
     static const char *const torn[] = {"%", "a%4", "%zz", "%00", "a%0"};
-    static const char *const wrong[] = {"abc", "Bearer", "Bearer ", "Bearer ab", "Bearer abcabc", "Bearer abd", "Bearer abc ", "Basic abc", ""};
+    static const char *const wrong[] = {"abc",        "Bearer",      "Bearer ",   "Bearer ab", "Bearer abcabc",
+                                        "Bearer abd", "Bearer abc ", "Basic abc", ""};
     struct lw_buf b = {0};
     (void)state;
     assert_true(lw_http_decode(lw_bytes_of("a%2Fb%20+%ff"), &b));

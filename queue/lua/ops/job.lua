@@ -21,7 +21,7 @@ end
 local running = call('GET', KEYS[2])
 if what ~= 'begin' then
     local mine = ARGV[4] .. ' ' .. token
-    if running and running ~= mine then return 0 end -- one that was silent for too long is still the only one
+    if running and running ~= mine then return 0 end
     record(KEYS[4], 5)
     if what == 'end' then
         call('DEL', KEYS[2])

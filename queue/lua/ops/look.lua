@@ -7,9 +7,6 @@
 --      is due, 0 now. Elements that are finished may still be counted: the next claim or settle of the lane drops them.
 --      Of large messages fewer lanes than were asked for, one at least: ask again for the others.
 -- @lane
-local BYTES_MAX = 131072
-local out, read = {text(now)}, 0
-
 -- Lanes' messages lie anywhere: a byte each, not the bytes around it, of which a call over many lanes would read megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
@@ -19,7 +16,10 @@ local function is_over(tp, offset)
     return floor(b / DIVISOR[k]) % 4 >= 2
 end
 
--- The oldest that is not finished: a few that are may still stand at the end; payloads may be large, so one by one.
+local BYTES_MAX = 131072
+local out, read = {text(now)}, 0
+
+-- The oldest that is not finished: a few that are may still stand at the end. One by one, since payloads may be large.
 local function oldest(wait, n)
     for k = 1, math.min(n, 16) do
         local envelope = call('LINDEX', wait, -k)
