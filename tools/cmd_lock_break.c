@@ -1,10 +1,11 @@
 /* latchwork lock break KEY: ends a lock, whoever holds it, and raises its fence. A dry run without --execute. */
 #include "tools/cmd_lock.h"
 
+#include "base/who.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct breaking {
     const struct lock_args *a;
@@ -52,20 +53,13 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
  * ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* For those who read the audit. */
-static const char *asker(char *out, size_t size) {
-    char host[64] = "?";
-    gethostname(host, sizeof host - 1);
-    const char *user = getenv("USER");
-    snprintf(out, size, "%s@%s", user && *user ? user : "?", host);
-    return out;
-}
-
 static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {
     if (!b->lane) return latchwork_lock_break(lock, fence, error);
-    char by[160];
+    char by[256];
     struct lw_buf was = {0};
-    enum latchwork_result result = lw_lane_lock_break(t->lane, asker(by, sizeof by), fence, &was, error);
+    lw_who(by, sizeof by);
+    enum latchwork_result result = lw_lane_lock_break(t->lane, by, fence, &was, error);
     lw_buf_free(&was);
     return result;
 }

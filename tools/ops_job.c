@@ -1,9 +1,9 @@
 #include "tools/ops_job.h"
 
 #include "base/clock.h"
+#include "base/who.h"
 
 #include <inttypes.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +40,10 @@ static char *words_of(const struct ops *o) {
 }
 
 void ops_who(const struct ops *o, char *out, size_t size) {
-    char host[128] = "";
-    const struct passwd *p = getpwuid(geteuid());
-    gethostname(host, sizeof host - 1);
     if (o->who)
         snprintf(out, size, "%s", o->who);
     else
-        snprintf(out, size, "%s@%s", p ? p->pw_name : "?", host);
+        lw_who(out, size);
 }
 
 /* In the first shard, where jobs are too. */

@@ -1,0 +1,9 @@
+/* Who runs this program, for an audit. */
+#ifndef LW_BASE_WHO_H
+#define LW_BASE_WHO_H
+
+#include <stddef.h>
+
+void lw_who(char *out, size_t size); /* "USER@HOST": the effective user; "?" for what is not known */
+
+#endif
