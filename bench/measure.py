@@ -350,7 +350,7 @@ class Measure:
                 if time.monotonic() - begin > 60:
                     raise Failure(f"{contender.label}: the first messages are not committed after 60 s")
                 time.sleep(0.2)
-            kafka.tool("generate", run.topic, "--messages", n, "--rate", rate, "--linger-ms", 0, "--produced", produced, "--seed", 2, *words)
+            kafka.tool("generate", run.topic, "--messages", n, "--rate", rate, "--linger-ms", 1 if rate > 2000 else 0, "--produced", produced, "--seed", 2, *words)
             if contender.ours:
                 handled(p, run.messages)
                 p.send_signal(signal.SIGTERM)

@@ -6,7 +6,7 @@
 
 enum {
     LOW_WATER = 4,   /* so few are still granted: ask for more before they are through */
-    PARTIAL_MS = 10, /* what is done is said at the latest, though the lane goes on */
+    PARTIAL_MS = 20, /* what is done is said at the latest, though the lane goes on */
 };
 
 /* Exponential, with jitter between half and all of it, so that what failed together is not tried together. */

@@ -375,7 +375,7 @@ class Top(unittest.TestCase):
         t.wait("^hot-2 ")
         t.resize(50, 140)
         t.wait("^hot-2 .* orders/9/50")
-        self.assertIn("D drop", t.screen.text().splitlines()[-1])
+        t.wait(r"D drop.*\Z")
         self.assertEqual(len(t.screen.text().splitlines()), 50)
         for rows, cols in ((10, 40), (5, 20), (3, 10), (1, 1), (2, 300)):
             t.resize(rows, cols)
