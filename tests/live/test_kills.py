@@ -187,9 +187,9 @@ def stop_often(t, run, ttl_ms, family):
             continue
         pid = random.choice(workers)
         pids = [pid] + (descendants(pid) if family else [])
-        t.stops.append((pid, boot_us()))
         for p in pids:
             send(p, signal.SIGSTOP)
+        t.stops.append((pid, boot_us()))  # then: a run may still begin between two of the signals
         time.sleep(3 * ttl_ms / 1000)
         for p in reversed(pids):
             send(p, signal.SIGCONT)
@@ -230,8 +230,8 @@ def stop_workers_insert(t):
         gate.execute("BEGIN IMMEDIATE")  # now every worker comes to wait for the store, with live leases in its hand
         time.sleep(0.2)
         pid = random.choice(run.workers())
-        t.stops.append((pid, boot_us()))
         send(pid, signal.SIGSTOP)
+        t.stops.append((pid, boot_us()))
         gate.close()
         time.sleep(2.2)
         send(pid, signal.SIGCONT)
