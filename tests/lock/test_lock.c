@@ -251,11 +251,11 @@ static void without_scripts(void **state) {
     struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_CLIENT_NO_SCRIPTS};
     struct latchwork_client *c = open_client(&co);
     redis_says("CONFIG RESETSTAT");
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .ttl_ms = 90};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .ttl_ms = 1000};
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 300, &other, &error)); /* renewed meanwhile */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error)); /* renewed meanwhile */
     assert_ok(latchwork_hold_check(h, &error));
     uint64_t fence = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));

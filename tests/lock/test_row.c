@@ -218,7 +218,7 @@ static pid_t hold_and_die(const struct latchwork_row *rows, size_t n, uint64_t *
     pid_t pid = fork();
     if (pid) return pid;
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 400, .flags = LATCHWORK_LOCK_RENEW};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1500, .flags = LATCHWORK_LOCK_RENEW};
     struct latchwork_lock *l = latchwork_rows_open(c, NULL, rows, n, &o, &error);
     struct latchwork_hold *h;
     if (latchwork_lock_acquire(l, 10000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
@@ -239,7 +239,7 @@ static void a_dead_holder_is_followed(void **state) {
     while (!*(volatile bool *)&shared->ready && lw_boot_ms() < until) lw_sleep_ms(1);
     struct latchwork_lock *l = open_rows(rows + 1, 2, NULL);
     struct latchwork_hold *h = NULL;
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 1200, &h, &error)); /* it lives, and renews */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3500, &h, &error)); /* it lives, and renews */
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     h = take(l, 20000);

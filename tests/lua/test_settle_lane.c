@@ -28,7 +28,7 @@ static void gate_run(struct lt *l, int64_t first, int n) {
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000"); /* so that an extension is seen */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* so that an extension is seen */
 }
 static void park_run(struct lt *l, int64_t first, int n) {
     struct lt_msg *m = run_of(2, first, n);
@@ -199,7 +199,7 @@ static void several_named_run_behind_each_other(void **state) {
     assert_int_equal(lt_attempts_of(l, 0, 0), 0);
     assert_int_equal(lt_attempts_of(l, 0, 1), 2);
     assert_int_equal(lt_attempts_of(l, 0, 2), 0);
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
     assert_false(in_lanes(l));
 }
 
@@ -216,14 +216,14 @@ static void keep_alone_keeps_where_nobody_waits(void **state) {
     gate_run(l, 1, 1);
     assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "K");
     assert_string_equal(l->named, "AA");
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
     park_run(l, 7, 2); /* then others have come, but they are all finished */
     lt_floor(l, "orders:0", 2, 0);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 2);
     assert_string_equal(settle(l, naming(item(2, 1, "done", 'K'), 3, 1)), "K");
     assert_string_equal(l->named, "A");
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
     assert_false(in_lanes(l));
     assert_string_equal(lt_lock(l, message(1)), "t1");
 }
@@ -289,7 +289,7 @@ static void more_never_releases(void **state) {
             assert_string_equal(settle(l, naming(item(1, 2, "done", 'm'), 4, 2)), "K");
             assert_string_equal(l->named, paused ? "GG" : "AA");
             assert_string_equal(lt_lock(l, message(1)), "t1");
-            assert_true(lease_left(l) > 1000);
+            assert_true(lease_left(l) > 60000);
             assert_int_equal(n_hints(l), 0);
             assert_int_equal(lt_state(l, message(2)), 2);
             assert_int_equal(lt_state(l, message(3)), 0);
@@ -316,7 +316,7 @@ static void claim_heads(struct lt *l, int waiting, int want) {
     l->reserve = 64;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
     assert_int_equal(l->item[0].n_heads, want < waiting ? want : waiting);
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
 }
 
 static void more_heads_come_behind_the_last(void **state) {
@@ -329,7 +329,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_attempts_of(l, 0, 0), 0);
     assert_int_equal(lt_attempts_of(l, 0, 1), 4);
     assert_string_equal(lt_waiting(l, message(1)), "0/3 0/4 0/5 0/6 0/7 0/8");
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
     assert_string_equal(lt_heads(l, 0), "0/7 0/8");
@@ -348,7 +348,7 @@ static void no_heads_where_none_is_wanted(void **state) {
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
     assert_string_equal(settle(l, wanting(item(1, 1, "done", 'h'), 0, 0)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 0, 0)), "K");
     assert_string_equal(l->named, "G");
@@ -385,7 +385,7 @@ static void no_heads_of_a_paused_lane(void **state) {
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 2, 1), 3, 2)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
 }
 
 static void heads_without_the_lease(void **state) {

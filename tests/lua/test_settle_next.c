@@ -19,7 +19,7 @@ static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
     for (size_t i = 0; i < n; i++) assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000"); /* so that an extension is seen, and that the next look moves with it */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* so that an extension is seen, and that the next look moves with it */
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
 }
 #define WAITERS(l, ...) run_with_waiters(l, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
@@ -37,7 +37,7 @@ static void next_hands_the_head_over(void **state) {
     assert_int_equal(lt_attempts(l, 0), 0);
     assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3"); /* the head stays until it is settled */
     assert_string_equal(lt_lock(l, message(1)), "t1");
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_int_equal(n_hints(l), 0);
     assert_string_equal(settle1(l, message(2)), "N");
@@ -157,7 +157,7 @@ static void keep_extends_for_the_chain(void **state) {
     assert_true(lt_fence(l, 0) > fence);
     assert_int_equal(lt_attempts(l, 0), 0);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value); /* names the acquisition: a kept one is not written again */
-    assert_true(lease_left(l) > 1000);
+    assert_true(lease_left(l) > 60000);
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     kept(l, second, &third, "A");
@@ -180,12 +180,12 @@ static void a_finished_next_is_skipped(void **state) {
     struct lt *l = *state;
     const struct lt_msg second = message(2), other = lt_msg(7, 16384, "k", "t1");
     gate1(l, message(1));
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 1000");
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
     for (int as = 2; as <= 3; as++) {
         lt_set_state(l, second, as);
         kept(l, message(1), &second, "P");
         assert_string_equal(lt_lock(l, second), "t1");
-        assert_true(lease_left(l) > 1000);
+        assert_true(lease_left(l) > 60000);
     }
     lt_floor(l, "orders:7", 16385, 0);
     kept(l, message(1), &other, "P");
