@@ -18,6 +18,7 @@ from contenders import Run
 from workloads import PARTITIONS, SIZE, WARM, Data
 
 SAMPLE_S = 0.05
+LINGER_MS = 5  # the default of librdkafka, and of Kafka's own producer since 4.0
 # What Latchwork sends itself; the others of INFO commandstats are called in its scripts. With each INFO it sends three more.
 SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
 
@@ -330,7 +331,9 @@ class Measure:
         if rate <= 0:
             raise Failure("our rate on W1 is not known yet")
         n = min(run.messages, rate * 10)
-        run.topic, run.messages = f"{w.name}-{run.name}", n + WARM
+        heavy = rate > 2000  # Kafka, its clients and the contender then come to their pace first, as the broker's compiler takes a core for that
+        ahead, linger_ms = (3 * rate, LINGER_MS) if heavy else (0, 0)
+        run.topic, run.messages = f"{w.name}-{run.name}", n + ahead + WARM
         kafka.create(run.topic, PARTITIONS)
         words = ["--keys", w.data.keys, "--partitioner", w.data.partitioner, "--size", SIZE]
         produced = os.path.join(run.folder, "produced")
@@ -350,7 +353,10 @@ class Measure:
                 if time.monotonic() - begin > 60:
                     raise Failure(f"{contender.label}: the first messages are not committed after 60 s")
                 time.sleep(0.2)
-            kafka.tool("generate", run.topic, "--messages", n, "--rate", rate, "--linger-ms", 1 if rate > 2000 else 0, "--produced", produced, "--seed", 2, *words)
+            at_rate = ["--rate", rate, "--linger-ms", linger_ms, *words]
+            if ahead:
+                kafka.tool("generate", run.topic, "--messages", ahead, "--seed", 3, *at_rate)
+            kafka.tool("generate", run.topic, "--messages", n, "--seed", 2, "--produced", produced, *at_rate)
             if contender.ours:
                 handled(p, run.messages)
                 p.send_signal(signal.SIGTERM)

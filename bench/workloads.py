@@ -79,7 +79,7 @@ def plan(full):
                  work_us=1000, journal=True, rate=1000, shape={"ours": (2, 8), "naive": 16}),
         Workload("latency-half", "half of our own W1 rate, no-op", "latency", Data(n, 100_000), ("ours",), journal=True, rate=-0.5),
         Workload("W4", "deduplicated insert, SQLite", "insert", Data(400_000 if full else 200_000, 10_000, repeat=0.1),
-                 ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (2, 1)}),
+                 ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (1, 1)}),
         Workload("W5", "parked before", "parked", Data(1_000_000, 100_000) if full else Data(100_000, 10_000), ("ours",), limit_s=900),
         Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
     ]

@@ -9,6 +9,8 @@ enum { REST_MS = 20 };
 /* A lane that was seen taken of late gets its messages' envelopes along: they will have to wait in its list. */
 enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
+enum { ASK_MAX = 16 };
+
 static void seen_busy(struct lw_worker *w, const struct lane *l) {
     if (!w->busy) w->busy = lw_alloc(BUSY_SLOTS * sizeof w->busy[0]);
     w->busy[l->tag % BUSY_SLOTS] = (uint32_t)(now_ms(w) / 1000) + 1;
@@ -160,7 +162,8 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     }
 }
 
-static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
+/* Returns whether some of it runs. */
+static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
     struct lane *l = it->lane;
     bool runs = false;
     l->in_call = false;
@@ -202,6 +205,15 @@ static void answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     }
     count_acquire(w, letters, it->n);
     put_back(w, sh, it, 0);
+    return runs;
+}
+
+/* What has to wait, or was done before, takes no handler: while few lanes may run, calls ask for more of them than there is room for. */
+static void ask_for_more(struct shard *sh, int asked, int ran) {
+    if (2 * ran <= asked)
+        sh->ask = sh->ask * 2 < ASK_MAX ? sh->ask * 2 : ASK_MAX;
+    else if (sh->ask > 1)
+        sh->ask /= 2;
 }
 
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -212,14 +224,15 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         gate_back(w, sh);
         return;
     }
-    int n = sh->n_gate;
+    int n = sh->n_gate, ran = 0;
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
     sh->n_gate = 0;
     sh->oom_until_ms = 0;
     for (int i = 0; i < n; i++) {
         struct lane *l = sh->gate[i].lane;
-        answered(w, sh, &sh->gate[i], e[1]->str + sh->gate[i].first, &g);
+        ran += answered(w, sh, &sh->gate[i], e[1]->str + sh->gate[i].first, &g);
         lane_wake(w, l);
     }
     sh->n_gate_msgs = 0;
+    ask_for_more(sh, n, ran);
 }

@@ -33,6 +33,7 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_dead = key_of(sh, "dead", "");
     sh->key_workers = key_of(sh, "workers", "");
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
+    sh->ask = 1;
     sh->gate_tail = &sh->gate_head;
     sh->finished_tail = &sh->finished;
 }

@@ -241,6 +241,7 @@ struct shard {
 
     struct lane *lanes; /* hash by id */
     struct lane *gate_head, **gate_tail;
+    size_t ask;                             /* gate: how many lanes are asked for one that may run, 1 to 16 */
     int64_t gate_rest_ms;                   /* until then all lanes in the gate queue have to wait (not_before_ms) */
     struct hold *finished, **finished_tail; /* to settle */
     size_t n_finished;                      /* how many */

@@ -62,8 +62,9 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
         hints_build(w, sh, *most);
         size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
         *most -= claimed;
-        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, *most);
-        *most -= (size_t)sh->n_gate < *most ? (size_t)sh->n_gate : *most;
+        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, *most * sh->ask);
+        size_t hoped = ((size_t)sh->n_gate + sh->ask - 1) / sh->ask;
+        *most -= hoped < *most ? hoped : *most;
     }
     late_build(w, sh);
     floor_build(w, sh);
