@@ -378,6 +378,7 @@ struct places {
         struct part *part;
         int64_t segment;
         int lo, hi; /* the bytes that matter */
+        int n;      /* messages there */
     } group[GROUPS_MAX];
     int n_bytes;
     unsigned char bytes[3 * 2 * BATCH];

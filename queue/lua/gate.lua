@@ -4,7 +4,7 @@
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park' or 'drop', 6 token, the same for all lanes of the call, 7 '1'
 --      where messages carry a dedup id, 8 how many fences a lane may need, 9 how many messages each lane has, a byte each, 128 more
 --      where their envelopes are here; '' one each and no envelopes, 10 the messages' places, three bytes each (lane.lua), 11 G, then G ×
---      (topic:partition, number of its segment, first and last byte that matter), then per message, where there are such: envelope, dedup id
+--      (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are such: envelope, dedup id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a message, tries}
 --      R run: the lane is ours; the i-th message that it grants has fence + i, from 0   A run after the one before it, under the same lease
 --      W waiting   D finished before   X dropped for a busy lane   U dropped as a duplicate   G not decided: ask again

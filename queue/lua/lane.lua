@@ -39,11 +39,12 @@ end
 -- own, it has no floor, and what is known of the original does not drop it. Its marks go with time, long after it left its list.
 local REPLAY_MARK_S = 604800
 
--- States, two bits an offset, four a byte, the first in the highest bits. Of a segment a call reads the bytes that matter to it, and more when
--- it must; what was written is seen by later reads of the call; save_states writes it back.
+-- States, two bits an offset, four a byte, the first in the highest bits. A call reads the pages of a segment that it needs, many as one where
+-- it names them; what was written is seen by later reads of the call; save_states writes it back, of a page what stands between its first and
+-- its last change.
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}
-local SEGMENT_BYTES = SEGMENT / 4
+local PAGE = 64 -- bytes
 local function floor_of(tp)
     local f = floors[tp]
     if not f then
@@ -53,12 +54,6 @@ local function floor_of(tp)
     return f
 end
 local function segment_name(tp, number) return tp .. ':' .. text(number) end
-local function read_bytes(s, first, last)
-    local b = {byte(call('GETRANGE', s.key, first, last), 1, -1)}
-    for i = #b + 1, last - first + 1 do b[i] = 0 end
-    s.first, s.bytes = first, b
-    return s
-end
 local function segment_of(tp, offset)
     local index = offset % SEGMENT
     local number = (offset - index) / SEGMENT
@@ -69,27 +64,29 @@ local function segment_of(tp, offset)
     end
     local s = mine[number]
     if not s then
-        local first = floor(index / 512) * 128
-        s = read_bytes({key = P .. 'state:' .. segment_name(tp, number)}, first, first + 127)
+        s = {key = P .. 'state:' .. segment_name(tp, number), first = 0, page = {}}
         mine[number] = s
     end
     return s
 end
-local function write_bytes(s)
-    local base = s.first - 1
-    call('SETRANGE', s.key, s.lo, string.char(unpack(s.bytes, s.lo - base, s.hi - base)))
-    if find(s.key, '#%d+:%d+$') then call('EXPIRE', s.key, REPLAY_MARK_S) end
-    s.lo = nil
+-- s.page, from the byte s.first on, is what was looked at last; pages that were read stand in s by their number, one that spans several by each.
+local function read_pages(s, first, last)
+    local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
+    for i = #page + 1, (last - first + 1) * PAGE do page[i] = 0 end
+    page.first = first * PAGE
+    for n = first, last do s[n] = page end
+    return page
 end
-local function more_bytes(s, at)
-    if s.lo then write_bytes(s) end
-    read_bytes(s, 0, SEGMENT_BYTES - 1)
-    return s.bytes[at + 1]
+local function turn_to(s, at)
+    local n = floor(at / PAGE)
+    local page = s[n] or read_pages(s, n, n)
+    s.page, s.first = page, page.first
+    return page[at - page.first + 1]
 end
 local function get_state(s, index)
     local k = index % 4
     local at = (index - k) / 4
-    local b = s.bytes[at - s.first + 1] or more_bytes(s, at)
+    local b = s.page[at - s.first + 1] or turn_to(s, at)
     if b == 0 then return 0 end
     local d = DIVISOR[k]
     return (b - b % d) / d % 4
@@ -97,17 +94,18 @@ end
 local function put_state(s, index, state) -- never down; the floor is the caller's to look at
     local k = index % 4
     local at, d = (index - k) / 4, DIVISOR[k]
-    local b = s.bytes[at - s.first + 1] or more_bytes(s, at)
+    local b = s.page[at - s.first + 1] or turn_to(s, at)
     local was = (b - b % d) / d % 4
     if was >= 2 or was == state then return end
-    s.bytes[at - s.first + 1] = b + (state - was) * d
-    if not s.lo then
-        s.lo, s.hi = at, at
-        dirty[#dirty + 1] = s
-    elseif at < s.lo then
-        s.lo = at
-    elseif at > s.hi then
-        s.hi = at
+    local page, i = s.page, at - s.first + 1
+    page[i] = b + (state - was) * d
+    if not page.lo then
+        page.lo, page.hi, page.key = i, i, s.key
+        dirty[#dirty + 1] = page
+    elseif i < page.lo then
+        page.lo = i
+    elseif i > page.hi then
+        page.hi = i
     end
 end
 local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % SEGMENT) end
@@ -116,14 +114,17 @@ local function set_state(tp, offset, state) -- never below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % SEGMENT, state) end
 end
 local function save_states()
-    for _, s in ipairs(dirty) do
-        if s.lo then write_bytes(s) end
+    for _, page in ipairs(dirty) do
+        call('SETRANGE', page.key, page.first + page.lo - 1, string.char(unpack(page, page.lo, page.hi)))
+        if find(page.key, '#%d+:%d+$') then call('EXPIRE', page.key, REPLAY_MARK_S) end
+        page.lo = nil
     end
     dirty = {}
 end
 
 -- The batch's partitions, as gate and settle name them: KEYS from first_key on G × (state segment, tries segment), ARGV from `at` on
--- G × (topic:partition, number of the segment, first and last byte that matter). A message's place is three bytes: which of these, from 1,
+-- G × (topic:partition, number of the segment, first and last byte to read at once, 1 and 0 for none: where its messages are few and far
+-- apart, each has its page read). A message's place is three bytes: which of these, from 1,
 -- and its index in the segment.
 local groups = {}
 local function take_groups(n, first_key, at)
@@ -133,9 +134,11 @@ local function take_groups(n, first_key, at)
     local any_tries = call('EXISTS', unpack(tries)) > 0
     for g = 1, n do
         local tp, number = ARGV[at], tonumber(ARGV[at + 1])
-        local s = read_bytes({key = KEYS[first_key + 2 * g - 2]}, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
+        local first, last = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
         at = at + 4
-        s.tp, s.base, s.has_tries = tp, number * SEGMENT, any_tries and call('EXISTS', tries[g]) == 1
+        local s = {key = KEYS[first_key + 2 * g - 2], first = 0, page = {}, tp = tp, base = number * SEGMENT,
+            has_tries = any_tries and call('EXISTS', tries[g]) == 1}
+        if first <= last then read_pages(s, floor(first / PAGE), floor(last / PAGE)) end
         groups[g], names[g] = s, tp
         local mine = segments[tp]
         if not mine then

@@ -4,7 +4,7 @@
 --      wait:<lane>
 -- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, '' where messages carry no dedup id, 6 how
 --      many fences a lane may need, 7 the lanes' items, seven bytes each (below), 8 the messages' places, three bytes each (lane.lua), 9 G,
---      then G × (topic:partition, number of its segment, first and last byte that matter), 10 + 4G how many locks' values follow, then those, then what the items need
+--      then G × (topic:partition, number of its segment, first and last byte to read at once), 10 + 4G how many locks' values follow, then those, then what the items need
 -- An item: which value, from 0, its lock has while it is ours; how many messages finished, in order; what became of the last of them (those
 --      before it are done); how to go on; how many messages are named behind them; how many heads are wanted, of 'n' one
 --      at least; how many stand before those

@@ -60,7 +60,7 @@ struct fleet {
     uint64_t random;
     struct log log[FLEET_PARTITIONS];
     struct member member[FLEET_WORKERS];
-    bool measured;
+    bool paused;
     uint64_t rounds, commands, bytes;
     char payload[PAYLOAD];
 };
@@ -384,8 +384,10 @@ static uint64_t all_runs(void) {
     return n;
 }
 
+static uint64_t handled(const struct fleet *f) { return f->paused ? f->counts.parked : f->counts.done; }
+
 static struct fleet_figures figures(const struct fleet *f) {
-    return (struct fleet_figures){.messages = f->counts.done,
+    return (struct fleet_figures){.messages = handled(f),
                                   .rounds = f->rounds,
                                   .commands = f->commands,
                                   .bytes = f->bytes,
@@ -406,9 +408,15 @@ static struct fleet_figures less(struct fleet_figures a, struct fleet_figures b)
                                   .drained = a.drained - b.drained};
 }
 
-static void rounds_until(struct fleet *f, uint64_t done) {
-    while (f->counts.done < done) {
-        if (f->rounds == ROUNDS_MAX) die("%s: stuck, %" PRIu64 " of %d done", f->shape->name, f->counts.done, f->shape->records);
+static void lane_paused(struct fleet *f, const char *command, int key) {
+    char name[16];
+    snprintf(name, sizeof name, "k-%d", key);
+    freeReplyObject(ask(f, 3, (const char *[]){command, "lw:{guard.0}:paused", name}, NULL));
+}
+
+static void rounds_until(struct fleet *f, uint64_t n) {
+    while (handled(f) < n) {
+        if (f->rounds == ROUNDS_MAX) die("%s: stuck at %" PRIu64 " of %d", f->shape->name, handled(f), f->shape->records);
         one_round(f);
     }
 }
@@ -429,6 +437,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     lw_log_setup(LW_LOG_WARN, false, shape->name);
     produce(f);
     f->store = store_open(1);
+    f->paused = shape->paused;
+    for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SADD", k);
     for (int i = 0; i < shape->workers; i++) join(f, i);
     rounds_until(f, (uint64_t)shape->from);
     struct fleet_figures before = figures(f);
@@ -436,6 +446,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     rounds_until(f, (uint64_t)shape->to);
     meter_turn(false);
     *out = less(figures(f), before);
+    for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
+    f->paused = false; /* the janitor finds the lanes */
     rounds_until(f, (uint64_t)shape->records);
     if (!all_ran(f)) die("%s: done, though not all ran", shape->name);
     leave(f);

@@ -6,6 +6,7 @@
 #ifndef LW_TESTS_GUARD_FLEET_H
 #define LW_TESTS_GUARD_FLEET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { FLEET_WORKERS = 2, FLEET_PARTITIONS = 8 };
@@ -16,6 +17,7 @@ struct fleet_shape {
     int keys;    /* drawn uniformly */
     int records; /* delivered in all, of 200 bytes, each to a random partition */
     int ahead;   /* records of its partitions that a worker has taken and that have not run, at most: as many arrive as are done */
+    bool paused; /* all lanes, until what is measured is over: what is counted as a message is one that was parked, not one that is done */
     int from;    /* measured from here on: so many are done by then */
     int to;      /* … up to here */
 };

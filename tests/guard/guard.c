@@ -58,6 +58,10 @@ static const struct {
     {{.name = "some-keys", .workers = 2, .keys = 200, .records = 4000, .ahead = 100, .from = 1000, .to = 3500},
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
+    /* every lane is paused: all is parked, by calls that are not bound to what the handlers have room for */
+    {{.name = "parked", .workers = 1, .keys = 2000, .records = 9000, .ahead = 9000, .paused = true, .from = 2000, .to = 8000},
+     {0.0053, 317, 2.41, 0.02, 11430},
+     0},
 };
 enum { GUARDS = sizeof guards / sizeof guards[0] };
 

@@ -381,7 +381,7 @@ static void gate(struct world *w) {
     char want[LANES * 6 + 1] = "";
     int n = 0, token = ++w->tokens, first[LANES], count[LANES];
     w->l->drop = chance(w, 10);
-    w->l->narrow = chance(w, 30);
+    w->l->narrow = chance(w, 30) + chance(w, 20);
     for (int i = 0; i < LANES; i++) {
         bool bare = chance(w, 50);
         first[i] = n;
@@ -512,7 +512,7 @@ static void settle(struct world *w) {
     int lane[LANES], n = 0;
     char want[LANES + 1] = "", want_named[LANES * 8 + 1] = "";
     w->duplicates = 0;
-    w->l->narrow = chance(w, 30);
+    w->l->narrow = chance(w, 30) + chance(w, 20);
     size_t at = (size_t)snprintf(w->did, sizeof w->did, "settle");
     for (int i = 0; i < LANES; i++) {
         struct lane *k = &w->lane[i];

@@ -18,13 +18,17 @@ static void park(struct lt *l, struct lt_msg m) {
     lt_free_lock(l, m);
 }
 
-/* Both ends of segments, near and far, in one call, whatever window is said to matter. */
+/* Both ends of segments and of pages (64 bytes), near and far, in one call, whatever it says should be read at once. */
 static void both_ends_of_a_segment(void **state) {
     struct lt *l = *state;
     const int64_t at[] = {0,
                           1,
                           3,
                           4,
+                          255,
+                          256,
+                          511,
+                          512,
                           16379,
                           16380,
                           16383,
@@ -40,7 +44,7 @@ static void both_ends_of_a_segment(void **state) {
     enum { N = sizeof at / sizeof *at };
     struct lt_msg m[N];
     char lanes[N][16], want[N + 1] = "";
-    for (int narrow = 0; narrow < 2; narrow++) {
+    for (int narrow = 0; narrow < 3; narrow++) {
         lt_setup(state);
         l->narrow = narrow;
         for (int i = 0; i < N; i++) {
@@ -184,7 +188,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     struct lt_msg m[] = {lt_msg(0, 4000, "j", "t1"), lt_msg(0, 4001, "k", "t1"), lt_msg(0, 4002, "i", "t1")};
     lt_text(l, "SET " LT_TAG "lock:i t1:1");
     m[2].outcome = "dead";
-    l->narrow = true;
+    l->narrow = 2;
     assert_string_equal(lt_settle(l, m, 3), "LNL");
     assert_string_equal(lt_heads(l, 1), "0/0");
     assert_int_equal(lt_duplicates(l), 2);

@@ -358,7 +358,7 @@ int lt_setup(void **state) {
     l->most = 100;
     l->reserve = 8;
     l->want = 1;
-    l->narrow = false;
+    l->narrow = 0;
     snprintf(l->epoch, sizeof l->epoch, "%s", life_epoch);
     lt_int(l, "HSET " LT_TAG "epoch id %s life life ttl_ms %d not_before 0", life_epoch, LT_TTL_MS);
     return 0;

@@ -51,7 +51,7 @@ struct lt {
     int most;        /* of tend, hints */
     int reserve;     /* fences a lane may need */
     int want;        /* heads of each lane, of claim */
-    bool narrow;     /* the bytes that are said to matter are those of a segment's first message only */
+    int narrow;      /* the bytes to read at once are 0 those of all messages of a segment, 1 of its first only, 2 none */
 
     /* the last call and its answer */
     const struct lw_script *script;

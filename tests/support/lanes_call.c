@@ -57,7 +57,7 @@ struct places {
     int n;
     unsigned char bytes[PLACES_MAX];
     size_t n_bytes;
-    bool narrow;
+    int narrow;
 };
 
 static void add_place(struct places *p, const struct lt_msg *m) {
@@ -85,8 +85,8 @@ static void add_groups(struct lt *l, const struct places *p) {
         lt_addf(&l->keys, LT_TAG "tries:%s:%d:%" PRId64, g->topic, g->partition, g->segment);
         lt_addf(&l->args, "%s:%d", g->topic, g->partition);
         lt_addf(&l->args, "%" PRId64, g->segment);
-        lt_addf(&l->args, "%d", g->lo);
-        lt_addf(&l->args, "%d", g->hi);
+        lt_addf(&l->args, "%d", p->narrow == 2 ? 1 : g->lo);
+        lt_addf(&l->args, "%d", p->narrow == 2 ? 0 : g->hi);
     }
 }
 
