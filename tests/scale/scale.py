@@ -106,7 +106,7 @@ def measure(build, redis, config, directory, lanes):
         used = cpu(redis) - before
         slow = redis.call("SLOWLOG", "GET", 100)
         stats = {k[8:]: dict(x.split("=") for x in v.split(",")) for k, v in redis.info("commandstats").items()}
-        calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "zscan", "sscan", "scan", "xrange", "xrevrange"))
+        calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
         bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # a name, and what it takes to remember it, at most
