@@ -39,6 +39,14 @@ static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now
     return (sh->gate_head || sh->n_hints || sh->more_hints) && w->in_flight < (size_t)w->c->handler.threads;
 }
 
+/* How many lanes gate asks for where so many may run. No more than ASK_LANES for that they are likely taken: they might all be free. */
+static size_t asked(size_t most, size_t ask) {
+    enum { ASK_LANES = 64 };
+    size_t n = most * ask;
+    if (n > ASK_LANES) n = ASK_LANES;
+    return n > most ? n : most;
+}
+
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     if (sh->open || sh->phase == DOWN || sh->phase == HELLO || !worth(w, sh, now_ms(w))) return;
     if (pipe_urgent(w, sh)) return;
@@ -62,7 +70,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
         hints_build(w, sh, *most);
         size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
         *most -= claimed;
-        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, *most * sh->ask);
+        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, asked(*most, sh->ask));
         size_t hoped = ((size_t)sh->n_gate + sh->ask - 1) / sh->ask;
         *most -= hoped < *most ? hoped : *most;
     }
