@@ -377,7 +377,7 @@ struct places {
     struct group {
         struct part *part;
         int64_t segment;
-        int lo, hi; /* the bytes that matter */
+        int lo, hi; /* the bytes with their states */
         int n;      /* messages there */
     } group[GROUPS_MAX];
     int n_bytes;

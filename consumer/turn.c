@@ -70,9 +70,9 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
         hints_build(w, sh, *most);
         size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
         *most -= claimed;
-        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, asked(*most, sh->ask));
-        size_t hoped = ((size_t)sh->n_gate + sh->ask - 1) / sh->ask;
-        *most -= hoped < *most ? hoped : *most;
+        size_t lanes = asked(*most, sh->ask);
+        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, lanes);
+        if (lanes) *most -= ((size_t)sh->n_gate * *most + lanes - 1) / lanes; /* what of it is hoped for */
     }
     late_build(w, sh);
     floor_build(w, sh);

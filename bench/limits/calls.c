@@ -19,7 +19,7 @@ enum { SEGMENT = 16384, NAME_MAX_BYTES = 350, GROUPS_MAX = 250, FENCES = 64 /* a
 struct group {
     int32_t partition;
     int64_t segment;
-    int lo, hi; /* the bytes that matter */
+    int lo, hi; /* the bytes with their states */
 };
 
 struct calls {

@@ -169,7 +169,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    const int64_t at[] = {16383, 8000, 0}; /* of the segment, whose window is that of offset 4000 */
+    const int64_t at[] = {16383, 8000, 0}; /* of the segment of offset 4000, in pages of their own */
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");
         park(l, w[i]);
