@@ -104,6 +104,9 @@ struct lw_config {
 struct lw_override {
     const char *path, *value;
 };
+/* Adds the text of a --set to the n that are there, of at most `max`. `text` is cut at its '=', and must stay. Returns NULL, or what is
+ * wrong: a format for the text. */
+const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
 /* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.
  * Begin with {0}. `check_handler`, where set, is called once while loading, with what could be read (NULL strings are possible only in

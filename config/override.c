@@ -5,6 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text) {
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text) return "--set %s: path=value is wanted";
+    if (*n == max) return "--set %s: too many overrides";
+    *equals = '\0';
+    set[(*n)++] = (struct lw_override){text, equals + 1};
+    return NULL;
+}
+
 /* Names of Kafka properties hold dots: what follows kafka.properties. is one name. */
 static const char properties[] = "kafka.properties.";
 

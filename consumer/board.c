@@ -162,6 +162,17 @@ void lw_board_disown_all(struct lw_board *b, int worker) {
     }
 }
 
+const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at) {
+    while (*at < LW_BOARD_PARTITIONS) {
+        const struct lw_board_partition *p = &b->partitions[*at];
+        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+        if (state == LW_SLOT_FREE) break; /* they fill from below */
+        ++*at;
+        if (state == LW_SLOT_NAMED && atomic_load(&p->owner)) return p;
+    }
+    return NULL;
+}
+
 bool lw_board_drained(const struct lw_board *b) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         const struct lw_drain_partition *p = &b->drain[i];

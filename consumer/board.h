@@ -119,6 +119,8 @@ struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const ch
 void lw_board_disown(struct lw_board_partition *p, int worker);
 /* Supervisor: a worker is gone, and owns nothing. */
 void lw_board_disown_all(struct lw_board *b, int worker);
+/* The next partition, from slot *at on, that a worker owns; NULL behind the last. Begin with *at = 0. */
+const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at);
 
 /* How a worker process ends. */
 enum {

@@ -143,11 +143,8 @@ static void write_start_time(const struct writing *w) {
 
 /* Each partition that a worker of this fleet owns, with fn's value in ms or as a number. */
 static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
-    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        const struct lw_board_partition *p = &w->m->board->partitions[i];
-        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_FREE) return;
-        if (state != LW_SLOT_NAMED || !atomic_load(&p->owner)) continue;
+    const struct lw_board_partition *p;
+    for (int at = 0; (p = lw_board_next(w->m->board, &at));) {
         int64_t v = fn(p, w->m->now_ms);
         begin(w, ""), lw_buf_addf(w->out, "{topic=\""), add_escaped(w->out, p->topic);
         lw_buf_addf(w->out, "\",partition=\"%" PRId32 "\"} ", p->partition);

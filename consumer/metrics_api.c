@@ -57,12 +57,10 @@ json_t *lw_metrics_workers(const struct lw_metrics_source *m) {
 
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     json_t *list = json_array();
-    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        const struct lw_board_partition *p = &m->board->partitions[i];
-        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_FREE) break;
+    const struct lw_board_partition *p;
+    for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int owner = atomic_load(&p->owner);
-        if (state != LW_SLOT_NAMED || !owner) continue;
+        if (!owner) continue; /* given up meanwhile */
         bool stands = atomic_load(&p->unfinished) > 0;
         json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
                                               "worker", owner - 1, "committed", (json_int_t)atomic_load(&p->committed), "watermark",
@@ -86,11 +84,8 @@ static struct sums add_up(const struct lw_metrics_source *m) {
         s.waiting += (int64_t)atomic_load(&w->waiting);
         s.in_handler += (int64_t)atomic_load(&w->in_handler);
     }
-    for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        const struct lw_board_partition *p = &m->board->partitions[i];
-        uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_FREE) break;
-        if (state != LW_SLOT_NAMED || !atomic_load(&p->owner)) continue;
+    const struct lw_board_partition *p;
+    for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int64_t left = atomic_load(&p->log_end) - atomic_load(&p->committed);
         s.partitions++;
         s.lag += left > 0 ? left : 0;

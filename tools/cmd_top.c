@@ -49,12 +49,8 @@ static int misuse(const char *fmt, const char *what) {
 }
 
 static int add_override(struct args *a, char *text) {
-    char *equals = strchr(text, '=');
-    if (!equals || equals == text) return misuse("--set %s: path=value is wanted", text);
-    if (a->n_set == OPS_LIST_MAX) return misuse("--set %s: too many overrides", text);
-    *equals = '\0';
-    a->set[a->n_set++] = (struct lw_override){text, equals + 1};
-    return 0;
+    const char *wrong = lw_override_add(a->set, &a->n_set, OPS_LIST_MAX, text);
+    return wrong ? misuse(wrong, text) : 0;
 }
 
 static int take(struct args *a, int opt, char *const *argv) {

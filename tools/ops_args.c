@@ -97,12 +97,8 @@ static const char *name_of(int opt) {
 }
 
 static int add_override(struct ops *o, char *text) {
-    char *equals = strchr(text, '=');
-    if (!equals || equals == text) return misuse(o, "--set %s: path=value is wanted", text);
-    if (o->args.n_set == OPS_LIST_MAX) return misuse(o, "--set %s: too many overrides", text);
-    *equals = '\0';
-    o->args.set[o->args.n_set++] = (struct lw_override){text, equals + 1};
-    return 0;
+    const char *wrong = lw_override_add(o->args.set, &o->args.n_set, OPS_LIST_MAX, text);
+    return wrong ? misuse(o, wrong, text) : 0;
 }
 
 static int number(const struct ops *o, const char *fmt, int64_t min, int64_t *out) {

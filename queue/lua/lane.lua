@@ -54,9 +54,7 @@ local function floor_of(tp)
     return f
 end
 local function segment_name(tp, number) return tp .. ':' .. text(number) end
-local function segment_of(tp, offset)
-    local index = offset % SEGMENT
-    local number = (offset - index) / SEGMENT
+local function segment_at(tp, number, key)
     local mine = segments[tp]
     if not mine then
         mine = {}
@@ -64,11 +62,12 @@ local function segment_of(tp, offset)
     end
     local s = mine[number]
     if not s then
-        s = {key = P .. 'state:' .. segment_name(tp, number), first = 0, page = {}}
+        s = {key = key or P .. 'state:' .. segment_name(tp, number), first = 0, page = {}}
         mine[number] = s
     end
     return s
 end
+local function segment_of(tp, offset) return segment_at(tp, (offset - offset % SEGMENT) / SEGMENT) end
 -- s.page, from the byte s.first on, is what was looked at last; pages that were read stand in s by their number, one that spans several by each.
 local function read_pages(s, first, last)
     local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
@@ -124,8 +123,7 @@ end
 
 -- The batch's partitions, as gate and settle name them: KEYS from first_key on G × (state segment, tries segment), ARGV from `at` on
 -- G × (topic:partition, number of the segment, first and last byte to read at once, 1 and 0 for none: where its messages are few and far
--- apart, each has its page read). A message's place is three bytes: which of these, from 1,
--- and its index in the segment.
+-- apart, each has its page read). A message's place is three bytes: which of these, from 1, and its index in the segment.
 local groups = {}
 local function take_groups(n, first_key, at)
     if n == 0 then return end
@@ -136,16 +134,10 @@ local function take_groups(n, first_key, at)
         local tp, number = ARGV[at], tonumber(ARGV[at + 1])
         local first, last = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
         at = at + 4
-        local s = {key = KEYS[first_key + 2 * g - 2], first = 0, page = {}, tp = tp, base = number * SEGMENT,
-            has_tries = any_tries and call('EXISTS', tries[g]) == 1}
+        local s = segment_at(tp, number, KEYS[first_key + 2 * g - 2])
+        s.tp, s.base, s.has_tries = tp, number * SEGMENT, any_tries and call('EXISTS', tries[g]) == 1
         if first <= last then read_pages(s, floor(first / PAGE), floor(last / PAGE)) end
         groups[g], names[g] = s, tp
-        local mine = segments[tp]
-        if not mine then
-            mine = {}
-            segments[tp] = mine
-        end
-        mine[number] = s
     end
     local now_floors = call('HMGET', KEYS[3], unpack(names))
     for g = 1, n do
