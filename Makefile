@@ -6,7 +6,8 @@ B ?= build
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-WERROR ?= -Werror
+# CI sets WERROR=-Werror; a new warning of a newer compiler must not break a user's build
+WERROR ?=
 SAN ?=
 CPPFLAGS += -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude -I$(B)
 override ALLFLAGS = -std=c17 $(WARN) $(WERROR) -fvisibility=hidden $(PIC) $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
@@ -17,14 +18,18 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
 PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd ncursesw
+# minimum versions; README.md names the same
+NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, jansson >= 2.14, sqlite3 >= 3.35, libxxhash, libmicrohttpd >= 0.9.75, ncursesw >= 6
 
 # goals that need no compiler yet
-EASY := deps deps-test demo test ci help clean distclean format
+EASY := deps deps-test demo test ci debian-13 matrix help clean distclean format
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
 endif
 
 .PHONY: all
+##@ Build
+## all: build the program, the lock library and the examples (the default)
 all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand ---------------------------
@@ -45,9 +50,9 @@ $(LOCKOBJ): Makefile
 CORE := $(B)/liblatchwork-core.a
 LIB := $(CORE) $(LOCKLIB)
 
-$(B)/flags.mk: tools/packages.txt
+$(B)/flags.mk: tools/packages.txt tools/need.sh
 	@mkdir -p $(@D)
-	@pkg-config --exists $(PKGS) || { echo "latchwork: libraries are missing; run: make deps" >&2; exit 1; }
+	@tools/need.sh "$(CC)" "$(NEEDS)"
 	@{ echo "LW_CFLAGS := $$(pkg-config --cflags $(PKGS))"; echo "LW_LIBS := $$(pkg-config --libs $(PKGS))"; } > $@.tmp && mv $@.tmp $@
 
 $(B)/%.o: %.c $(B)/flags.mk
@@ -61,7 +66,7 @@ $(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh
 $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) tools/embed-lua.sh
 	@mkdir -p $(@D)
 	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/embed-lua.sh
+$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/ops_script.h tools/embed-lua.sh
 	@mkdir -p $(@D)
 	@tools/embed-lua.sh tools/ops_script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
 $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
@@ -86,25 +91,45 @@ $(B)/latchwork: $(B)/consumer/main.o $(LIB)
 include tests/tests.mk
 
 # --- the rest -----------------------------------------------------------------------------------------------------------------
-.PHONY: deps deps-test demo test ci asan tsan soak install uninstall clean format help examples reference
+.PHONY: deps deps-test demo test ci asan tsan soak matrix debian-13 install uninstall clean format help examples reference
+##@ Build
+## deps: install the packages that the build needs
 deps:
 	@tools/deps.sh build
+## deps-test: install the packages that build and tests need
 deps-test:
 	@tools/deps.sh test
+##@ Try it
+## demo: install, build, then consume 20,000 messages while a worker is killed; ends by itself
 demo: deps
 	@+$(MAKE) --no-print-directory all
 	@$(B)/latchwork dev --demo
+##@ Tests
+## test: install, build, then run every test
 test: deps-test
 	@+$(MAKE) --no-print-directory all
 	@+$(MAKE) --no-print-directory check
+## ci: run what a change must pass: test, a build with clang, asan, debian-13
 ci:
 	@.ci/run
 
+## asan: run check-pure under AddressSanitizer and UndefinedBehaviorSanitizer
 asan:
 	@+$(MAKE) --no-print-directory B=$(B)/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" check-pure
+## tsan: run the tests of threads and shared memory under ThreadSanitizer
 tsan:
 	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g" SAN="-fsanitize=thread" check-tsan
 
+# CI runs debian-13; both make a chroot, which only root may
+## debian-13: build in a Debian 13 chroot and run the tests that need no Kafka (as root)
+debian-13:
+	@tests/matrix/debian.sh trixie sh -c 'make deps-test && make all tests && for t in unit lua lock; do tests/run.sh $$t build || exit 1; done'
+## matrix: run every test in a Debian 13 chroot (as root)
+matrix:
+	@tests/matrix/debian.sh trixie make test
+
+##@ Build
+## examples: build the examples of handlers and of the lock library
 examples: $(B)/latchwork
 	@for d in handlers/examples/*/ examples/*/; do [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) -lhiredis -lpthread -lm $(SAN)" CC=$(CC) || exit 1; done
 
@@ -112,31 +137,64 @@ examples: $(B)/latchwork
 include bench/bench.mk
 
 
-# the pages that `latchwork check --reference` and `--reference-metrics` write; tests/cli/test_docs.sh compares them
+# tests/cli/test_docs.sh compares the pages with what the program says
+##@ Upkeep
+## reference: write the reference pages of configuration and metrics again
 reference: $(B)/latchwork
 	@$(B)/latchwork check --reference > doc/reference/configuration.md.tmp && mv doc/reference/configuration.md.tmp doc/reference/configuration.md
 	@$(B)/latchwork check --reference-metrics > doc/reference/metrics.md.tmp && mv doc/reference/metrics.md.tmp doc/reference/metrics.md
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -m 755 $(B)/latchwork $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 include/latchwork/*.h $(DESTDIR)$(PREFIX)/include/latchwork/
-	install -m 644 $(LOCKLIB) $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(B)/$(SO) $(DESTDIR)$(PREFIX)/lib/
-	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(DESTDIR)$(PREFIX)/lib/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/latchwork.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/latchwork.pc
-	for m in doc/man/*.1; do [ ! -f $$m ] || install -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/; done
-	[ ! -f tools/completion.bash ] || install -m 644 tools/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/latchwork
-	cp -r doc/* $(DESTDIR)$(PREFIX)/share/doc/latchwork/
-uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/latchwork $(DESTDIR)$(PREFIX)/include/latchwork $(DESTDIR)$(PREFIX)/lib/liblatchwork.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/latchwork.pc $(DESTDIR)$(PREFIX)/share/man/man1/latchwork*.1 $(DESTDIR)$(PREFIX)/share/doc/latchwork $(DESTDIR)$(PREFIX)/share/bash-completion/completions/latchwork
+# Installation directories. DESTDIR precedes each, for packagers.
+BINDIR := $(PREFIX)/bin
+LIBDIR := $(PREFIX)/lib
+DATADIR := $(PREFIX)/share/latchwork
+DOCDIR := $(PREFIX)/share/doc/latchwork
+MANDIR := $(PREFIX)/share/man
+UNITDIR := $(PREFIX)/lib/systemd/system
+COMPDIR := $(PREFIX)/share/bash-completion/completions
+to = $(DESTDIR)$(1)
+install_files = install -d $(call to,$(2)) && install -m 644 $(1) $(call to,$(2))/
+fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
+# updates the linker's cache if root installs for this machine (no DESTDIR)
+refresh_linker = [ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ! PATH="$$PATH:/sbin:/usr/sbin" command -v ldconfig >/dev/null || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 
+##@ Install
+## install: install below PREFIX (/usr/local), or below DESTDIR/PREFIX for a package
+install: all
+	install -d $(call to,$(BINDIR)) $(call to,$(LIBDIR)/pkgconfig) $(call to,$(UNITDIR)) $(call to,$(COMPDIR)) $(call to,$(DOCDIR)) $(call to,$(DATADIR))
+	install -m 755 $(B)/latchwork $(call to,$(BINDIR))/
+	$(call install_files,include/latchwork/*.h,$(PREFIX)/include/latchwork)
+	install -m 644 $(LOCKLIB) $(call to,$(LIBDIR))/
+	install -m 755 $(B)/$(SO) $(call to,$(LIBDIR))/
+	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(call to,$(LIBDIR))/
+	$(fill_in) tools/latchwork.pc.in > $(call to,$(LIBDIR))/pkgconfig/latchwork.pc
+	$(call install_files,doc/man/*.1,$(MANDIR)/man1)
+	install -m 644 tools/completion.bash $(call to,$(COMPDIR))/latchwork
+	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
+	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
+	cp -r doc/. $(call to,$(DOCDIR))/
+	$(call install_files,LICENSE,$(DOCDIR))
+	install -d $(call to,$(DOCDIR))/examples
+	cp -r config/examples $(call to,$(DOCDIR))/examples/config
+	cp -r handlers/examples $(call to,$(DOCDIR))/examples/handlers
+	cp -r examples $(call to,$(DOCDIR))/examples/lock
+	$(refresh_linker)
+## uninstall: remove what install has put there
+uninstall:
+	rm -rf $(call to,$(BINDIR))/latchwork $(call to,$(PREFIX))/include/latchwork $(call to,$(LIBDIR))/liblatchwork.* $(call to,$(LIBDIR))/pkgconfig/latchwork.pc \
+	    $(call to,$(MANDIR))/man1/latchwork*.1 $(call to,$(COMPDIR))/latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
+	$(refresh_linker)
+
+##@ Upkeep
+## clean: remove the build folder
 clean:
 	rm -rf $(B)
+## format: run clang-format on every C file
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
+## help: list the targets
 help:
 	@sed -n '1,2s/^# //p' Makefile
-	@echo 'goals: all deps demo test asan tsan soak bench bench-full install uninstall format clean'
+	@awk -f tools/help.awk Makefile tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
 
 -include $(OBJ:.o=.d) $(B)/consumer/main.d

@@ -3,12 +3,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Returns false if the error already has a text. */
+static bool fill(struct lw_err *err, const char *fmt, va_list ap) {
+    if (!err || err->text[0]) return false;
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    return true;
+}
+
 int lw_fail(struct lw_err *err, const char *fmt, ...) {
-    if (err && !err->text[0]) {
-        va_list ap;
-        va_start(ap, fmt);
-        vsnprintf(err->text, sizeof err->text, fmt, ap);
-        va_end(ap);
-    }
+    va_list ap;
+    va_start(ap, fmt);
+    fill(err, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+int lw_refuse(struct lw_err *err, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    if (fill(err, fmt, ap)) err->permanent = true;
+    va_end(ap);
     return -1;
 }

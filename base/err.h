@@ -5,13 +5,17 @@
 #ifndef LW_BASE_ERR_H
 #define LW_BASE_ERR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct lw_err {
     char text[1024];
+    bool permanent; /* a retry or a restart cannot fix it: something has to be configured or installed */
 };
 
 /* Formats the text (cut at the size of the buffer) and returns -1, so that `return lw_fail(err, …)` reads well. */
 int lw_fail(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Like lw_fail(), and marks the error as permanent. */
+int lw_refuse(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -18,13 +18,17 @@ include bench/limits/limits.mk
 include bench/locks/locks.mk
 
 .PHONY: bench bench-full bench-first bench-tools
+##@ Benchmarks
+## bench-tools: build the benchmark's programs
 bench-tools: all $(BENCHTOOLS) $(LIMITS)
+## bench: measure this program, a naive loop and the bare limits, at most 15 minutes
 bench: bench-tools
 	@bench/run.py --build $(B) $(BENCH)
+## bench-full: measure everything, for hours; goes on where it stopped
 bench-full: bench-tools
 	@[ ! -x bench/parallel/run.sh ] || LW_PARALLEL_OUT=$(abspath $(B))/bench/parallel bench/parallel/run.sh build
 	@bench/run.py --build $(B) --full $(BENCH)
-# 1,000,000 messages through real Kafka and one Redis, against a loop that locks one message at a time
+## bench-first: measure 1,000,000 messages against the naive loop, to compare two builds
 bench-first: bench-tools
 	@bench/first.py --build $(B) $(BENCH)
 

@@ -43,6 +43,9 @@ struct lw_config {
         struct lw_property *properties; /* all of kafka.properties, with group.id and auto.offset.reset filled in */
         size_t n_properties;
         char *group_id;
+        char *member_id;   /* names this supervisor in the group; NULL: use the host's name */
+        bool dynamic;      /* kafka.member_id "off": workers are dynamic members */
+        bool stay;         /* kafka.on_stop "stay": an orderly stop keeps the workers' group memberships */
         bool reset_latest; /* auto.offset.reset: where a group without commits begins */
     } kafka;
     struct {
@@ -86,6 +89,7 @@ struct lw_config {
     } handler;
     struct {
         int64_t grace_ms;
+        int64_t revoke_ms; /* how long a rebalance may wait: grace_ms, within max.poll.interval.ms */
     } shutdown;
     struct {
         char *listen; /* as written */

@@ -61,7 +61,7 @@ static void put_file(struct expansion *x, const char *path) {
     if (fd >= 0) close(fd);
     if (fd < 0 || got < 0)
         file_problem(x, path, strerror(saved));
-    else if (n == sizeof buf)
+    else if (n >= sizeof buf)
         file_problem(x, path, "larger than 64 KiB");
     else if (memchr(buf, '\0', n))
         file_problem(x, path, "holds a NUL byte");

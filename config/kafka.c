@@ -131,6 +131,24 @@ static void finish_strategy(struct lw_loader *l) {
             rd_kafka_version_str());
 }
 
+/* The worker does not poll while a rebalance waits for handlers, so librdkafka counts that wait
+ * against max.poll.interval.ms. */
+static void finish_poll_interval(struct lw_loader *l) {
+    enum { DEFAULT_MS = 300000, MARGIN_MS = 10000 };
+    struct lw_config *c = l->c;
+    const char *text = property(c, "max.poll.interval.ms");
+    int64_t poll_ms = text ? atoll(text) : DEFAULT_MS;
+    int64_t most_ms = poll_ms > 2 * MARGIN_MS ? poll_ms - MARGIN_MS : poll_ms / 2;
+    c->shutdown.revoke_ms = c->shutdown.grace_ms < most_ms ? c->shutdown.grace_ms : most_ms;
+    if (c->shutdown.grace_ms <= most_ms) return;
+    lw_problem_warn(
+        l->problems,
+        "shutdown.grace_ms: %lld is too long for kafka.properties.max.poll.interval.ms (%lld): a rebalance waits at most %lld ms "
+        "for handlers; set max.poll.interval.ms to %lld, or shutdown.grace_ms to %lld",
+        (long long)c->shutdown.grace_ms, (long long)poll_ms, (long long)most_ms, (long long)(c->shutdown.grace_ms + MARGIN_MS),
+        (long long)most_ms);
+}
+
 void lw_finish_kafka(struct lw_loader *l) {
     struct lw_config *c = l->c;
     if (!property(c, "metadata.broker.list")) property_or(c, "bootstrap.servers", "127.0.0.1:9092");
@@ -141,6 +159,7 @@ void lw_finish_kafka(struct lw_loader *l) {
     c->kafka.group_id = lw_strdup(group);
     finish_reset(l);
     finish_strategy(l);
+    finish_poll_interval(l);
     if (property(c, "group.instance.id") && c->workers > 1)
         lw_problem(l->problems,
                    "kafka.properties.group.instance.id: refused with workers = %d: workers that share it throw each other out of the group",

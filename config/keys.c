@@ -9,6 +9,7 @@
 /* In the order of their enums. */
 static const char *const missing_words[] = {"dead", "skip", NULL};
 static const char *const busy_words[] = {"park", "drop", NULL};
+static const char *const stop_words[] = {"leave", "stay", NULL};
 static const char *const order_words[] = {"block", "skip", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
 static const char *const log_key_words[] = {"hash", "plain", "none", NULL};
@@ -44,9 +45,27 @@ const struct lw_option lw_options[] = {
      .show = lw_show_properties,
      .form = "object of librdkafka properties",
      .dflt = "{}",
-     .help = "Goes to librdkafka as it is. Filled in: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` "
-             "earliest. What would "
-             "break the guarantees is refused with the reason. Values of password and secret properties are never shown."},
+     .help = "Passed to librdkafka. Defaults: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` earliest, "
+             "`session.timeout.ms` 15000. A property that would break the guarantees is refused with the reason. Values of password "
+             "and secret properties are never shown."},
+    {.path = "kafka.member_id",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_member_id,
+     .show = lw_show_member_id,
+     .form = "string of 1 to 100 of A–Z a–z 0–9 . _ -, or `off`",
+     .dflt_text = "the host's name",
+     .help = "Names this supervisor in the consumer group. Each worker's `group.instance.id` consists of `name`, this name, the number of "
+             "the supervisor on its host, the worker's number and a hash of `kafka.topics`, so a restarted worker gets its partitions "
+             "back at once. Set it if the host's name changes at a restart. `off`: workers are dynamic members; when one dies, the whole "
+             "group waits `session.timeout.ms`."},
+    {.path = "kafka.on_stop",
+     .kind = LW_OPT_EITHER,
+     .at = AT(kafka.stay),
+     .words = stop_words,
+     .dflt = "\"leave\"",
+     .help = "What an orderly stop does with the supervisor's place in the group. `leave`: a rebalance gives its partitions to the others "
+             "at once. `stay`: they wait up to `session.timeout.ms` for the next run with the same `kafka.member_id`, and nobody else "
+             "notices."},
     {.path = "redis.url",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_urls,
@@ -116,7 +135,8 @@ const struct lw_option lw_options[] = {
      .at = AT(queue.on_busy),
      .words = busy_words,
      .dflt = "\"park\"",
-     .help = "A message whose key is busy waits (`park`), or is discarded and counted as dropped (`drop`)."},
+     .help = "A message whose key is busy waits (`park`), or is discarded and counted as dropped (`drop`) unless it was "
+             "granted before."},
     {.path = "retry.max_attempts",
      .kind = LW_OPT_INT,
      .at = AT(retry.max_attempts),
@@ -205,7 +225,7 @@ const struct lw_option lw_options[] = {
      .min = 0,
      .max = 3600000,
      .dflt = "30000",
-     .help = "How long a stopping worker waits for what is in a handler."},
+     .help = "How long a stopping worker, or a rebalance, waits for running handlers."},
     {.path = "http.listen",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_http_listen,

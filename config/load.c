@@ -174,6 +174,7 @@ void lw_config_free(struct lw_config *c) {
     }
     free(c->kafka.properties);
     free(c->kafka.group_id);
+    free(c->kafka.member_id);
     free_strings(c->redis.urls, c->redis.n_urls);
     free(c->key.from.arg);
     free(c->key.from_text);

@@ -4,7 +4,14 @@
 
 #include "config/config.h"
 
-enum { LW_CONFIG_BYTES_MAX = 1 << 20, LW_SECRET_FILE_MAX = 64 << 10, LW_SLOTS_MAX = 4096, LW_TOPICS_MAX = 64, LW_URLS_MAX = 1024 };
+enum {
+    LW_CONFIG_BYTES_MAX = 1 << 20,
+    LW_SECRET_FILE_MAX = 64 << 10,
+    LW_SLOTS_MAX = 4096,
+    LW_TOPICS_MAX = 64,
+    LW_URLS_MAX = 1024,
+    LW_MEMBER_ID_MAX = 100
+};
 
 /* A string that held ${…}: how it stood in the file, so that messages never show what was put in. */
 struct lw_expanded {
@@ -58,6 +65,7 @@ void lw_option_nearest(const char *path, char *out, size_t size); /* "" where no
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -97,6 +105,7 @@ json_t *lw_masked(const struct lw_loader *l, json_t *v);
 json_t *lw_show_name(const struct lw_config *c);
 json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);
+json_t *lw_show_member_id(const struct lw_config *c);
 json_t *lw_show_urls(const struct lw_config *c);
 json_t *lw_show_key_from(const struct lw_config *c);
 json_t *lw_show_dedup_id(const struct lw_config *c);

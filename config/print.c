@@ -9,6 +9,12 @@
 json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
 json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
 
+/* Returns NULL when no name is configured and the host's name is used. */
+json_t *lw_show_member_id(const struct lw_config *c) {
+    if (c->kafka.dynamic) return json_string("off");
+    return c->kafka.member_id ? json_string(c->kafka.member_id) : NULL;
+}
+
 json_t *lw_show_topics(const struct lw_config *c) {
     json_t *list = json_array();
     for (size_t i = 0; i < c->kafka.n_topics; i++) json_array_append_new(list, json_string(c->kafka.topics[i]));

@@ -109,6 +109,18 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     l->c->name = lw_strdup(text);
 }
 
+void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    const char *text = lw_take_text(l, o->path, v, LW_MEMBER_ID_MAX);
+    if (!text) return;
+    if (text[strspn(text, plain)])
+        lw_problem(l->problems, "%s: must be 1 to %d of A-Z a-z 0-9 . _ -, or \"off\", is %s", o->path, (int)LW_MEMBER_ID_MAX,
+                   lw_shown(l, v, buf));
+    l->c->kafka.dynamic = !strcmp(text, "off");
+    free(l->c->kafka.member_id);
+    l->c->kafka.member_id = l->c->kafka.dynamic ? NULL : lw_strdup(text);
+}
+
 /* ---- topics ---- */
 
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic) {

@@ -6,30 +6,56 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static size_t board_size(int n_workers) { return sizeof(struct lw_board) + (size_t)n_workers * sizeof(struct lw_board_worker); }
+#include <xxhash.h>
 
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err) {
     if (n_workers < 1 || n_workers > LW_BOARD_WORKERS) {
         lw_fail(err, "workers: %d is not in 1…%d", n_workers, LW_BOARD_WORKERS);
         return NULL;
     }
-    struct lw_board *b = mmap(NULL, board_size(n_workers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct lw_board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b == MAP_FAILED) {
-        lw_fail(err, "no shared memory for %d workers (%zu bytes): %s", n_workers, board_size(n_workers), strerror(errno));
+        lw_fail(err, "no shared memory for %d workers (%zu bytes): %s", n_workers, sizeof *b, strerror(errno));
         return NULL;
     }
-    b->n_workers = n_workers;
+    atomic_store(&b->n_workers, n_workers);
+    atomic_store(&b->n_wanted, n_workers);
+    b->member_slot = -1;
     atomic_store(&b->started_wall_ms, lw_wall_ms());
     return b;
 }
 
 void lw_board_close(struct lw_board *b) {
-    if (b) munmap(b, board_size(b->n_workers));
+    if (b) munmap(b, sizeof *b);
 }
 
-void lw_seat_take(struct lw_seat *s, const char *identity, bool alone, int64_t now_ms) {
+/* A writer may have died half-way and left the version odd, so its successor makes it odd whatever
+ * it is now. */
+void lw_note_set(struct lw_note *n, const char *text) {
+    uint32_t version = atomic_load(&n->version);
+    if (!(version & 1) && !strcmp(n->text, text)) return;
+    atomic_store(&n->version, version | 1);
+    atomic_thread_fence(memory_order_release);
+    snprintf(n->text, sizeof n->text, "%s", text);
+    atomic_store(&n->version, (version | 1) + 1);
+}
+
+bool lw_note_get(const struct lw_note *n, char *out, size_t size) {
+    for (int i = 0; i < 100; i++) {
+        uint32_t before = atomic_load(&n->version);
+        snprintf(out, size, "%.*s", (int)sizeof n->text - 1, n->text);
+        atomic_thread_fence(memory_order_acquire);
+        if (!(before & 1) && atomic_load(&n->version) == before) return true;
+    }
+    if (size) out[0] = '\0';
+    return false;
+}
+
+void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms) {
     snprintf(s->identity, sizeof s->identity, "%s", identity);
+    s->key_hash = XXH3_64bits(key.p ? key.p : "", key.n);
+    s->n_key = key.n < LW_SEAT_KEY ? (uint32_t)key.n : LW_SEAT_KEY;
+    if (s->n_key) memcpy(s->key, key.p, s->n_key);
     atomic_store_explicit(&s->since_ms, now_ms, memory_order_relaxed);
     atomic_store_explicit(&s->alone, alone, memory_order_relaxed);
     atomic_store_explicit(&s->busy, true, memory_order_release);
@@ -99,6 +125,7 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
     uint32_t old = atomic_exchange(&s->word, ((atomic_load(&s->word) >> 2) + 1) << 2 | LW_INNOCENT);
     if (suspicion_of(old) != LW_INNOCENT) atomic_fetch_sub(&b->n_suspects, 1);
     s->age = ++age;
+    s->since_ms = lw_boot_ms();
     snprintf(s->identity, sizeof s->identity, "%s", identity);
     snprintf(s->reason, sizeof s->reason, "%s", reason);
     move(b, s, atomic_load(&s->word), is);
@@ -112,6 +139,15 @@ static void accuse(struct lw_board *b, const char *identity, bool blamed, const 
     fill(b, s ? s : slot_for_new(b), identity, reason, blamed ? LW_BLAMED : LW_SUSPECT);
 }
 
+void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
+    if (atomic_load(&b->n_suspects) == 0) return;
+    for (size_t i = 0; i < LW_BOARD_SUSPECTS; i++) {
+        struct lw_suspect *s = &b->suspects[i];
+        uint32_t word = atomic_load(&s->word);
+        if (suspicion_of(word) != LW_INNOCENT && now_ms - s->since_ms >= LW_SUSPECT_MS) move(b, s, word, LW_INNOCENT);
+    }
+}
+
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason) {
     struct lw_board_worker *w = &b->workers[worker];
     for (size_t i = 0; i < LW_BOARD_SEATS; i++) {
@@ -121,6 +157,53 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
         accuse(b, s->identity, crashed && atomic_load(&s->alone), reason);
         lw_seat_leave(s);
     }
+}
+
+/* --- counts that a dead worker owes ----------------------------------------------------------------------------------------------- */
+
+enum { OWED_PROBES = 16 };
+
+uint64_t lw_owed_id(uint64_t identity_hash, bool dead) { return (identity_hash | 2) & ~1ULL ? ((identity_hash | 2) & ~1ULL) | dead : 2; }
+
+static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
+    return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
+}
+
+/* A message that is owed twice is stored once. */
+void lw_board_owe_one(struct lw_board *b, uint64_t id) {
+    for (int i = 0; i < OWED_PROBES; i++)
+        if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
+    for (int i = 0; i < OWED_PROBES; i++) {
+        uint64_t none = 0;
+        if (!atomic_compare_exchange_strong(owed_at(b, id, i), &none, id)) continue;
+        atomic_fetch_add(&b->n_owed, 1);
+        return;
+    }
+}
+
+void lw_board_owe(struct lw_board *b, int worker, int shard) {
+    struct lw_board_worker *w = &b->workers[worker];
+    for (int s = shard < 0 ? 0 : shard; s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
+        for (int k = 0; k < LW_UNSURE; k++) {
+            uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
+            if (!id) break; /* rows fill from the start, without gaps */
+            if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
+            atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
+        }
+}
+
+bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead) {
+    if (!atomic_load_explicit(&b->n_owed, memory_order_relaxed)) return false;
+    uint64_t id = lw_owed_id(identity_hash, false);
+    for (int i = 0; i < OWED_PROBES; i++) {
+        _Atomic uint64_t *at = owed_at(b, id, i);
+        uint64_t found = atomic_load(at);
+        if ((found & ~1ULL) != id || !atomic_compare_exchange_strong(at, &found, 0)) continue;
+        atomic_fetch_sub(&b->n_owed, 1);
+        if (dead) *dead = found & 1;
+        return true;
+    }
+    return false;
 }
 
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset) {

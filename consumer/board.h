@@ -7,6 +7,7 @@
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "consumer/histogram.h"
 #include "handlers/handler.h"
@@ -15,23 +16,48 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { LW_UNSURE_SHARDS = 64, LW_UNSURE = 256, LW_UNSURE_COUNTED = 1, LW_OWED = 1 << 15 };
 enum { LW_BOARD_WORKERS = 256, LW_BOARD_SEATS = 256, LW_BOARD_SUSPECTS = 1024, LW_BOARD_PARTITIONS = 4096 };
 
 /* What one handler thread has in its hands. */
+enum { LW_SEAT_KEY = 128 };
 struct lw_seat {
     atomic_bool busy;
     atomic_bool alone;        /* a suspect, run while no other handler of the worker ran */
     _Atomic int64_t since_ms; /* boot clock: when it started; a handler past its time-out by a wide margin gets its worker replaced */
     char identity[LW_IDENTITY_MAX];
+    uint64_t key_hash;
+    uint32_t n_key; /* of the key's first bytes */
+    char key[LW_SEAT_KEY];
 };
 
 /* Counts since the start, for the summary, the live line and the metrics. They outlive the worker's lives: they never go back. */
 struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost,
-        leases_lost;
+        leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
     _Atomic uint64_t locks_granted, locks_busy; /* lanes that were asked for: had, or taken by another (or others wait there) */
     struct lw_hist handler, end_to_end, redis;  /* threads write the first; a run; a record's time-stamp until its end; a pipeline */
+};
+
+/* A line of text that one process writes and others read. The version is odd during a write. */
+struct lw_note {
+    _Atomic uint32_t version;
+    char text[320];
+};
+
+/* Did another member join the group with this worker's group.instance.id? */
+enum lw_fenced {
+    LW_FENCED_NO,
+    LW_FENCED_NOW,   /* yes: this process ends, and the next one joins without an id */
+    LW_FENCED_BEFORE /* this process has joined without an id */
+};
+
+/* What happens to a worker's membership of the consumer group when the worker ends. */
+enum lw_ending {
+    LW_END_REPLACED, /* kept: the next process of this worker joins under the same id */
+    LW_END_STOPPED,  /* the run ends: kafka.on_stop decides */
+    LW_END_LEAVES,   /* given up: the next process has another id, or there is none */
 };
 
 struct lw_board_worker {
@@ -39,10 +65,18 @@ struct lw_board_worker {
     _Atomic int64_t heartbeat_ms; /* boot clock; the main loop writes it at every turn */
     _Atomic uint64_t waiting;     /* messages of its partitions that wait in Redis now */
     _Atomic uint64_t in_handler;  /* messages given to its handlers and not answered */
-    atomic_bool ready;            /* connected to every shard and a member of the group */
+    atomic_bool ready;            /* connected to every shard, and a member of the group whose assignment is served */
+    _Atomic uint32_t kafka;       /* enum lw_kafka_state + 1; 0: not known */
+    struct lw_note why;           /* why it is not ready or makes no progress; "": no reason */
     _Atomic uint64_t starts;      /* how often it was forked; the supervisor's */
+    atomic_int ending;            /* enum lw_ending, set by the supervisor: what follows this process */
+    atomic_int fenced;            /* enum lw_fenced */
     atomic_bool returned;         /* lw_worker_main() came back: the exit that follows was the worker's own, not a handler's exit() */
     struct lw_counts counts;
+    /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker
+     * writes them. If it dies, nobody knows whether Redis recorded them, so the worker that later
+     * finds such a message finished counts it (lw_board_owe). 0: empty. */
+    _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
 };
 
@@ -56,6 +90,7 @@ enum lw_suspicion {
  * So who reads a text and finds the same word after as before has read it whole. */
 struct lw_suspect {
     _Atomic uint32_t word; /* generation << 2 | enum lw_suspicion */
+    int64_t since_ms;      /* time of the last death (boot clock); used by the supervisor only */
     uint64_t age;          /* supervisor only: the oldest goes first where the table is full */
     char identity[LW_IDENTITY_MAX];
     char reason[LW_REASON_MAX]; /* "worker died of signal 11 (Segmentation fault)" */
@@ -79,27 +114,36 @@ struct lw_board_partition {
     _Atomic int32_t owner; /* worker + 1; 0: none of this fleet */
     _Atomic int64_t watermark, committed, log_end;
     _Atomic int64_t unfinished, waiting; /* messages delivered and not finished; those of them that wait in Redis */
+    _Atomic int64_t records;             /* tracked above the watermark, finished or not */
     _Atomic int64_t moved_ms;            /* boot clock: when the watermark last moved, or had nothing to wait for */
 };
 
 struct lw_board {
-    int n_workers;
+    _Atomic int n_workers;                      /* highest number so far: totals include ended workers */
+    _Atomic int n_wanted;                       /* workers that should run; a reload may change it */
+    int member_slot;                            /* this supervisor's slot (member.h); -1: dynamic members */
     _Atomic int64_t started_wall_ms, ticked_ms; /* the supervisor: its start; its last look at the workers, boot clock */
     atomic_bool quick;                          /* a second signal: end at once */
     atomic_bool draining;                       /* --drain */
     _Atomic int32_t n_suspects;                 /* slots in use, for a quick look: 0 means nobody is suspected */
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
+    _Atomic uint32_t n_owed;
+    _Atomic uint64_t owed[LW_OWED]; /* hash table: outcomes that dead workers may not have counted */
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
     struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
-    struct lw_board_worker workers[]; /* n_workers */
+    struct lw_board_worker workers[LW_BOARD_WORKERS]; /* n_workers in use; untouched pages cost nothing */
 };
 
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err); /* shared, anonymous; inherited by fork */
 void lw_board_close(struct lw_board *b);
 
+/* note_get returns false, with an empty `out`, if each of its reads met a write in progress. */
+void lw_note_set(struct lw_note *n, const char *text);
+bool lw_note_get(const struct lw_note *n, char *out, size_t size);
+
 /* Handler threads: around each run. */
-void lw_seat_take(struct lw_seat *s, const char *identity, bool alone, int64_t now_ms);
+void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
 /* Workers: is this message under suspicion? `reason` (LW_REASON_MAX) is filled for LW_BLAMED. */
@@ -109,6 +153,11 @@ void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
 /* Supervisor: a worker died. `crashed`: by a crash signal or an unasked exit (false: SIGKILL, which only makes suspects). */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
+/* The supervisor calls this periodically. A suspicion ends LW_SUSPECT_MS after the last death,
+ * because a worker of another supervisor may have finished the message, and nothing runs ahead while
+ * there is a suspect. A message that crashes its worker later becomes a suspect again. */
+enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
+void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 /* Workers: the committed offset of a partition, for --drain. Also at assign: where reading begins, for nothing below it will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
@@ -122,11 +171,25 @@ void lw_board_disown_all(struct lw_board *b, int worker);
 /* The next partition, from slot *at on, that a worker owns; NULL behind the last. Begin with *at = 0. */
 const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at);
 
+/* An outcome that Redis may or may not have recorded. The id holds only the hash of the message's
+ * identity, and whether the message is done or dead. */
+uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
+/* Marks the worker's unanswered outcomes as owed. The supervisor calls it when the worker has died;
+ * the worker calls it when it gives up a shard's calls. shard -1: all shards. Beyond LW_OWED entries
+ * some are forgotten. */
+void lw_board_owe(struct lw_board *b, int worker, int shard);
+void lw_board_owe_one(struct lw_board *b, uint64_t id);
+/* Returns whether the count of this finished message is owed, and removes the entry. `dead` (may be
+ * NULL): whether it is to be counted as dead instead of done. */
+bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
+
 /* How a worker process ends. */
 enum {
     LW_EXIT_OK = 0,
-    LW_EXIT_FAILED = 1,   /* restart with backoff */
-    LW_EXIT_REFUSED = 64, /* differs from the fleet's schema, or a loud stop (offsets moved back): the supervisor ends with 1 */
+    LW_EXIT_FAILED = 1, /* restart with backoff */
+    /* EX_CONFIG: a restart cannot help (it differs from the fleet's schema, offsets were moved back,
+     * no handler). The run ends with this status. */
+    LW_EXIT_REFUSED = 78,
 };
 
 /* The worker process: runs until SIGTERM (graceful), then returns its exit status. consumer/process.c. */

@@ -32,7 +32,7 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
 }
 
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    if (!sh->more_hints || sh->n_hints >= CLAIM_BATCH || !most) return;
+    if (!sh->more_hints || sh->n_hints >= CLAIM_BATCH || !most || !heads_fit(w)) return;
     sh->more_hints = false;
     pipe_call(sh, CALL_HINTS);
     pipe_script(sh, &lw_script_hints, 3);
@@ -59,9 +59,11 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
     lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
     lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block"), lw_arg_i64(c, (int64_t)sh->hints_taken);
     arg_token(w, sh, sh->claim_token), lw_arg_i64(c, AHEAD_MAX), lw_arg_i64(c, (int64_t)wanted_heads(w));
+    arg_bounds(w, sh);
 }
 
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    if (!heads_fit(w)) return 0; /* running heads free memory when they finish */
     while (sh->n_hints && sh->n_claim < CLAIM_BATCH && (size_t)sh->n_claim < most) {
         struct lw_bytes id = sh->hints[sh->hints_head];
         sh->hints_head = (sh->hints_head + 1) % sh->cap_hints;

@@ -6,17 +6,36 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { META_RANGES = 512, COMMITS = 64 };
+enum { COMMITS = 64, META_MIN = 32 /* no range fits into less */ };
+
+bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
+    struct lw_range ranges[META_RANGES];
+    w->meta_tried = w->meta_max;
+    size_t n = lw_offsets_finished(p->offsets, ranges, META_RANGES);
+    lw_meta_encode(lw_offsets_watermark(p->offsets), ranges, n, w->meta_max, w->fleet, out);
+    return n > 0;
+}
+
+/* Halves the metadata limit, down to 0. Commits work without metadata, but more messages run again
+ * if Redis loses its data. Refusals for several partitions of one commit count once. */
+void lw_worker_metadata_refused(struct lw_worker *w) {
+    if (w->meta_max != w->meta_tried || !w->meta_max) return;
+    if (w->meta_max == LW_META_MAX)
+        lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with less, so more messages run again if "
+                "Redis loses its data. Set the broker's offset.metadata.max.bytes to %d or more",
+                LW_META_MAX, LW_META_MAX);
+    w->meta_max = w->meta_max / 2 < META_MIN ? 0 : w->meta_max / 2;
+    w->commit_ms = w->confirm_ms = 0;
+}
 
 static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1], size_t max, size_t *from, bool all) {
-    struct lw_range ranges[META_RANGES];
     size_t n = 0;
     for (; *from < w->n_assigned && n < max; (*from)++) {
         struct part *p = w->assigned[*from];
         int64_t mark = lw_offsets_watermark(p->offsets);
-        if (!all && mark == p->committed) continue;
+        if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
-        lw_meta_encode(mark, ranges, lw_offsets_finished(p->offsets, ranges, META_RANGES), meta[n]);
+        commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
         n++;
     }
@@ -33,7 +52,7 @@ void commit_step(struct lw_worker *w) {
     size_t n = collect(w, c, meta, COMMITS, &from, false);
     w->commit_from = from;
     struct lw_err err = {0};
-    if (n && w->io->commit(w->ctx, c, n, &err) != 0) lw_warn("commit: %s; trying again", err.text);
+    if (n && w->io->commit(w->ctx, c, n, &err) != 0) lw_warn("commit: %s; retrying", err.text);
 }
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
@@ -42,6 +61,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     if (!p || !ok) return;
     if (offset > p->committed) p->committed = offset;
     p->had_commit = true;
+    p->claims = false;
     atomic_fetch_add_explicit(&w->counts->commits, 1, memory_order_relaxed);
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, offset);
     w->io->passed(w->ctx, p->topic, p->partition, offset);
@@ -61,8 +81,8 @@ bool commit_confirm(struct lw_worker *w) {
         memset(ok, 0, sizeof ok);
         int rc = w->io->commit_sync(w->ctx, c, n, ok, &err);
         if (rc != 0) {
-            lw_warn("can't confirm the assignment with Kafka: %s; trying again", err.text);
-            w->confirm_ms = now_ms(w) + 500;
+            lw_warn("can't confirm the assignment with Kafka: %s; retrying", err.text);
+            w->confirm_ms = w->meta_max < w->meta_tried ? 0 : now_ms(w) + 500;
             return false;
         }
         for (size_t i = 0; i < n; i++) {
@@ -80,8 +100,10 @@ bool commit_confirm(struct lw_worker *w) {
 void floor_build(struct lw_worker *w, struct shard *sh) {
     for (size_t i = 0; i < w->n_assigned && sh->n_floors < FLOOR_BATCH; i++) {
         struct part *p = w->assigned[i];
-        if (p->committed >= 0 && p->floor_sent[sh->index] < p->committed)
-            sh->floors[sh->n_floors++] = (struct floor_item){p, p->gen, p->committed};
+        int64_t sent = p->floor_sent[sh->index], to = p->committed;
+        if (to < 0 || sent >= to) continue;
+        if (sent < 0 && !p->fresh[sh->index]) continue; /* how far the last owner came is not known yet */
+        sh->floors[sh->n_floors++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->n_floors) return;
     struct lw_commands *c = &sh->commands;
@@ -94,7 +116,8 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     (void)w;
-    for (int i = 0; i < sh->n_floors; i++)
-        if (r->str && sh->floors[i].part->gen == sh->floors[i].gen) sh->floors[i].part->floor_sent[sh->index] = sh->floors[i].to;
+    int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->n_floors : 0;
+    for (int i = 0; i < sh->n_floors && i < taken; i++)
+        if (sh->floors[i].part->gen == sh->floors[i].gen) sh->floors[i].part->floor_sent[sh->index] = sh->floors[i].to;
     sh->n_floors = 0;
 }

@@ -2,6 +2,7 @@
 #include "consumer/state.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum { REST_MS = 20 };
@@ -11,6 +12,8 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
+enum { DROP_MAX = 63 }; /* messages per lane and call with on_busy drop; 64 is the flag "behind a run" */
+
 static void seen_busy(struct lw_worker *w, const struct lane *l) {
     if (!w->busy) w->busy = lw_alloc(BUSY_SLOTS * sizeof w->busy[0]);
     w->busy[l->tag % BUSY_SLOTS] = (uint32_t)(now_ms(w) / 1000) + 1;
@@ -18,6 +21,21 @@ static void seen_busy(struct lw_worker *w, const struct lane *l) {
 
 static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t now) {
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
+}
+
+/* Appends 'park', or 'drop' with the first offset of each segment's partition that is new in this
+ * epoch. */
+static void arg_on_busy(struct lw_worker *w, struct lw_commands *c, const struct places *p) {
+    w->scratch.n = 0;
+    lw_buf_addf(&w->scratch, drops_busy(w) ? "drop" : "park");
+    for (int g = 0; drops_busy(w) && g < p->n; g++) {
+        int64_t from = p->group[g].part->new_from;
+        if (from == INT64_MAX)
+            lw_buf_addf(&w->scratch, " -");
+        else
+            lw_buf_addf(&w->scratch, " %" PRId64, from);
+    }
+    lw_arg_copy(c, w->scratch.p, w->scratch.n);
 }
 
 void gate_encode(struct lw_worker *w, struct shard *sh) {
@@ -29,7 +47,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->n_gate; i++) {
         const struct gate_item *it = &sh->gate[i];
         for (int k = 0; k < it->n; k++) places_add(&p, sh->gate_msgs[it->first + k]->part, sh->gate_msgs[it->first + k]->offset);
-        counts[i] = (unsigned char)(it->n + (it->envelopes ? 128 : 0));
+        counts[i] = (unsigned char)(it->n + (it->envelopes ? 128 : 0) + (it->behind ? 64 : 0));
         plain &= counts[i] == 1;
     }
     pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->n_gate);
@@ -38,7 +56,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->n_gate; i++) arg_lock(sh, sh->gate[i].lane->id);
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
         lw_arg_i64(c, w->c->lock.ttl_ms);
-    lw_arg_text(c, w->c->queue.on_busy == LW_BUSY_DROP ? "drop" : "park");
+    arg_on_busy(w, c, &p);
     arg_token(w, sh, sh->gate_token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);
     lw_arg_copy(c, (const char *)counts, plain ? 0 : (size_t)sh->n_gate);
     places_args(c, &p);
@@ -59,15 +77,15 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
 /* Takes messages of a lane, in order, into the call. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
     struct gate_item *it = &sh->gate[sh->n_gate++];
-    *it = (struct gate_item){.lane = l, .first = sh->n_gate_msgs, .envelopes = likely_busy(w, l, now)};
+    *it = (struct gate_item){.lane = l, .first = sh->n_gate_msgs, .behind = l->hold && l->hold->kind == FAST};
+    it->envelopes = !it->behind && likely_busy(w, l, now);
     while ((size_t)it->n < most && lane_first(w, l)) {
         struct msg *m = lane_pop(w, l);
         sh->gate_msgs[sh->n_gate_msgs++] = m;
         it->n++;
         places_add(p, m->part, m->offset);
-        if (m->bytes > w->big_bytes) w->big_bytes = (uint32_t)m->bytes;
         *bytes += it->envelopes ? m->bytes : 0;
-        if (*bytes >= (4u << 20)) break;
+        if (*bytes >= w->bytes.call) break;
     }
     l->in_call = true;
     l->settled = false;
@@ -78,11 +96,11 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     int64_t now = now_ms(w);
     size_t bytes = 0, each = 1;
     if (runs_ahead(w)) each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead : w->c->lock.max_run);
+    if (drops_busy(w)) each = DROP_MAX;
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     p.n = p.n_bytes = 0;
-    w->big_bytes -= w->big_bytes / 1024;
-    while (sh->gate_head && (size_t)sh->n_gate < most && sh->n_gate_msgs < BATCH && bytes < (4u << 20) && places_fit(&p, AHEAD_MAX)) {
+    while (sh->gate_head && (size_t)sh->n_gate < most && sh->n_gate_msgs < BATCH && bytes < w->bytes.call && places_fit(&p, AHEAD_MAX)) {
         struct lane *l = sh->gate_head;
         sh->gate_head = l->gate_next;
         if (!sh->gate_head) sh->gate_tail = &sh->gate_head;
@@ -112,16 +130,18 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     gate_encode(w, sh);
 }
 
-/* These were not decided: they stand first in their lane again. */
-static void put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
+/* Puts messages that gate did not decide back to the front of their lane. Returns how many. */
+static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
+    size_t n = 0;
     for (int k = it->n - 1; k >= from; k--) {
         struct msg *m = sh->gate_msgs[it->first + k];
         if (!m) continue;
         if (msg_current(m))
-            lane_push_front(w, it->lane, m);
+            lane_push_front(w, it->lane, m), n++;
         else
             msg_free(w, m);
     }
+    return n;
 }
 
 /* The call did not execute, or was refused. */
@@ -177,6 +197,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         case 'D':
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->redelivered);
+            owed_pay(w, m->part, m->offset);
             break;
         case 'W':
             seen_busy(w, l);
@@ -204,7 +225,8 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         granted(w, sh, it, letters, g);
     }
     count_acquire(w, letters, it->n);
-    put_back(w, sh, it, 0);
+    size_t n = put_back(w, sh, it, 0);
+    if (it->behind && l->hold) l->n_asked = n;
     return runs;
 }
 

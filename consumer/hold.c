@@ -11,13 +11,12 @@
 
 /* Followers are linked, and more than one message asked for, where order and dedup allow it. */
 bool runs_ahead(const struct lw_worker *w) {
-    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business;
+    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
 }
 
 size_t wanted_heads(const struct lw_worker *w) {
     if (!runs_ahead(w)) return 1;
-    size_t n = ((size_t)1 << 20) / (w->big_bytes + 1), most = (size_t)w->c->lock.run_ahead;
-    return n < 1 ? 1 : n > most ? most : n;
+    return (size_t)w->c->lock.run_ahead;
 }
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms) {
@@ -37,6 +36,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     h->next = NULL;
     assert(!l->hold);
     l->hold = h;
+    l->n_asked = 0;
     h->lease.shard = l->shard;
     h->lease.lane = l->id;
     h->lease.token = token;
@@ -149,6 +149,20 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
+/* Records the dones that Redis was not told of before its epoch ended. Under a live lease nobody else
+ * can have run these messages. After the lease only the first done counts, as in a settle without the
+ * lease (rule 5). */
+static void note_dones(struct lw_worker *w, struct hold *h) {
+    bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
+    for (struct run *r = h->first; r && r->state == FINISHED && !h->lost; r = r->next) {
+        if (r->verdict == V_DONE) {
+            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
+            owed_add(w, r);
+        }
+        if (!live) return;
+    }
+}
+
 /* The epoch is gone under it: what finished done is known here, and the rewind decides what of that survives; handlers go on until they
  * notice, and the key waits for them here; nothing else starts. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
@@ -157,8 +171,7 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
     atomic_store(&h->lease.held.cancelled, true);
     h->stale = true;
     hold_cut(w, h);
-    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next)
-        if (r->verdict == V_DONE && !h->lost) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
+    note_dones(w, h);
     hold_drop_runs(w, h, h->n_finished);
     h->n_in_call = 0;
     l->hold = NULL;

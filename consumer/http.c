@@ -24,8 +24,18 @@ struct pending {
     bool large, bad, asked;
 };
 
+/* A connection, from accept to close. Only MHD's thread uses it. */
+struct client {
+    struct client *older, *newer;
+    int fd;
+    bool kept;  /* its request waits for the slow thread */
+    bool ended; /* shut down by us; MHD closes it soon */
+};
+
 struct lw_http {
     struct MHD_Daemon *daemon;
+    struct client *oldest, *newest; /* MHD's thread */
+    int n_clients;                  /* clients that are not `ended` */
     struct lw_http_handler handler;
     int port;
     char machine[256];
@@ -37,6 +47,59 @@ struct lw_http {
     int waiting; /* in the list, or being answered */
     bool closing;
 };
+
+/* --- connections --------------------------------------------------------------------------------------------------------------------- */
+
+static void end_oldest(struct lw_http *h) {
+    struct client *c = h->oldest;
+    while (c && (c->kept || c->ended)) c = c->newer;
+    if (!c || c == h->newest) return;
+    c->ended = true;
+    h->n_clients--;
+    shutdown(c->fd, SHUT_RDWR); /* MHD then closes the connection */
+}
+
+static void add_client(struct lw_http *h, struct client *c) {
+    c->older = h->newest;
+    if (c->older)
+        c->older->newer = c;
+    else
+        h->oldest = c;
+    h->newest = c;
+    if (++h->n_clients > LW_HTTP_CROWD) end_oldest(h);
+}
+
+static void remove_client(struct lw_http *h, const struct client *c) {
+    if (c->older)
+        c->older->newer = c->newer;
+    else
+        h->oldest = c->newer;
+    if (c->newer)
+        c->newer->older = c->older;
+    else
+        h->newest = c->older;
+    if (!c->ended) h->n_clients--;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mc, void **context, enum MHD_ConnectionNotificationCode what) {
+    struct lw_http *h = cls;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct client *c = *context = lw_alloc(sizeof *c);
+        *c = (struct client){.fd = info ? info->connect_fd : -1};
+        add_client(h, c);
+    } else if (*context) {
+        remove_client(h, *context);
+        free(*context);
+        *context = NULL;
+    }
+}
+
+static void keep_client(struct MHD_Connection *mc, bool kept) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct client *c = info ? info->socket_context : NULL;
+    if (c) c->kept = kept;
+}
 
 /* --- a request ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -103,6 +166,7 @@ static void on_end(void *cls, struct MHD_Connection *c, void **state, enum MHD_R
 static enum MHD_Result send_answer(struct pending *p) {
     struct MHD_Response *r = MHD_create_response_from_buffer(p->a.body.n, p->a.body.p, MHD_RESPMEM_MUST_COPY);
     if (!r) return MHD_NO;
+    keep_client(p->connection, false);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, p->a.type ? p->a.type : "text/plain; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
@@ -123,6 +187,7 @@ static bool hand_over(struct lw_http *h, struct pending *p) {
     bool room = h->waiting < LW_HTTP_WAITING && !h->closing;
     if (room) {
         h->waiting++;
+        keep_client(p->connection, true);
         MHD_suspend_connection(p->connection);
         p->next = NULL;
         *h->last = p;
@@ -272,8 +337,8 @@ struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_ha
         h->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
                                      NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
                                      MHD_OPTION_CONNECTION_LIMIT, (unsigned)LW_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                                     (unsigned)LW_HTTP_IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
-                                     leave_escaped, NULL, MHD_OPTION_END);
+                                     (unsigned)LW_HTTP_IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+                                     on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
         if (h->daemon) return h;
         lw_fail(err, "the HTTP server can't be started");
     }

@@ -3,7 +3,10 @@
  *
  * Two threads. One takes all requests and answers what is at hand. What may have to wait for others (Redis) goes to the second, one request
  * after the other, so that nothing it waits for holds up the first. At most LW_HTTP_WAITING requests stand before the second; a request
- * that has not had its turn within LW_HTTP_LIMIT_MS is told so (503), as are those that find no place. */
+ * that has not had its turn within LW_HTTP_LIMIT_MS is told so (503), as are those that find no place.
+ *
+ * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the
+ * oldest connection. A connection whose request waits for the second thread is exempt. */
 #ifndef LW_CONSUMER_HTTP_H
 #define LW_CONSUMER_HTTP_H
 
@@ -15,6 +18,7 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 64,
+    LW_HTTP_CROWD = 32, /* exceeds LW_HTTP_WAITING, so there is always a connection to close */
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,

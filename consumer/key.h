@@ -30,4 +30,8 @@ enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 
+/* key_text.c: formats a key for display: as text if it is valid UTF-8, else as hex; truncated if long. */
+enum { LW_KEY_SHOWN = 200, LW_KEY_TEXT = 2 * LW_KEY_SHOWN + 8 };
+void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]);
+
 #endif

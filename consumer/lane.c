@@ -62,7 +62,24 @@ struct msg *msg_new(struct lw_worker *w) {
     return m;
 }
 
+void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
+    n += sizeof *m;
+    for (size_t i = 0; i < m->n_headers; i++)
+        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` holds them */
+    m->bytes = n;
+    w->held_bytes += n;
+    if (m->raw.p) w->head_bytes += n;
+    w->big_bytes -= w->big_bytes / 256;
+    if (n > w->big_bytes) w->big_bytes = n;
+}
+
+bool heads_fit(const struct lw_worker *w) { return w->head_bytes < w->bytes.heads; }
+
 void msg_free(struct lw_worker *w, struct msg *m) {
+    if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);
+    assert(w->held_bytes >= m->bytes);
+    w->held_bytes -= m->bytes;
+    if (m->raw.p) w->head_bytes -= m->bytes;
     if (m->origin) w->io->release(w->ctx, m->origin);
     free(m->own);
     free(m->headers);
@@ -99,23 +116,12 @@ bool msg_current(const struct msg *m) {
     return s == LW_OFF_IN || s == LW_OFF_QUEUED;
 }
 
-static void held(struct lw_worker *w, const struct msg *m, int sign) {
-    if (sign > 0) {
-        w->held++;
-        w->held_bytes += m->bytes;
-    } else {
-        assert(w->held > 0 && w->held_bytes >= m->bytes);
-        w->held--;
-        w->held_bytes -= m->bytes;
-    }
-}
-
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
     m->next = NULL;
     *l->tail = m;
     l->tail = &m->next;
     l->n++;
-    held(w, m, 1);
+    w->held++;
 }
 
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m) {
@@ -123,7 +129,7 @@ void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m) {
     l->head = m;
     if (!m->next) l->tail = &m->next;
     l->n++;
-    held(w, m, 1);
+    w->held++;
 }
 
 struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
@@ -131,7 +137,8 @@ struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
     l->head = m->next;
     if (!l->head) l->tail = &l->head;
     l->n--;
-    held(w, m, -1);
+    if (l->n_asked) l->n_asked--;
+    w->held--;
     return m;
 }
 
@@ -139,10 +146,10 @@ static void filter(struct lw_worker *w, struct lane *l, const struct part *only)
     struct msg *m = l->head;
     l->head = NULL;
     l->tail = &l->head;
-    l->n = 0;
+    l->n = l->n_asked = 0;
     while (m) {
         struct msg *next = m->next;
-        held(w, m, -1);
+        w->held--;
         if (!only || m->part == only)
             msg_free(w, m);
         else
@@ -180,12 +187,21 @@ struct msg *lane_first(struct lw_worker *w, struct lane *l) {
     return NULL;
 }
 
+bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
+
+/* Messages behind a run from the fast path wait in memory as its chain. Messages behind a claimed run
+ * go to gate and park. With on_busy drop, each message behind a run asks gate once whether it is
+ * dropped; if it must not be dropped, it waits in the chain. */
+static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
+    return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);
+}
+
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
     if (l->in_call || l->stale || l->not_before_ms > now) return false;
     if (!lane_first(w, l)) return false;
     if (!l->hold) return true;
-    /* Behind a run from the fast path messages wait as its chain; behind a claimed one they go to gate, and park. */
-    return l->hold->kind == LANE && l->hold->n_open && !l->hold->lost && atomic_load(&l->hold->lease.held.deadline_ms) > now;
+    if (!asks_behind(w, l)) return false;
+    return l->hold->n_open && !l->hold->lost && atomic_load(&l->hold->lease.held.deadline_ms) > now;
 }
 
 void lane_wake(struct lw_worker *w, struct lane *l) {
@@ -193,7 +209,7 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
         lane_maybe_free(w, l);
         return;
     }
-    if (l->hold && (l->hold->kind == FAST || l->hold->lost)) return;
+    if (l->hold && (!asks_behind(w, l) || l->hold->lost)) return;
     struct shard *sh = &w->shards[l->shard];
     if (now_ms(w) >= l->not_before_ms) sh->gate_rest_ms = 0;
     l->queued = true;

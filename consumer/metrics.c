@@ -1,4 +1,5 @@
 #include "consumer/metrics.h"
+#include "consumer/source.h"
 
 #include "base/clock.h"
 
@@ -101,7 +102,7 @@ static void write_waiting(const struct writing *w) {
 
 static void write_workers(const struct writing *w) {
     uint64_t ready = 0, starting = 0, down = 0;
-    for (int i = 0; i < w->m->board->n_workers; i++) {
+    for (int i = 0; i < w->m->board->n_wanted; i++) {
         const struct lw_board_worker *k = &w->m->board->workers[i];
         if (!atomic_load(&k->pid))
             down++;
@@ -111,6 +112,17 @@ static void write_workers(const struct writing *w) {
             starting++;
     }
     sample(w, "state", "ready", ready), sample(w, "state", "starting", starting), sample(w, "state", "down", down);
+}
+
+static void write_kafka(const struct writing *w) {
+    for (uint32_t state = 0; state < LW_KAFKA_STATES; state++) {
+        uint64_t n = 0;
+        for (int i = 0; i < w->m->board->n_workers; i++) {
+            const struct lw_board_worker *k = &w->m->board->workers[i];
+            n += atomic_load(&k->pid) && atomic_load(&k->kafka) == state + 1;
+        }
+        sample(w, "state", lw_kafka_state_name[state], n);
+    }
 }
 
 static void write_starts(const struct writing *w) {
@@ -126,7 +138,7 @@ static void write_in_handler(const struct writing *w) {
 }
 
 static void write_handlers(const struct writing *w) {
-    sample(w, NULL, NULL, (uint64_t)w->m->board->n_workers * (uint64_t)w->m->config->handler.threads);
+    sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)w->m->config->handler.threads);
 }
 
 static void write_suspects(const struct writing *w) {
@@ -166,6 +178,12 @@ static int64_t blocked(const struct lw_board_partition *p, int64_t now_ms) {
     return atomic_load(&p->unfinished) && ms > 0 ? ms : 0;
 }
 
+static int64_t records(const struct lw_board_partition *p, int64_t now_ms) {
+    (void)now_ms;
+    return atomic_load(&p->records);
+}
+
+static void write_records(const struct writing *w) { write_partitions(w, records, false); }
 static void write_lag(const struct writing *w) { write_partitions(w, lag, false); }
 static void write_blocked(const struct writing *w) { write_partitions(w, blocked, true); }
 
@@ -272,6 +290,14 @@ static const struct metric metrics[] = {
      .type = "counter",
      .series = ONE(epochs_lost),
      .help = "A shard's Redis lost its data, became another or its clock jumped, as each worker saw it."},
+    {.name = "waiting_lost_total",
+     .type = "counter",
+     .series = ONE(unparked),
+     .help = "Messages whose waiting list was deleted or evicted, and that were read from Kafka again."},
+    {.name = "dead_letters_kept_total",
+     .type = "counter",
+     .series = ONE(letters_kept),
+     .help = "Dead letters that their topic rejects for good (too large, or invalid there), stored in Redis instead."},
     {.name = "commits_total", .type = "counter", .series = ONE(commits), .help = "Offsets that Kafka accepted, a partition each."},
     {.name = "waiting_messages",
      .type = "gauge",
@@ -303,11 +329,25 @@ static const struct metric metrics[] = {
      .labels = "topic,partition",
      .write = write_blocked,
      .help = "How long the watermark has stood still while messages above it are unfinished."},
+    {.name = "commit_watermark_records",
+     .type = "gauge",
+     .labels = "topic,partition",
+     .write = write_records,
+     .help = "Records from the watermark on that the worker tracks, at 16 bytes per record. Reading pauses at 4,194,304 divided by the "
+             "worker's partitions (at least 65,536, at most 1,048,576)."},
     {.name = "workers",
      .type = "gauge",
      .labels = "state",
      .write = write_workers,
-     .help = "Worker processes: ready, starting, down (until a restart)."},
+     .help = "Worker processes: ready (connected to every shard, in the consumer group, and reading its partitions), starting "
+             "(running but not ready), down (waiting for a restart)."},
+    {.name = "kafka_workers",
+     .type = "gauge",
+     .labels = "state",
+     .write = write_kafka,
+     .help = "Worker processes by the state of their Kafka connection: joined (in the group and reading), joining (or in a rebalance), "
+             "unreachable (no broker, coordinator or leader), silent (a broker does not answer), refused (authentication or "
+             "authorization failed), no_topic (a configured topic does not exist)."},
     {.name = "worker_starts_total",
      .type = "counter",
      .write = write_starts,
@@ -375,7 +415,8 @@ void lw_metrics_reference(struct lw_buf *out) {
                 "\n## Beside them\n\n"
                 "| path | says |\n| --- | --- |\n"
                 "| `/healthz` | 200 while the supervisor and the main loop of each running worker turn; else 503 and which does not |\n"
-                "| `/readyz` | 200 while every worker is connected to all shards and has joined the group; else 503 and which is not |\n"
+                "| `/readyz` | 200 if every worker is connected to all shards, is in the consumer group and can read its partitions; "
+                "otherwise 503, naming each worker that is not ready and why |\n"
                 "| `/version` | the version |\n"
                 "| `/api/v1/workers` | JSON: each worker, its process, its counts |\n"
                 "| `/api/v1/partitions` | JSON: each partition of this fleet: owner, watermark, committed offset, end of the log |\n"

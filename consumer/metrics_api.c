@@ -1,11 +1,12 @@
 /* Metrics for programs: JSON, and whether everything turns. */
 #include "consumer/metrics.h"
+#include "consumer/source.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
 /* A main loop may stand for about a minute where it joins a group; the supervisor ends it after 90 s and more. */
-enum { STILL_MS = 75000, TICK_MS = 15000 };
+enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {
     const char *name;
@@ -39,18 +40,25 @@ static const char *state_of(const struct lw_board_worker *w) {
     return !atomic_load(&w->pid) ? "down" : atomic_load(&w->ready) ? "ready" : "starting";
 }
 
+static const char *kafka_of(const struct lw_board_worker *w) {
+    uint32_t state = atomic_load(&w->kafka);
+    return atomic_load(&w->pid) && state && state <= LW_KAFKA_STATES ? lw_kafka_state_name[state - 1] : NULL;
+}
+
 json_t *lw_metrics_workers(const struct lw_metrics_source *m) {
     json_t *list = json_array();
     for (int i = 0; i < m->board->n_workers; i++) {
         const struct lw_board_worker *w = &m->board->workers[i];
         int64_t beat = atomic_load(&w->heartbeat_ms);
         json_t *counts = json_object();
+        char why[sizeof w->why.text];
+        lw_note_get(&w->why, why, sizeof why);
         for (int k = 0; k < COUNTERS; k++) json_object_set_new(counts, counters[k].name, json_integer(count_of(w, counters[k].at)));
-        json_array_append_new(list, json_pack("{s:i,s:i,s:s,s:I,s:o,s:I,s:I,s:o}", "worker", i, "pid", (int)atomic_load(&w->pid), "state",
-                                              state_of(w), "starts", (json_int_t)atomic_load(&w->starts), "turned_ms_ago",
-                                              beat ? json_integer(m->now_ms - beat) : json_null(), "waiting",
-                                              (json_int_t)atomic_load(&w->waiting), "in_handler", (json_int_t)atomic_load(&w->in_handler),
-                                              "counts", counts));
+        json_array_append_new(
+            list, json_pack("{s:i,s:i,s:s,s:s?,s:s,s:I,s:o,s:I,s:I,s:o}", "worker", i, "pid", (int)atomic_load(&w->pid), "state",
+                            state_of(w), "kafka", kafka_of(w), "why", why, "starts", (json_int_t)atomic_load(&w->starts), "turned_ms_ago",
+                            beat ? json_integer(m->now_ms - beat) : json_null(), "waiting", (json_int_t)atomic_load(&w->waiting),
+                            "in_handler", (json_int_t)atomic_load(&w->in_handler), "counts", counts));
     }
     return list;
 }
@@ -108,7 +116,7 @@ static json_t *shards_json(const struct lw_metrics_source *m) {
 json_t *lw_metrics_stats(const struct lw_metrics_source *m) {
     struct sums s = add_up(m);
     return json_pack("{s:s,s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", m->config->name, "version", LW_VERSION, "started_ms",
-                     (json_int_t)atomic_load(&m->board->started_wall_ms), "workers", m->board->n_workers, "ready", (json_int_t)s.ready,
+                     (json_int_t)atomic_load(&m->board->started_wall_ms), "workers", (int)m->board->n_wanted, "ready", (json_int_t)s.ready,
                      "partitions", (json_int_t)s.partitions, "lag", (json_int_t)s.lag, "unfinished", (json_int_t)s.unfinished, "waiting",
                      (json_int_t)s.waiting, "in_handler", (json_int_t)s.in_handler, "counters", lw_metrics_counters(m), "shards",
                      shards_json(m));
@@ -127,11 +135,25 @@ bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     return why->n == before;
 }
 
+/* A worker's row on the board is as old as its last turn, and a rebalance or an unreachable broker may
+ * delay the next one. So check the age of the row first. */
+static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
+    const struct lw_board_worker *w = &m->board->workers[worker];
+    char text[sizeof w->why.text];
+    int64_t beat = atomic_load(&w->heartbeat_ms);
+    bool up = atomic_load(&w->pid), still = beat && m->now_ms - beat > SERVED_MS;
+    if (up && !still && atomic_load(&w->ready)) return;
+    if (up && still)
+        lw_buf_addf(why, "worker %d: no main-loop turn for %" PRId64 " ms: it waits for Kafka in a rebalance, or hangs\n", worker,
+                    m->now_ms - beat);
+    else if (up && lw_note_get(&w->why, text, sizeof text) && text[0])
+        lw_buf_addf(why, "worker %d is not ready: %s\n", worker, text);
+    else
+        lw_buf_addf(why, "worker %d is %s\n", worker, state_of(w));
+}
+
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why) {
     size_t before = why->n;
-    for (int i = 0; i < m->board->n_workers; i++) {
-        const struct lw_board_worker *w = &m->board->workers[i];
-        if (!atomic_load(&w->pid) || !atomic_load(&w->ready)) lw_buf_addf(why, "worker %d is %s\n", i, state_of(w));
-    }
+    for (int i = 0; i < m->board->n_wanted; i++) say_unready(m, i, why);
     return why->n == before;
 }

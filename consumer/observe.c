@@ -12,6 +12,7 @@ static void show(struct part *p, int64_t end, int64_t now) {
     put(&b->log_end, end > mark ? end : mark);
     put(&b->waiting, (int64_t)lw_offsets_queued(p->offsets));
     put(&b->unfinished, unfinished);
+    put(&b->records, (int64_t)lw_offsets_held(p->offsets));
     if (mark != get(&b->watermark) || !unfinished) put(&b->moved_ms, now);
     put(&b->watermark, mark);
 }

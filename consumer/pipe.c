@@ -58,6 +58,16 @@ void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
     lw_arg_join(&sh->commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
 }
 
+/* Appends the byte limits of a claim or settle. The call may hand over what memory has room for, and
+ * always a little, so that small messages make progress beside large ones. */
+void arg_bounds(struct lw_worker *w, struct shard *sh) {
+    const struct lw_byte_bounds *b = &w->bytes;
+    size_t room = b->heads > w->head_bytes ? (b->heads - w->head_bytes) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
+    char text[80];
+    int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, room > b->call ? b->call : room > least ? room : least, w->big_bytes);
+    lw_arg_copy(&sh->commands, text, (size_t)n);
+}
+
 static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }
 
 /* Sends the kept calls again, before anything else of their keys. */
@@ -99,6 +109,7 @@ static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind ki
         }
         break;
     case CALL_SETTLE:
+        unsure_owe(w, sh);
         for (int k = 0; k < sh->n_settle; k++) sh->settle[k].hold->lane->in_call = false;
         break;
     case CALL_CLAIM: claim_forget(w, sh); break;
@@ -152,6 +163,8 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         gate_back(w, sh);
         return;
     }
+    /* it is asked again; the worker can go on without */
+    if (c->kind == CALL_VANISHED) return;
     if (c->kind == CALL_ALIVE) return; /* for people only */
     sh->answered--;                    /* counts as unanswered */
     char why[300];
@@ -195,7 +208,8 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
 
 static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE || c->kind == CALL_GATE ||
-                    c->kind == CALL_CLAIM || c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR;
+                    c->kind == CALL_CLAIM || c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR ||
+                    c->kind == CALL_UNPARK;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
     case CALL_LOAD: load_reply(sh, r); break;
@@ -210,6 +224,8 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_HINTS: hints_reply(w, sh, r); break;
     case CALL_TEND: tend_reply(w, sh, r); break;
     case CALL_FLOOR: floor_reply(w, sh, r); break;
+    case CALL_VANISHED: vanished_reply(w, sh, r); break;
+    case CALL_UNPARK: unpark_reply(w, sh, r); break;
     case CALL_ALIVE: break;
     }
 }

@@ -245,7 +245,7 @@ static bool startable(struct lw_job *job, int64_t now_ms) {
 }
 
 static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, size_t i) {
-    return p->seats ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
+    return p->seats && i < (size_t)p->seats_a_thread ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
 }
 
 /* Runs jobs in the handler, with all that surrounds it. Returns the time after that. */
@@ -254,7 +254,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
     for (size_t i = 0; i < n; i++) {
         jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
         struct lw_seat *s = seat(p, t, i);
-        if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->alone, now_ms);
+        if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->key, jobs[i]->alone, now_ms);
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
@@ -433,13 +433,14 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
     return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
 }
 
-/* Every job in a handler has a seat of its own, as any of them may be what crashes the worker. */
+/* Every job in a handler has a seat on the board, so that the supervisor can name the jobs of a worker
+ * that hangs. If the handler type can crash the worker, each job has a seat of its own. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (seats) p->counts = &seats->counts;
-    if (!seats || !p->type->blames_worker) return;
+    if (!seats || p->n > LW_BOARD_SEATS) return;
     p->seats = seats->seats;
     p->seats_a_thread = LW_BOARD_SEATS / p->n;
-    if (p->batch_max > (size_t)p->seats_a_thread) p->batch_max = (size_t)p->seats_a_thread;
+    if (p->type->blames_worker && p->batch_max > (size_t)p->seats_a_thread) p->batch_max = (size_t)p->seats_a_thread;
 }
 
 static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {

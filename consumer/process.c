@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "consumer/member.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -29,6 +30,7 @@ enum {
     JOBS = 256,           /* reaped in one go */
     WAIT_MAX_MS = 200,
     OBSERVE_MS = 500,
+    LOOK_MS = 2000, /* interval between two reads of the group's commits */
     CLUSTER_ID_MS = 5000,
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
@@ -140,6 +142,7 @@ static void open_logic(struct process *p) {
         .config = p->c,
         .board = p->board,
         .counts = &p->self->counts,
+        .index = p->index,
         .id = p->id,
         .host = p->host,
         .cluster_id = p->cluster_id,
@@ -180,7 +183,11 @@ static int open_renewer(struct process *p, struct lw_err *err) {
 
 static int open_kafka(struct process *p, struct lw_err *err) {
     if (p->c->dead.to == LW_DEAD_TOPIC && !(p->sink = lw_sink_open(p->c, err))) return -1;
-    p->source = lw_source_open(p->c, &process_kafka, p, err);
+    char member[LW_MEMBER_MAX];
+    bool fenced = atomic_load(&p->self->fenced) != LW_FENCED_NO;
+    if (fenced) atomic_store(&p->self->fenced, LW_FENCED_BEFORE);
+    bool mine = lw_member_id(p->c, fenced ? -1 : p->board->member_slot, p->index, member);
+    p->source = lw_source_open(p->c, mine || fenced ? member : NULL, &process_kafka, p, err);
     return p->source ? 0 : -1;
 }
 
@@ -253,12 +260,20 @@ static void serve_links(struct process *p) {
     }
 }
 
+/* Looks for another fleet in our consumer group (rival.c). One worker per supervisor does this. */
+static void look_at_group(struct process *p, int64_t now) {
+    if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
+    p->looked_ms = now;
+    lw_source_look(p->source);
+}
+
 static void take_records(struct process *p) {
     int64_t now = lw_boot_ms();
     size_t room = lw_worker_appetite(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
     if (room) drain_fd(lw_source_fd(p->source)); /* before the look: what comes after it signals again */
+    look_at_group(p, now);
     lw_source_poll(p->source, room < RECORDS ? (int)room : RECORDS);
 }
 
@@ -271,7 +286,7 @@ static void beat(struct process *p) {
     }
     atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);
     atomic_store_explicit(&p->self->in_handler, lw_worker_in_handler(p->logic), memory_order_relaxed);
-    atomic_store_explicit(&p->self->ready, lw_worker_ready(p->logic), memory_order_relaxed);
+    process_look(p);
 }
 
 void process_serve(struct process *p, int64_t max_ms, bool kafka) {
@@ -281,6 +296,7 @@ void process_serve(struct process *p, int64_t max_ms, bool kafka) {
     serve_links(p);
     if (p->sink) lw_sink_poll(p->sink);
     if (kafka) take_records(p);
+    process_limit(p);
     lw_worker_turn(p->logic);
     for (int s = 0; s < p->c->redis.shards; s++) lw_hints_step(p->links[s].hints);
     beat(p);
@@ -294,6 +310,7 @@ static void stop(struct process *p) {
     p->stopping = true;
     p->grace_until_ms = lw_boot_ms() + p->c->shutdown.grace_ms;
     lw_worker_stop(p->logic);
+    lw_source_decline(p->source);
     lw_debug("stopping");
 }
 
@@ -321,11 +338,19 @@ static void loop(struct process *p) {
 
 /* --- leaving ------------------------------------------------------------------------------------------------------------------------ */
 
+/* True if a later process will rejoin the group under this worker's id. */
+static bool keeps_place(const struct process *p) {
+    int ending = atomic_load(&p->self->ending);
+    if (p->ended && p->status == LW_EXIT_REFUSED) return false;
+    return ending == LW_END_REPLACED || (ending == LW_END_STOPPED && p->c->kafka.stay);
+}
+
 static void leave_kafka(struct process *p) {
     bool quick = atomic_load(&p->board->quick);
     p->commit_ms = quick ? QUICK_MS : LAST_COMMIT_MS;
     if (!p->ended) lw_worker_commit_all(p->logic);
     p->leaving = true;
+    if (keeps_place(p)) lw_source_keep_place(p->source);
     lw_source_close(p->source, quick ? QUICK_MS : p->fenced ? LEAVE_LATE_MS : LEAVE_MS);
     p->source = NULL;
     lw_sink_close(p->sink, quick ? QUICK_MS : LEAVE_LATE_MS);
@@ -373,12 +398,14 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
     struct process *p = lw_alloc(sizeof *p);
     *p = (struct process){.c = c, .board = board, .self = &board->workers[worker], .index = worker, .commit_ms = COMMIT_MS};
     p->signal_fd = p->notify_fd = -1;
+    atomic_store(&p->self->kafka, 0);
+    lw_note_set(&p->self->why, "opening the handler and asking Kafka for its cluster id");
     char who[32];
     snprintf(who, sizeof who, "worker %d", worker);
     lw_log_setup(c->log.level, c->log.json, who);
     struct lw_err err = {0};
     if (open_all(p, &err)) {
-        process_end(p, LW_EXIT_FAILED, err.text);
+        process_end(p, err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED, err.text);
     } else {
         lw_info("started as %s: %s handler, %d at once", p->id, p->type->name, c->handler.threads);
         loop(p);

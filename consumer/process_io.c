@@ -70,9 +70,9 @@ struct sending {
     void *run;
 };
 
-static void on_sent(void *ctx, bool ok, const char *reason) {
+static void on_sent(void *ctx, enum lw_letter_end how, const char *reason) {
     struct sending *s = ctx;
-    lw_worker_sent(s->process->logic, s->run, ok, reason);
+    lw_worker_sent(s->process->logic, s->run, how, reason);
     free(s);
 }
 
@@ -80,9 +80,9 @@ static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
     struct process *p = ctx;
     struct sending *s = lw_alloc(sizeof *s);
     *s = (struct sending){p, l->run};
-    if (!lw_sink_send(p->sink, l->topic, l->key, l->payload, l->headers, l->n_headers, on_sent, s, err)) return 0;
-    free(s);
-    return -1;
+    int bad = lw_sink_send(p->sink, l->topic, l->key, l->payload, l->headers, l->n_headers, on_sent, s, err);
+    if (bad) free(s);
+    return bad;
 }
 
 /* --- Kafka ------------------------------------------------------------------------------------------------------------------------ */
@@ -167,11 +167,21 @@ static void on_record(void *ctx, uint32_t gen, rd_kafka_message_t *m) {
 
 static void on_end(void *ctx, uint32_t gen, int64_t offset) { lw_worker_end(((struct process *)ctx)->logic, gen, offset); }
 
+static void on_looked(void *ctx, const struct lw_group_offset *o) { lw_worker_looked(((struct process *)ctx)->logic, o); }
+
+static void on_too_large(void *ctx) { lw_worker_metadata_refused(((struct process *)ctx)->logic); }
+
 static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale) {
     lw_worker_committed(((struct process *)ctx)->logic, gen, offset, ok, stale);
 }
 
-static void on_fatal(void *ctx, const char *reason) { process_end(ctx, LW_EXIT_FAILED, reason); }
+static void on_fatal(void *ctx, const char *reason) {
+    struct process *p = ctx;
+    process_end(p, lw_source_refused(p->source) ? LW_EXIT_REFUSED : LW_EXIT_FAILED, reason);
+    if (!lw_source_fenced(p->source)) return;
+    lw_warn("this worker restarts as a dynamic member of the group; when it dies, the whole group waits session.timeout.ms");
+    atomic_store(&p->self->fenced, LW_FENCED_NOW);
+}
 
 const struct lw_source_events process_kafka = {
     .assign = on_assign,
@@ -179,6 +189,8 @@ const struct lw_source_events process_kafka = {
     .record = on_record,
     .end = on_end,
     .committed = on_committed,
+    .looked = on_looked,
+    .too_large = on_too_large,
     .fatal = on_fatal,
 };
 

@@ -18,6 +18,13 @@ struct link {
     int unanswered;
 };
 
+/* What process_state.c last logged about this worker. */
+struct process_state {
+    int64_t looked_ms, since_ms, told_ms, moved_ms; /* since_ms: when the present reason began */
+    uint64_t moves;
+    bool told;
+};
+
 enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS }; /* then two a link */
 
 struct process {
@@ -42,8 +49,9 @@ struct process {
     struct pollfd *fds;
     struct lw_header *headers; /* of the record that arrives */
     size_t cap_headers;
-    int64_t polled_ms, observed_ms; /* Kafka, last; the partitions were last put on the board */
-    int64_t commit_ms;              /* how long a synchronous commit may take */
+    int64_t polled_ms, observed_ms;
+    int64_t looked_ms; /* Kafka, last; the partitions were last put on the board */
+    int64_t commit_ms; /* timeout of a synchronous commit */
 
     bool pumping;                         /* within a revoke */
     bool asked_to_stop, stopping, fenced; /* by a signal; the logic knows; what is left in handlers was cancelled */
@@ -51,12 +59,18 @@ struct process {
     int64_t grace_until_ms;
     bool ended; /* can't go on: with this status */
     int status;
+    struct process_state state;
 };
 
 /* Ends the loop; the first reason counts. */
 void process_end(struct process *p, int status, const char *reason);
 /* Redis, handlers, signals: waits at most max_ms (with Kafka's descriptor or without), serves what there is, then one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
+
+/* process_state.c: checks every 500 ms whether this worker is ready, and writes the reason to the board
+ * and the log if it is not. */
+void process_look(struct process *p);
+void process_limit(struct process *p); /* limits grants while the handler is not healthy */
 
 /* process_io.c: the end of a partition's log as far as it is known, for lw_worker_observe() */
 int64_t process_log_end(void *process, uint32_t gen);

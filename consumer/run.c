@@ -8,6 +8,9 @@
 
 enum { RESEND_MS = 1000 };
 
+/* A handler that gives back under a live lease would be asked again at once, for ever. */
+enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
+
 void run_free(struct lw_worker *w, struct run *r) {
     if (r->msg) msg_free(w, r->msg);
     r->msg = NULL;
@@ -43,7 +46,8 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     r->state = AHEAD;
     r->tries = tries;
     r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
-    r->resend_ms = 0;
+    r->unsure = 0;
+    r->resend_ms = r->rest_ms = 0;
     r->next = r->next_alone = NULL;
     struct lw_job *j = &r->job;
     identify(r);
@@ -146,6 +150,17 @@ void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
         hold_to_settle(w, h);
 }
 
+/* The topic rejects this dead letter for good. Stored in Redis, it blocks neither its lane nor the
+ * commit. */
+static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
+    if (r->resend_ms) w->n_resend--;
+    r->resend_ms = 0;
+    count(&w->counts->letters_kept);
+    lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see `latchwork dead show`", r->job.identity,
+            w->c->dead.topic, why);
+    run_finish(w, r, V_DEAD);
+}
+
 static void send_letter(struct lw_worker *w, struct run *r) {
     const struct msg *m = r->msg;
     struct lw_header *h = lw_alloc((m->n_headers + 4) * sizeof *h);
@@ -157,13 +172,16 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     h[n++] = (struct lw_header){lw_bytes_of("latchwork-attempts"), lw_bytes(attempts, digits)};
     struct lw_letter letter = {w->c->dead.topic, m->key, m->payload, h, n, r};
     struct lw_err err = {0};
-    if (w->io->letter(w->ctx, &letter, &err) == 0) {
+    int bad = w->io->letter(w->ctx, &letter, &err);
+    if (bad > 0) {
+        keep_letter(w, r, err.text);
+    } else if (!bad) {
         if (r->resend_ms) w->n_resend--;
         r->resend_ms = 0;
     } else {
         if (!r->resend_ms) w->n_resend++;
         r->resend_ms = now_ms(w) + RESEND_MS;
-        lw_error("dead letter %s could not be sent to %s: %s; trying again", r->job.identity, w->c->dead.topic, err.text);
+        lw_error("dead letter %s could not be sent to %s: %s; retrying", r->job.identity, w->c->dead.topic, err.text);
     }
     free(h);
 }
@@ -229,16 +247,51 @@ static void finished_late(struct lw_worker *w, struct run *r) {
     }
 }
 
+static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) {
+    int64_t now = now_ms(w);
+    if (w->told_back_ms && now - w->told_back_ms < BACK_TELL_MS) return;
+    w->told_back_ms = now;
+    lw_warn("%s: the handler gave its key's messages back %" PRIu32 " times in a row under a live lease; no attempt is counted; the key "
+            "waits %" PRId64 " ms now, at most %d ms later; return retry or dead for a message that can't run",
+            r->job.identity, times, r->rest_ms, BACK_MAX_MS);
+}
+
+/* Returns how long the lane rests. The first give-back in a row is free, because a lease may just have
+ * ended; then the rest doubles each time. */
+static int64_t rest_of(struct lw_worker *w, struct run *r) {
+    const struct lw_job_lease *lease = r->job.lease;
+    int64_t now = now_ms(w);
+    if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) return 0;
+    if (!w->given_back) w->given_back = lw_alloc(BACK_SLOTS * sizeof w->given_back[0]);
+    struct given_back *g = &w->given_back[r->hold->lane->tag % BACK_SLOTS];
+    if (now - g->at_ms > BACK_FORGET_MS) g->times = 0;
+    g->at_ms = now;
+    if (++g->times == 1) return 0;
+    int64_t ms = BACK_MIN_MS;
+    for (uint32_t i = 2; i < g->times && ms < BACK_MAX_MS; i++) ms *= 2;
+    r->rest_ms = ms < BACK_MAX_MS ? ms : BACK_MAX_MS;
+    tell_back(w, r, g->times);
+    return r->rest_ms;
+}
+
+static void took_it(struct lw_worker *w, const struct run *r) {
+    if (w->given_back) w->given_back[r->hold->lane->tag % BACK_SLOTS].times = 0;
+}
+
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
     struct run *r = (struct run *)(void *)job;
     left_handler(w, r);
+    if (job->outcome != LW_BACK) took_it(w, r);
     if (r->hold->stale) {
         finished_late(w, r);
         return;
     }
     switch (job->outcome) {
     case LW_DONE: run_finish(w, r, V_DONE); break;
-    case LW_BACK: run_finish(w, r, V_BACK); break;
+    case LW_BACK:
+        r->rest_ms = rest_of(w, r);
+        run_finish(w, r, V_BACK);
+        break;
     case LW_DEAD: die(w, r); break;
     case LW_RETRY:
         if (job->attempt >= w->c->retry.max_attempts) {
@@ -252,16 +305,18 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
     }
 }
 
-void lw_worker_sent(struct lw_worker *w, void *run, bool ok, const char *reason) {
+void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason) {
     struct run *r = run;
     if (r->hold->stale) {
         late_remove(w, r);
-    } else if (ok) {
+    } else if (how == LW_SENT) {
         run_finish(w, r, V_SENT);
+    } else if (how == LW_SENT_NEVER) {
+        keep_letter(w, r, reason);
     } else {
         r->resend_ms = now_ms(w) + RESEND_MS;
         w->n_resend++;
-        lw_error("dead letter %s was refused by %s: %s; trying again", r->job.identity, w->c->dead.topic, reason);
+        lw_error("dead letter %s was refused by %s: %s; retrying", r->job.identity, w->c->dead.topic, reason);
     }
 }
 
@@ -272,7 +327,7 @@ static void resend_letters(struct lw_worker *w) {
             struct run *r = l->hold ? l->hold->first : NULL;
             while (r && r->state == FINISHED) r = r->next;
             if (!r || r->state != SENDING || !r->resend_ms || r->resend_ms > now) continue;
-            if (w->stopping) {
+            if (w->stopping || (r->msg->part->leaving && l->hold->kind == FAST)) {
                 w->n_resend--;
                 r->resend_ms = 0;
                 run_finish(w, r, V_BACK);
@@ -307,6 +362,26 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
             return true;
         }
     return false;
+}
+
+static bool leaves(const struct run *r, const struct part *p) { return r->msg->part == p && r->hold->kind == FAST && !r->hold->stale; }
+
+void run_leave(struct lw_worker *w, const struct part *p) {
+    size_t n = w->n_start;
+    w->n_start = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct run *r = (struct run *)(void *)w->start[i];
+        if (leaves(r, p)) {
+            left_handler(w, r);
+            run_finish(w, r, V_BACK); /* does not add to w->start */
+        } else {
+            w->start[w->n_start++] = w->start[i];
+        }
+    }
+    for (struct run *r = w->waiting, *next; r; r = next) {
+        next = r->next_alone;
+        if (leaves(r, p) && run_leave_line(w, r)) run_finish(w, r, V_BACK);
+    }
 }
 
 /* A run of a stale hold is over. */

@@ -58,6 +58,14 @@ static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
+/* True if more than half of a lane's byte limit is still granted. Redis would have to read all of that
+ * again to find the heads behind it. */
+static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
+    size_t bytes = 0;
+    for (const struct run *r = nth(it->hold, it->n_runs); r; r = r->next) bytes += r->msg->bytes;
+    return bytes > w->bytes.lane / 2;
+}
+
 /* Something of the hold still runs, or finished after the call. */
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     struct hold *h = it->hold;
@@ -69,7 +77,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
     if (h->kind == FAST) {
         if (most > w->c->lock.max_run - h->n) most = w->c->lock.max_run - h->n;
         name_chain(w, sh, it, most);
-    } else if (most > 0 && sh->n_named < BATCH) {
+    } else if (most > 0 && sh->n_named < BATCH && heads_fit(w) && !has_plenty(w, it)) {
         struct run *last = nth(h, h->n_finished + h->n_open - 1);
         name(sh, it, last->msg->part, last->msg->offset);
         it->want = most;
@@ -87,7 +95,7 @@ void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
         return;
     }
     if (again || w->stopping || it->verdict == V_RETRY || it->verdict == V_BACK) return;
-    if (h->kind == FAST && lane_first(w, h->lane)) {
+    if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {
         int left = w->c->lock.max_run - h->n;
         it->mode = left > 0 ? KEEP : KEEP_ALONE;
         if (left <= 0) left = w->c->lock.max_run;
@@ -120,7 +128,7 @@ static void arg_value(struct lw_worker *w, struct shard *sh, const struct hold *
 static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_item *it) {
     struct lw_commands *c = &sh->commands;
     struct run *last = it->n_runs ? nth(it->hold, it->n_runs - 1) : NULL;
-    if (it->verdict == V_RETRY) lw_arg_i64(c, it->backoff_ms);
+    if (it->verdict == V_RETRY || it->verdict == V_BACK) lw_arg_i64(c, it->backoff_ms);
     if (it->verdict == V_DEAD) lw_arg_text(c, last->job.reason);
     if (it->verdict == V_RETRY || it->verdict == V_BACK || it->verdict == V_DEAD) {
         w->scratch.n = 0;
@@ -170,11 +178,23 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
         lw_arg_i64(c, w->c->dedup.window_s);
     else
         lw_arg_text(c, "");
-    lw_arg_i64(c, AHEAD_MAX), lw_arg_copy(c, (const char *)items, (size_t)(7 * sh->n_settle));
+    lw_arg_i64(c, AHEAD_MAX), arg_bounds(w, sh);
+    lw_arg_copy(c, (const char *)items, (size_t)(7 * sh->n_settle));
     places_args(c, &p);
     lw_arg_i64(c, n_values);
     for (int v = 0; v < n_values; v++) arg_value(w, sh, values[v]);
     for (int i = 0; i < sh->n_settle; i++) arg_more(w, sh, &sh->settle[i]);
+    unsure_write(w, sh);
+}
+
+/* Bytes of this hold that the call carries or reads again: envelopes of messages that are not done, and
+ * heads, which the script compares with the front of their list. */
+static size_t carries(const struct hold *h, int n_runs) {
+    size_t bytes = 0;
+    const struct run *r = h->first;
+    for (int k = 0; k < n_runs; k++, r = r->next)
+        if (h->kind == LANE || r->verdict != V_DONE) bytes += r->msg->bytes;
+    return bytes;
 }
 
 static void put_later(struct shard *sh, struct hold *h) {
@@ -189,6 +209,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
     p.n = p.n_bytes = 0;
     int64_t now = now_ms(w);
     int runs = 0;
+    size_t bytes = 0;
     struct hold *h = sh->finished;
     sh->finished = NULL;
     sh->finished_tail = &sh->finished;
@@ -199,16 +220,21 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         struct lane *l = h->lane;
         bool yields = l->settled && l->queued && h->n_open && !h->failed;
         if (yields) l->settled = false;
-        if (yields || due_ms(w, h) > now || runs >= BATCH || sh->n_named >= BATCH || !places_fit(&p, 200)) {
+        int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
+        size_t more = carries(h, n_runs);
+        bool full = runs >= BATCH || sh->n_named >= BATCH || !places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
+        if (yields || due_ms(w, h) > now || full) {
             put_later(sh, h);
             h = next;
             continue;
         }
         struct settle_item *it = &sh->settle[sh->n_settle++];
-        *it = (struct settle_item){.hold = h, .n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs};
+        *it = (struct settle_item){.hold = h, .n_runs = n_runs};
+        bytes += more;
         struct run *last = it->n_runs ? nth(h, it->n_runs - 1) : NULL;
         it->verdict = last ? last->verdict : V_DONE;
         if (it->verdict == V_RETRY) it->backoff_ms = backoff(w, last);
+        if (it->verdict == V_BACK) it->backoff_ms = w->stopping ? 0 : last->rest_ms;
         settle_choose(w, sh, it, false);
         add_places(sh, it, &p);
         h->listed = it->n_runs < h->n_finished;
@@ -239,6 +265,7 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     if (r->accounted) return;
     r->accounted = true;
     enum verdict v = r->verdict;
+    if (recorded) unsure_counted(w, r);
     if (!recorded) tell_end(w, r, LW_LOG_INFO, "was not recorded: a name of its lane in Redis holds another type");
     if (!recorded)
         count(&w->counts->stale);
@@ -279,6 +306,7 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     }
     struct msg *m = msg_new(w);
     m->part = part_get(w, e.topic.p, e.topic.n, e.partition, e.replay);
+    m->part->n_msgs++;
     m->offset = e.offset;
     m->first_ms = e.first_ms;
     m->timestamp_ms = e.timestamp_ms;
@@ -289,7 +317,7 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     m->n_headers = e.n_headers;
     m->own = own;
     m->raw = lw_bytes(own, r->len);
-    m->bytes = r->len;
+    msg_count(w, m, r->len);
     return m;
 }
 
@@ -330,6 +358,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
         if (!m || m->part != want->part || m->offset != want->offset) { /* it has gone: a rebalance */
             stop = true;
         } else if (letters[k] == 'P') {
+            owed_pay(w, m->part, m->offset);
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             msg_free(w, lane_pop(w, l));
         } else {
@@ -436,5 +465,6 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lane_wake(w, l);
     }
     sh->n_named = 0;
+    unsure_clear(w, sh);
     if (e[3]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[3]->integer);
 }

@@ -6,6 +6,7 @@
  * Nothing but HELLO is sent on a new connection before the server's life (run_id, master_replid) compares equal (rule 9). */
 #include "consumer/state.h"
 
+#include "queue/epoch.h"
 #include "queue/lane.h"
 
 #include <assert.h>
@@ -32,6 +33,7 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_ready = key_of(sh, "ready", "");
     sh->key_dead = key_of(sh, "dead", "");
     sh->key_workers = key_of(sh, "workers", "");
+    sh->key_vanished = key_of(sh, "vanished", "");
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
     sh->ask = 1;
     sh->gate_tail = &sh->gate_head;
@@ -40,8 +42,8 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
 
 void shard_free(struct lw_worker *w, struct shard *sh) {
     (void)w;
-    char *names[] = {sh->prefix,    sh->key_epoch, sh->key_lanes,   sh->key_floor,  sh->key_fence,
-                     sh->key_ready, sh->key_dead,  sh->key_workers, sh->key_claimed};
+    char *names[] = {sh->prefix,    sh->key_epoch, sh->key_lanes,   sh->key_floor,   sh->key_fence,
+                     sh->key_ready, sh->key_dead,  sh->key_workers, sh->key_claimed, sh->key_vanished};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     lw_commands_free(&sh->commands);
     for (size_t i = 0; i < sh->n_hints; i++) free((void *)(uintptr_t)sh->hints[(sh->hints_head + i) % sh->cap_hints].p);
@@ -78,6 +80,7 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     lw_cmd(&sh->commands, "INFO");
     lw_arg_text(&sh->commands, "server");
     lw_arg_text(&sh->commands, "replication");
+    lw_arg_text(&sh->commands, "stats");
     lw_arg_text(&sh->commands, "memory");
     sh->phase = HELLO;
     pipe_send(w, sh);
@@ -90,37 +93,32 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     hello_build(w, sh, true);
 }
 
-static bool field(const char *info, const char *name, char *out, size_t size) {
-    char pattern[64];
-    snprintf(pattern, sizeof pattern, "\n%s:", name);
-    const char *p = strstr(info, pattern);
-    out[0] = 0;
-    if (!p) return false;
-    p += strlen(pattern);
-    size_t n = strcspn(p, "\r\n");
-    snprintf(out, size, "%.*s", (int)n, p);
+/* What changed without harm (a replica was attached) is remembered: the next look compares with that. */
+static bool same_life(struct shard *sh) {
+    if (!lw_life_same(&sh->life, &sh->new_life)) return false;
+    if (strcmp(sh->life.id, sh->new_life.id) != 0)
+        lw_info("shard %d: Redis has another replication id, and was no replica meanwhile: nothing is lost", sh->index);
+    sh->life = sh->new_life;
     return true;
 }
 
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_STRING) return;
-    char run_id[64], replid[64], policy[64], version[64];
-    field(r->str, "run_id", run_id, sizeof run_id);
-    field(r->str, "master_replid", replid, sizeof replid);
-    snprintf(sh->new_life, sizeof sh->new_life, "%s/%s", run_id, replid);
-    if (field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
+    char policy[64], version[64];
+    lw_life_read(&sh->new_life, r->str);
+    if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
         char why[256];
         snprintf(why, sizeof why, "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting messages; set noeviction",
                  sh->index, policy);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
-    if (field(r->str, "redis_version", version, sizeof version) && atoi(version) < 7) {
+    if (lw_info_field(r->str, "redis_version", version, sizeof version) && atoi(version) < 7) {
         char why[256];
         snprintf(why, sizeof why, "shard %d: Redis %s is too old; 7.0 is needed", sh->index, version);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     /* the periodic look, in a pipeline of a turn */
-    if (sh->phase == READY && strcmp(sh->life, sh->new_life) != 0) shard_lost(w, sh, "the server is another, or restarted");
+    if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -151,7 +149,7 @@ void hello_done(struct lw_worker *w, struct shard *sh) {
     if (!sh->epoch[0]) {
         sh->offset_ms = sh->new_offset_ms;
         sh->phase = ENTERING;
-    } else if (strcmp(sh->life, sh->new_life) != 0) {
+    } else if (!same_life(sh)) {
         shard_lost(w, sh, "the server is another, or restarted");
     } else if (llabs(sh->new_offset_ms - sh->offset_ms) > w->c->lock.ttl_ms / 4) {
         snprintf(sh->jumped, sizeof sh->jumped, "%s", sh->epoch);
@@ -208,20 +206,29 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
+/* How long leases of the epochs known so far may still live. A wiped Redis does not know that others use a longer TTL than this worker, and
+ * they may be cut off. It is asked for one quarantine only: then all these leases are over, and what counts is what enter answers now. */
+static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
+    int64_t left = sh->old_until_ms - now_ms(w);
+    return left > sh->ttl_ms ? left : sh->ttl_ms;
+}
+
 void enter_build(struct lw_worker *w, struct shard *sh) {
     pipe_begin(w, sh);
     struct lw_commands *c = &sh->commands;
     pipe_call(sh, CALL_ENTER);
     pipe_script(sh, &lw_script_enter, 3);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_fence), lw_arg_text(c, sh->key_lanes);
-    char id[40];
-    snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, w->io->random(w->ctx), w->io->random(w->ctx));
+    char id[LW_EPOCH_ID];
+    lw_epoch_id(w->io->wall_ms(w->ctx), w->io->random(w->ctx), w->io->random(w->ctx), id);
     lw_arg_copy(c, id, strlen(id));
-    snprintf(sh->life, sizeof sh->life, "%s", sh->new_life);
-    lw_arg_text(c, sh->life);
+    sh->life = sh->new_life;
+    lw_arg_text(c, sh->life.id);
     lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->set.grace_ms);
     lw_arg_text(c, sh->jumped);
     lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->wall_offset_ms), lw_arg_i64(c, (int64_t)w->max_fence);
+    lw_arg_text(c, sh->life.history);
+    lw_arg_i64(c, old_leases_ms(w, sh));
     schema(w, c);
     pipe_send(w, sh);
 }
@@ -241,9 +248,12 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         return;
     }
     set_epoch(w, sh, r->element[1]->str);
+    if (!sh->index) rival_epoch(w, sh->epoch);
     sh->jumped[0] = 0;
     w->joined = true;
     int64_t now = now_ms(w), redis_now = strtoll(r->element[2]->str, NULL, 10), not_before = strtoll(r->element[3]->str, NULL, 10);
+    sh->ttl_ms = strtoll(r->element[4]->str, NULL, 10);
+    sh->old_until_ms = now + (not_before > redis_now ? not_before - redis_now : 0);
     if (not_before > redis_now) {
         sh->quiet_until_ms = now + (not_before - redis_now) + 1;
         lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch,
@@ -262,6 +272,13 @@ void repair_restart(struct shard *sh) {
     sh->repair_floors_sent = false;
 }
 
+/* How many ranges a call may carry. */
+static int repair_room(const struct lw_worker *w) { return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH; }
+
+void repairs_restart(struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);
+}
+
 static void arg_part(struct lw_commands *c, const struct part *p) { lw_arg_text(c, p->name); }
 
 /* One call: the floors first, then as many finished ranges as a call takes. READY when there is nothing left to say. */
@@ -271,7 +288,7 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     int floors = 0, offsets = 0;
     if (!sh->repair_floors_sent)
         for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
-    while (sh->repair_part < w->n_assigned && sh->n_repair < REPAIR_BATCH && offsets < REPAIR_OFFSETS) {
+    while (sh->repair_part < w->n_assigned && sh->n_repair < repair_room(w) && offsets < REPAIR_OFFSETS) {
         struct part *p = w->assigned[sh->repair_part];
         if (sh->repair_at >= p->n_kept) {
             sh->repair_part++;
@@ -336,9 +353,16 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
     }
 }
 
+static void meta_drop(struct shard *sh, size_t n) {
+    sh->n_meta -= n;
+    if (sh->n_meta) memmove(sh->meta, sh->meta + n, sh->n_meta * sizeof sh->meta[0]);
+}
+
+/* The oldest come first, and stay in the list until Redis has answered OK: a key whose later record were written back without an earlier
+ * one would run the earlier one again, and an older effect would be its last. A call is taken whole or not at all. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     if (sh->n_repair) return;
-    while (sh->n_meta && sh->n_repair < REPAIR_BATCH) sh->repair[sh->n_repair++] = sh->meta[--sh->n_meta];
+    for (size_t i = 0; i < sh->n_meta && sh->n_repair < repair_room(w); i++) sh->repair[sh->n_repair++] = sh->meta[i];
     if (sh->n_late) collect_late(w, sh);
     if (!sh->n_repair) return;
     struct lw_commands *c = &sh->commands;
@@ -351,22 +375,30 @@ void late_build(struct lw_worker *w, struct shard *sh) {
 
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
+    size_t metas = 0;
     for (int i = 0; i < sh->n_repair; i++) {
         struct repair_item *it = &sh->repair[i];
         if (it->late) {
             if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
+            if (ok) owed_add(w, it->late), owed_pay(w, it->part, it->lo);
             it->late->in_repair = false;
             late_remove(w, it->late);
         } else if (it->meta) {
+            metas++;
             if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
         } else {
             forget |= !ok;
         }
     }
     sh->n_repair = 0;
-    if (forget) { /* too late: what Redis does not know runs again */
+    if (ok)
+        meta_drop(sh, metas);
+    else
+        sh->n_meta = 0; /* too late for those, too */
+    if (forget) {       /* too late: what Redis does not know runs again */
         for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->n_kept = 0;
         parts_rewind(w, false);
+        w->confirm = true; /* the metadata of the last commit still calls it finished */
     }
 }
 
@@ -395,13 +427,14 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_call(sh, CALL_TIME);
     lw_cmd(c, "TIME");
     pipe_call(sh, CALL_INFO);
-    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication");
+    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication"), lw_arg_text(c, "stats"), lw_arg_text(c, "memory");
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)), lw_arg_text(c, w->set.id);
     pipe_call(sh, CALL_ALIVE); /* workers long gone */
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);
+    vanished_build(w, sh);
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) sh->tend_ms = now_ms(w); /* more of them */

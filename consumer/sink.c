@@ -10,25 +10,55 @@
 
 enum { DESTROY_MS = 3000 };
 
+/* A broker accepts or rejects a whole batch. A letter that was rejected in a batch is sent once more by
+ * the second client, which sends each letter alone: only then does a rejection concern that letter. */
+enum { BATCHED, ALONE, CLIENTS };
+
 struct lw_sink {
     const struct lw_config *config;
-    rd_kafka_t *rk;
-    size_t unanswered;
+    rd_kafka_t *rk[CLIENTS]; /* ALONE is created when it is first needed */
+    size_t unanswered[CLIENTS];
+    bool closing;
 };
 
 /* One record under way. */
 struct letter {
     struct lw_sink *sink;
-    void (*done)(void *ctx, bool ok, const char *reason);
+    int by; /* which client sent it */
+    void (*done)(void *ctx, enum lw_letter_end how, const char *reason);
     void *ctx;
 };
+
+/* True if the letter itself is the reason, so every retry would fail. A missing topic or missing rights
+ * do not count: they affect every letter and can be fixed. */
+static bool for_good(rd_kafka_resp_err_t code) {
+    return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
+           code == RD_KAFKA_RESP_ERR_INVALID_RECORD;
+}
+
+static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
+                   struct lw_err *err);
+
+static bool send_alone(struct letter *l, const rd_kafka_message_t *m) {
+    struct lw_err err = {0};
+    rd_kafka_headers_t *headers = NULL;
+    if (l->by == ALONE || l->sink->closing) return false;
+    l->by = ALONE;
+    headers = rd_kafka_message_headers(m, &headers) ? rd_kafka_headers_new(0) : rd_kafka_headers_copy(headers);
+    if (!produce(l, rd_kafka_topic_name(m->rkt), lw_bytes(m->key, m->key_len), lw_bytes(m->payload, m->len), headers, &err)) return true;
+    l->by = BATCHED;
+    return false;
+}
 
 static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
     (void)rk;
     (void)opaque;
     struct letter *l = m->_private;
-    l->sink->unanswered--;
-    l->done(l->ctx, !m->err, m->err ? rd_kafka_err2str(m->err) : "");
+    l->sink->unanswered[l->by]--;
+    bool refused = for_good(m->err);
+    if (refused && send_alone(l, m)) return;
+    enum lw_letter_end how = !m->err ? LW_SENT : refused && l->by == ALONE ? LW_SENT_NEVER : LW_SENT_LATER;
+    l->done(l->ctx, how, m->err ? rd_kafka_err2str(m->err) : "");
     free(l);
 }
 
@@ -38,37 +68,39 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *opaque) {
     lw_warn("kafka producer: %s (%s)", text, rd_kafka_err2name(code));
 }
 
-static int connect_sink(struct lw_sink *k, struct lw_err *err) {
+static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {
     rd_kafka_conf_t *conf = lw_kafka_conf_producer(k->config, err);
     if (!conf) return -1;
+    char why[512];
+    if (which == ALONE && rd_kafka_conf_set(conf, "batch.num.messages", "1", why, sizeof why)) lw_warn("kafka producer: %s", why);
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     rd_kafka_conf_set_error_cb(conf, on_error);
-    char why[512];
-    k->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
-    if (k->rk) return 0;
+    k->rk[which] = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
+    if (k->rk[which]) return 0;
     rd_kafka_conf_destroy(conf);
-    return lw_fail(err, "kafka.properties: %s", why);
+    return lw_refuse(err, "kafka.properties: %s", why);
 }
 
 struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     struct lw_sink *k = lw_alloc(sizeof *k);
     k->config = c;
-    if (!connect_sink(k, err)) return k;
+    if (!connect_sink(k, BATCHED, err)) return k;
     free(k);
     return NULL;
 }
 
 /* An idempotent producer that met a fatal error never sends again; once nothing is under way another one takes its place. */
-static int mend(struct lw_sink *k, struct lw_err *err) {
+static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
-    if (k->rk && !rd_kafka_fatal_error(k->rk, why, sizeof why)) return 0;
-    if (k->rk) {
-        if (k->unanswered) return lw_fail(err, "kafka producer: %s", why);
+    rd_kafka_t *rk = k->rk[which];
+    if (rk && !rd_kafka_fatal_error(rk, why, sizeof why)) return 0;
+    if (rk) {
+        if (k->unanswered[which]) return lw_fail(err, "kafka producer: %s", why);
         lw_warn("kafka producer: %s; a new one takes its place", why);
-        lw_kafka_destroy(k->rk, DESTROY_MS);
-        k->rk = NULL;
+        lw_kafka_destroy(rk, DESTROY_MS);
+        k->rk[which] = NULL;
     }
-    return connect_sink(k, err);
+    return connect_sink(k, which, err);
 }
 
 static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t n) {
@@ -79,39 +111,53 @@ static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t 
     return all;
 }
 
-int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload, const struct lw_header *headers,
-                 size_t n_headers, void (*done)(void *ctx, bool ok, const char *reason), void *ctx, struct lw_err *err) {
-    if (mend(k, err)) return -1;
-    struct letter *l = lw_alloc(sizeof *l);
-    *l = (struct letter){.sink = k, .done = done, .ctx = ctx};
-    rd_kafka_headers_t *all = make_headers(headers, n_headers);
-    rd_kafka_resp_err_t code = rd_kafka_producev(k->rk, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                                                 RD_KAFKA_V_KEY(key.p, key.n), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload.p, payload.n),
-                                                 RD_KAFKA_V_HEADERS(all), RD_KAFKA_V_OPAQUE(l), RD_KAFKA_V_END);
+/* Takes ownership of the headers. Returns 0 if the letter is in flight, else as lw_sink_send(). */
+static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
+                   struct lw_err *err) {
+    struct lw_sink *k = l->sink;
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__FAIL;
+    bool ready = !mend(k, l->by, err);
+    if (ready)
+        code = rd_kafka_producev(k->rk[l->by], RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                                 RD_KAFKA_V_KEY(key.p, key.n), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload.p, payload.n),
+                                 RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(l), RD_KAFKA_V_END);
     if (!code) {
-        k->unanswered++;
+        k->unanswered[l->by]++;
         return 0;
     }
-    rd_kafka_headers_destroy(all);
-    free(l);
-    return lw_fail(err, "topic %s: %s", topic, rd_kafka_err2str(code));
+    rd_kafka_headers_destroy(headers);
+    if (ready) lw_fail(err, "topic %s: %s", topic, rd_kafka_err2str(code));
+    return for_good(code) ? 1 : -1;
+}
+
+int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload, const struct lw_header *headers,
+                 size_t n_headers, void (*done)(void *ctx, enum lw_letter_end how, const char *reason), void *ctx, struct lw_err *err) {
+    struct letter *l = lw_alloc(sizeof *l);
+    *l = (struct letter){.sink = k, .done = done, .ctx = ctx};
+    int bad = produce(l, topic, key, payload, make_headers(headers, n_headers), err);
+    if (bad) free(l);
+    return bad;
 }
 
 void lw_sink_poll(struct lw_sink *k) {
-    if (k->rk) rd_kafka_poll(k->rk, 0);
+    for (int i = 0; i < CLIENTS; i++)
+        if (k->rk[i]) rd_kafka_poll(k->rk[i], 0);
 }
 
 void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
     if (!k) return;
     int64_t until_ms = lw_boot_ms() + timeout_ms;
-    if (k->rk) {
-        if (k->unanswered) rd_kafka_flush(k->rk, (int)timeout_ms);
-        if (k->unanswered) { /* what is left is answered with an error, within this call */
-            rd_kafka_purge(k->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-            rd_kafka_flush(k->rk, DESTROY_MS);
-        }
+    k->closing = true;
+    for (int i = 0; i < CLIENTS; i++) {
         int64_t left_ms = until_ms - lw_boot_ms();
-        lw_kafka_destroy(k->rk, left_ms > DESTROY_MS ? left_ms : DESTROY_MS);
+        if (!k->rk[i]) continue;
+        if (k->unanswered[i]) rd_kafka_flush(k->rk[i], left_ms > 0 ? (int)left_ms : 0);
+        if (k->unanswered[i]) { /* purge the rest; this call reports each as an error */
+            rd_kafka_purge(k->rk[i], RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+            rd_kafka_flush(k->rk[i], DESTROY_MS);
+        }
+        left_ms = until_ms - lw_boot_ms();
+        lw_kafka_destroy(k->rk[i], left_ms > DESTROY_MS ? left_ms : DESTROY_MS);
     }
     free(k);
 }

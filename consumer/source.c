@@ -24,7 +24,8 @@ enum {
     SEEK_MS = 5000,         /* a seek is tried for so long */
     AUTH_MS = 60000,        /* refused for so long: fatal */
     TROUBLE_MS = 10000,     /* the same trouble is logged once in so long */
-    DESTROY_MS = 3000,      /* at least so long for librdkafka's threads to end */
+    INSPECTOR_MS = 500,
+    DESTROY_MS = 3000, /* minimum time for librdkafka's threads to end */
 };
 
 /* --- the partitions we have ------------------------------------------------------------------------------------------------- */
@@ -76,6 +77,7 @@ static bool is_loss(rd_kafka_resp_err_t code) {
 /* Something that librdkafka goes on trying: logged, at most once in ten seconds for the same; refusals end after a minute. */
 static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text) {
     int64_t now = lw_boot_ms();
+    lw_source_note(s, code, text);
     if (s->trouble != code || now - s->trouble_ms > TROUBLE_MS) {
         lw_warn("kafka: %s (%s); trying on", text, rd_kafka_err2name(code));
         s->trouble = code;
@@ -86,15 +88,25 @@ static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const ch
     if (now - s->auth_since_ms > AUTH_MS) lw_source_fatal(s, "kafka refuses us since %d s: %s", AUTH_MS / 1000, text);
 }
 
-static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
-    struct lw_source *s = source;
-    if (code != RD_KAFKA_RESP_ERR__FATAL) {
-        note_trouble(s, code, text);
-        return;
-    }
+static void end_for_good(struct lw_source *s) {
     char why[512];
-    rd_kafka_resp_err_t which = rd_kafka_fatal_error(rk, why, sizeof why);
-    lw_source_fatal(s, "kafka: %s (%s)", why, rd_kafka_err2name(which));
+    rd_kafka_resp_err_t which = rd_kafka_fatal_error(s->rk, why, sizeof why);
+    s->fenced = which == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
+    if (s->fenced)
+        lw_source_fatal(s,
+                        "kafka: another member of group %s has joined as %s, which is this worker's id; give each supervisor its own "
+                        "kafka.member_id",
+                        s->config->kafka.group_id, s->member_id ? s->member_id : "its group.instance.id");
+    else
+        lw_source_fatal(s, "kafka: %s (%s)", why, rd_kafka_err2name(which));
+}
+
+static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
+    (void)rk;
+    if (code == RD_KAFKA_RESP_ERR__FATAL)
+        end_for_good(source);
+    else
+        note_trouble(source, code, text);
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------------------- */
@@ -115,16 +127,17 @@ static int subscribe(struct lw_source *s, struct lw_err *err) {
 }
 
 static int connect_kafka(struct lw_source *s, struct lw_err *err) {
-    rd_kafka_conf_t *conf = lw_kafka_conf_consumer(s->config, err);
+    rd_kafka_conf_t *conf = lw_kafka_conf_consumer(s->config, s->member_id, err);
     if (!conf) return -1;
     rd_kafka_conf_set_opaque(conf, s);
     rd_kafka_conf_set_rebalance_cb(conf, lw_source_rebalance);
     rd_kafka_conf_set_error_cb(conf, on_error);
+    rd_kafka_conf_set_stats_cb(conf, lw_source_stats);
     char why[512];
     s->rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (!s->rk) {
         rd_kafka_conf_destroy(conf);
-        return lw_fail(err, "kafka.properties: %s", why);
+        return lw_refuse(err, "kafka.properties: %s", why);
     }
     rd_kafka_poll_set_consumer(s->rk);
     s->consumer_queue = rd_kafka_queue_get_consumer(s->rk);
@@ -135,12 +148,19 @@ static int connect_kafka(struct lw_source *s, struct lw_err *err) {
     return subscribe(s, err);
 }
 
-struct lw_source *lw_source_open(const struct lw_config *c, const struct lw_source_events *ev, void *ctx, struct lw_err *err) {
+struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id, const struct lw_source_events *ev, void *ctx,
+                                 struct lw_err *err) {
     struct lw_source *s = lw_alloc(sizeof *s);
-    *s = (struct lw_source){.config = c, .ev = *ev, .ctx = ctx};
+    const char *given = lw_kafka_property(c, "group.instance.id");
+    if (given && (!member_id || *member_id)) member_id = given; /* "": whatever is given */
+    *s = (struct lw_source){.config = c, .ev = *ev, .ctx = ctx, .member_id = member_id ? lw_strdup(member_id) : NULL};
+    s->look.since_ms = lw_boot_ms();
+    s->look.missing = lw_alloc((c->kafka.n_topics + 1) * sizeof *s->look.missing);
     s->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (s->fd < 0) {
         lw_fail(err, "eventfd: %s", strerror(errno));
+        free(s->look.missing);
+        free(s->member_id);
         free(s);
         return NULL;
     }
@@ -160,8 +180,13 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
         if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
     } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
         lw_error("kafka: polled too late, the group went on without this worker: %s", rd_kafka_message_errstr(m));
+    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer's fatal error is no error event */
+        end_for_good(s);
     } else if (is_loss(m->err)) {
-        lw_source_fatal(s, "%s/%d: can't read on at offset %lld: %s (%s). Nothing was skipped: restore the log, or move the group's offset",
+        s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
+        lw_source_fatal(s,
+                        "%s/%d: can't read on at offset %lld: %s (%s). Nothing was skipped. If the topic was "
+                        "deleted and recreated, give the application another \"name\" and group.id; otherwise restore the log",
                         m->rkt ? rd_kafka_topic_name(m->rkt) : "?", (int)m->partition, (long long)m->offset, rd_kafka_message_errstr(m),
                         rd_kafka_err2name(m->err));
     } else {
@@ -176,6 +201,7 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     } else if (p && !p->broken && m->offset >= p->next) {
         p->next = m->offset + 1;
         s->auth_since_ms = 0;
+        lw_source_saw(s, p, m);
         s->ev.record(s->ctx, p->gen, m);
         return 1;
     } else if (p) {
@@ -222,8 +248,11 @@ static int read_parts(struct lw_source *s, int max) {
 }
 
 int lw_source_poll(struct lw_source *s, int max) {
+    s->polled_ms = lw_boot_ms();
     lw_source_serve_commits(s, 0);
+    lw_source_serve_look(s);
     int n = serve_consumer_queue(s);
+    if (!s->dead) lw_source_check(s);
     if (s->dead) return n;
     if (n < max) n += read_parts(s, max - n);
     if (n >= max) lw_source_wake(s); /* there may be more, and librdkafka signals only queues that were empty */
@@ -278,7 +307,42 @@ int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_
     return lw_source_seek_part(s, p, offset, err);
 }
 
+bool lw_source_refused(const struct lw_source *s) { return s->refused; }
+
 /* --- closing ---------------------------------------------------------------------------------------------------------------- */
+
+void lw_source_decline(struct lw_source *s) { s->declining = true; }
+void lw_source_keep_place(struct lw_source *s) { s->keep_place = true; }
+bool lw_source_fenced(const struct lw_source *s) { return s->fenced; }
+static bool is_member(struct lw_source *s) {
+    char *id = rd_kafka_memberid(s->rk);
+    bool is = id && *id;
+    if (id) rd_kafka_mem_free(s->rk, id);
+    return is;
+}
+
+static bool is_connected(struct lw_source *s) {
+    char *id = rd_kafka_clusterid(s->rk, 0);
+    if (id) rd_kafka_mem_free(s->rk, id);
+    return id;
+}
+
+static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
+    while (is_member(s) != is && lw_boot_ms() < until_ms) {
+        serve_consumer_queue(s);
+        lw_source_serve_commits(s, 20);
+    }
+}
+
+/* librdkafka sends LeaveGroup for a static member when it unsubscribes, but never when it closes. A join
+ * in flight has to end first, because the broker may already list this member, or still list the
+ * previous process under its id. */
+static void give_up_place(struct lw_source *s, int64_t until_ms) {
+    if (is_connected(s)) await_membership(s, true, until_ms);
+    if (rd_kafka_unsubscribe(s->rk)) return;
+    await_membership(s, false, until_ms);
+    if (is_member(s)) lw_warn("kafka: could not leave the group in time; its partitions wait until session.timeout.ms expires");
+}
 
 /* rd_kafka_consumer_close() waits without a limit; this form lets us serve the revokes and stop waiting. */
 static void leave_group(struct lw_source *s, int64_t until_ms) {
@@ -304,7 +368,12 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     if (!s) return;
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     bool gone = true;
+    lw_source_end_look(s);
+    lw_inspector_close(s->inspector, INSPECTOR_MS);
+    s->inspector = NULL;
     if (s->rk) {
+        s->declining = true;
+        if (s->member_id && *s->member_id && !s->keep_place && !s->fenced) give_up_place(s, until_ms - timeout_ms / 4);
         leave_group(s, until_ms);
         lw_source_lose_all(s);
         rd_kafka_queue_io_event_enable(s->consumer_queue, -1, NULL, 0);
@@ -318,5 +387,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     free(s->parts);
     if (!gone) return; /* librdkafka may still call with what is left */
     lw_source_forget_commits(s);
+    free(s->look.missing);
+    free(s->member_id);
     free(s);
 }

@@ -31,6 +31,15 @@ struct lw_assigned {
     size_t metadata_len;
 };
 
+/* A partition's commit in the group. The pointers are borrowed. */
+struct lw_group_offset {
+    const char *topic;
+    int32_t partition;
+    int64_t offset;
+    const char *metadata;
+    size_t metadata_len;
+};
+
 struct lw_source_events {
     void (*assign)(void *ctx, const struct lw_assigned *a);
     /* The partition goes to another member. The callee finishes, commits (lw_source_commit_sync) and forgets it before it returns. `lost`:
@@ -41,10 +50,15 @@ struct lw_source_events {
     void (*end)(void *ctx, uint32_t gen, int64_t offset); /* end of partition reached */
     /* An asynchronous commit was answered. ok: the broker took it. stale: refused because we are no longer a member or the owner. */
     void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
-    void (*fatal)(void *ctx, const char *reason); /* can't go on: the process must end with this reason */
+    void (*looked)(void *ctx, const struct lw_group_offset *o); /* answers lw_source_look(), once per partition. May be NULL */
+    void (*too_large)(void *ctx);                 /* the broker refused a commit's metadata; precedes `committed`. May be NULL */
+    void (*fatal)(void *ctx, const char *reason); /* the process cannot continue and must end with this reason */
 };
 
-struct lw_source *lw_source_open(const struct lw_config *c, const struct lw_source_events *ev, void *ctx, struct lw_err *err);
+/* member_id: the group.instance.id of a static member; a group.instance.id in kafka.properties wins.
+ * NULL: a dynamic member, unless kafka.properties set the id. "": a dynamic member in any case. */
+struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id, const struct lw_source_events *ev, void *ctx,
+                                 struct lw_err *err);
 /* Serves rebalances, commit answers and errors, then at most `max` records round-robin from the partitions that are not held. Never blocks
  * (a rebalance may take as long as its callbacks). Returns how many records were delivered. Call at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
@@ -58,6 +72,21 @@ int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_
  * it may lag behind. */
 int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen);
 
+/* The state of this worker's Kafka connection. It can read only while LW_KAFKA_JOINED. */
+enum lw_kafka_state {
+    LW_KAFKA_JOINED,      /* in the group, and its partitions (maybe none) can be read */
+    LW_KAFKA_JOINING,     /* connected; not a member yet, or a rebalance is in progress */
+    LW_KAFKA_UNREACHABLE, /* no broker, no coordinator, or a leader of our partitions is down */
+    LW_KAFKA_SILENT,      /* a connected broker does not answer */
+    LW_KAFKA_REFUSED,     /* authentication or authorization failed */
+    LW_KAFKA_NO_TOPIC,    /* a configured topic does not exist */
+    LW_KAFKA_STATES
+};
+extern const char *const lw_kafka_state_name[LW_KAFKA_STATES];
+/* `why` gets the reason if the state is not LW_KAFKA_JOINED, else "" or a remark. The answer may be a
+ * few seconds old. */
+enum lw_kafka_state lw_source_state(const struct lw_source *s, char *why, size_t size);
+
 struct lw_commit {
     uint32_t gen;
     int64_t offset;
@@ -69,8 +98,21 @@ bool lw_source_commit_busy(const struct lw_source *s);
 /* Commits and waits at most timeout_ms. ok[i] (may be NULL) tells which were accepted; answers `committed` too. 0 also where the
  * coordinator refused for good, since a partition is no longer ours; -1 where nothing is known or trying again may help. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err);
-/* What the group has committed now, asked of the coordinator, whoever owns the partition; *offset -1: nothing. Blocks at most 5 s. */
+/* Asks the coordinator for the group's commit of a partition, whoever owns it. *offset -1: no commit.
+ * Blocks for at most 3 s. */
 int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
+/* The worker is about to end: reject assignments from now on, without asking the broker for offsets. */
+void lw_source_decline(struct lw_source *s);
+/* Makes lw_source_close() keep a static member's place in the group: a process that joins under its id
+ * within session.timeout.ms gets the partitions back without a rebalance. */
+void lw_source_keep_place(struct lw_source *s);
+/* Tell why `fatal` was called. fenced: another member joined with our member_id. refused: a restart would
+ * fail in the same way. */
+bool lw_source_fenced(const struct lw_source *s);
+bool lw_source_refused(const struct lw_source *s);
+/* Requests all commits of the group without waiting; lw_source_poll() calls `looked` with the answer.
+ * Does nothing while the previous request is in flight. */
+void lw_source_look(struct lw_source *s);
 /* Leaves the group: revokes (with callbacks), closes, bounded by timeout_ms (close can hang in librdkafka 2.0.2). */
 void lw_source_close(struct lw_source *s, int64_t timeout_ms);
 
@@ -83,9 +125,14 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
 /* Dead letters to a topic: an idempotent producer with automatic topic creation off. */
 struct lw_sink;
 struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err);
-/* Sends; `done(ctx, ok, reason)` comes from lw_sink_poll() on the same thread, within message.timeout.ms (30 s). -1: not even queued. */
+/* What happened to a dead letter. LATER: its topic is missing, rejects our credentials or does not
+ * answer; retry. NEVER: it is too large for its topic or invalid there, so every retry would fail. */
+enum lw_letter_end { LW_SENT, LW_SENT_LATER, LW_SENT_NEVER };
+/* Sends a dead letter. lw_sink_poll() calls `done(ctx, how, reason)` on the same thread, within
+ * message.timeout.ms (30 s), or twice that if the letter is sent again alone. Returns 0 if it is queued,
+ * -1 if it cannot be queued now, 1 if it never can be. */
 int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload, const struct lw_header *headers,
-                 size_t n_headers, void (*done)(void *ctx, bool ok, const char *reason), void *ctx, struct lw_err *err);
+                 size_t n_headers, void (*done)(void *ctx, enum lw_letter_end how, const char *reason), void *ctx, struct lw_err *err);
 void lw_sink_poll(struct lw_sink *k);
 void lw_sink_close(struct lw_sink *k, int64_t timeout_ms);
 

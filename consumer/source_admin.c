@@ -17,7 +17,7 @@ static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *err) {
     rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (rk) return rk;
     rd_kafka_conf_destroy(conf);
-    lw_fail(err, "kafka.properties: %s", why);
+    lw_refuse(err, "kafka.properties: %s", why);
     return NULL;
 }
 

@@ -9,10 +9,13 @@
 
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_TRIES = 6, ASK_MS = 10000, ASK_PAUSE_MS = 200 };
+/* ASSIGN_MS is the limit for all partitions together. The main loop blocks here, and the supervisor kills
+ * a worker whose main loop has blocked for 90 s. */
+enum { ASK_MS = 10000, ASSIGN_MS = 45000, ASK_PAUSE_MS = 200 };
 
 /* --- asking where to begin -------------------------------------------------------------------------------------------------- */
 
@@ -22,33 +25,42 @@ static rd_kafka_resp_err_t first_error(const rd_kafka_topic_partition_list_t *li
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* Fills offset and metadata of each partition with what the group committed; offset < 0: nothing. */
-static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
-    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
-    for (int try = 1; try <= ASK_TRIES; try++) {
-        code = rd_kafka_committed(s->rk, list, ASK_MS);
-        if (!code) code = first_error(list);
-        if (!code) return 0;
-        lw_warn("kafka: can't ask for committed offsets: %s (try %d of %d)", rd_kafka_err2str(code), try, ASK_TRIES);
-        if (rd_kafka_assignment_lost(s->rk)) return -1;
-        lw_sleep_ms(ASK_PAUSE_MS * try);
-    }
-    lw_source_fatal(s, "kafka does not tell the committed offsets of group %s: %s", s->config->kafka.group_id, rd_kafka_err2str(code));
-    return -1;
+static int time_left(int64_t until_ms, int most_ms) {
+    int64_t left_ms = until_ms - lw_boot_ms();
+    return left_ms < 1 ? 1 : left_ms < most_ms ? (int)left_ms : most_ms;
 }
 
-static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t *tp, int64_t *low, int64_t *high) {
-    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
-    for (int try = 1; try <= ASK_TRIES; try++) {
-        code = rd_kafka_query_watermark_offsets(s->rk, tp->topic, tp->partition, low, high, ASK_MS);
+/* Called after a failed request: waits and returns true if there is time for a retry. */
+static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try, int64_t until_ms) {
+    lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what, rd_kafka_err2str(code), try,
+            time_left(until_ms, ASSIGN_MS) / 1000);
+    if (rd_kafka_assignment_lost(s->rk)) return false;
+    lw_sleep_ms(time_left(until_ms, ASK_PAUSE_MS * try));
+    if (lw_boot_ms() < until_ms) return true;
+    lw_source_fatal(s, "kafka: could not read %s within %d s after a rebalance of group %s: %s", what, ASSIGN_MS / 1000,
+                    s->config->kafka.group_id, rd_kafka_err2str(code));
+    return false;
+}
+
+/* Fills offset and metadata of each partition with what the group committed; offset < 0: nothing. */
+static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list, int64_t until_ms) {
+    for (int try = 1;; try++) {
+        rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, time_left(until_ms, ASK_MS));
+        if (!code) code = first_error(list);
         if (!code) return 0;
-        lw_warn("%s/%d: can't ask for the ends of the log: %s (try %d of %d)", tp->topic, (int)tp->partition, rd_kafka_err2str(code), try,
-                ASK_TRIES);
-        if (rd_kafka_assignment_lost(s->rk)) return -1;
-        lw_sleep_ms(ASK_PAUSE_MS * try);
+        if (!may_ask_again(s, "committed offsets", code, try, until_ms)) return -1;
     }
-    lw_source_fatal(s, "%s/%d: kafka does not tell the ends of the log: %s", tp->topic, (int)tp->partition, rd_kafka_err2str(code));
-    return -1;
+}
+
+static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t *tp, int64_t *low, int64_t *high, int64_t until_ms) {
+    char what[300];
+    snprintf(what, sizeof what, "the ends of %s/%d", tp->topic, (int)tp->partition);
+    for (int try = 1;; try++) {
+        rd_kafka_resp_err_t code =
+            rd_kafka_query_watermark_offsets(s->rk, tp->topic, tp->partition, low, high, time_left(until_ms, ASK_MS));
+        if (!code) return 0;
+        if (!may_ask_again(s, what, code, try, until_ms)) return -1;
+    }
 }
 
 /* The configured reset is only for a partition without a commit; a commit outside of the log stops us. */
@@ -59,6 +71,7 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     }
     a->begin = a->committed;
     if (a->committed >= a->log_begin && a->committed <= a->log_end) return 0;
+    s->refused = true;
     if (a->committed < a->log_begin)
         lw_source_fatal(s,
                         "%s/%d: the committed offset %lld is no longer in the log, which begins at %lld: records were deleted before they "
@@ -67,22 +80,26 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     else
         lw_source_fatal(
             s,
-            "%s/%d: the committed offset %lld is behind the end of the log, which is %lld: the topic was truncated or made anew. "
+            "%s/%d: the committed offset %lld is behind the end of the log, which is %lld: the topic was truncated or recreated. "
             "To go on, use a new group (and `name`), or move the group's offset",
             a->topic, (int)a->partition, (long long)a->committed, (long long)a->log_end);
     return -1;
 }
 
-/* Fills `found` (one for each of `list`) and sets the offsets in `list` to where reading begins. */
-static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list, struct lw_assigned *found) {
-    if (ask_committed(s, list)) return -1;
+/* Fills `found` and `anchors`, one element per element of `list`, and sets each offset in `list` to where
+ * reading begins. */
+static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list, struct lw_assigned *found, struct lw_anchor *anchors) {
+    int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
+    if (ask_committed(s, list, until_ms)) return -1;
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *tp = &list->elems[i];
         struct lw_assigned *a = &found[i];
+        anchors[i] = (struct lw_anchor){.offset = -1};
         *a = (struct lw_assigned){.topic = tp->topic, .partition = tp->partition, .committed = tp->offset < 0 ? -1 : tp->offset};
-        a->metadata = tp->metadata_size ? tp->metadata : NULL;
-        a->metadata_len = tp->metadata_size;
-        if (ask_watermarks(s, tp, &a->log_begin, &a->log_end) || find_begin(s, a)) return -1;
+        a->metadata_len = tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
+        a->metadata = a->metadata_len ? tp->metadata : NULL;
+        if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0; /* cuts the anchor off */
+        if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a)) return -1;
         tp->offset = a->begin;
     }
     return 0;
@@ -90,11 +107,17 @@ static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *lis
 
 /* --- partitions come and go ------------------------------------------------------------------------------------------------- */
 
-static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a) {
+static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a, const struct lw_anchor *anchor) {
     static _Atomic uint32_t last_gen;
     struct lw_part *p = lw_alloc(sizeof *p);
-    *p = (struct lw_part){
-        .gen = atomic_fetch_add(&last_gen, 1) + 1, .topic = lw_strdup(a->topic), .partition = a->partition, .next = a->begin};
+    *p = (struct lw_part){.gen = atomic_fetch_add(&last_gen, 1) + 1,
+                          .topic = lw_strdup(a->topic),
+                          .partition = a->partition,
+                          .next = a->begin,
+                          .begin = a->begin};
+    p->anchor = *anchor;
+    p->candidate.offset = -1;
+    s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
     if (p->queue) { /* before rd_kafka_assign(), see source.c */
         uint64_t one = 1;
@@ -161,13 +184,24 @@ static void put_back(struct lw_source *s, uint32_t last_gen) {
     }
 }
 
+/* Rejects an assignment that arrives while the worker ends: it would only read its offsets and give it
+ * back. */
+static void turn_down(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
+    lw_debug("kafka: the worker is ending; %d partitions rejected", list->cnt);
+    rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
+    rd_kafka_resp_err_t code = hand_over(s->rk, none, true);
+    rd_kafka_topic_partition_list_destroy(none);
+    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code)); /* the handle is closing */
+}
+
 static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
     struct lw_assigned *found = lw_alloc((size_t)(list->cnt + 1) * sizeof *found);
+    struct lw_anchor *anchors = lw_alloc((size_t)(list->cnt + 1) * sizeof *anchors);
     uint32_t last_gen = s->n_parts ? s->parts[s->n_parts - 1]->gen : 0;
     size_t kept = s->n_parts;
-    bool ok = !s->dead && !find_begins(s, list, found);
+    bool ok = !s->dead && !find_begins(s, list, found, anchors);
     for (int i = 0; ok && i < list->cnt; i++) {
-        const struct lw_part *p = add_part(s, &found[i]);
+        const struct lw_part *p = add_part(s, &found[i], &anchors[i]);
         found[i].gen = p->gen;
         if (p->queue) continue;
         lw_source_fatal(s, "%s/%d: no fetch queue", p->topic, (int)p->partition);
@@ -184,6 +218,7 @@ static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
         lw_source_wake(s);
     }
     free(found);
+    free(anchors);
 }
 
 static void revoke(struct lw_source *s, const rd_kafka_topic_partition_list_t *list, bool lost) {
@@ -204,13 +239,20 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     struct lw_source *s = source;
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         lw_debug("kafka: %d partitions assigned", list->cnt);
-        assign(s, list);
+        if (s->declining) {
+            turn_down(s, list);
+        } else {
+            assign(s, list);
+            lw_source_assigned(s, list);
+        }
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
+        lw_source_unassigned(s); /* first, because the revoke may wait for handlers */
         revoke(s, list, lost);
     } else {
         lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));
+        lw_source_unassigned(s);
         lw_source_lose_all(s);
         rd_kafka_assign(rk, NULL);
     }

@@ -32,7 +32,10 @@ static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, 
     size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list; the opaque says which one it was */
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
-    if (code)
+    if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;
+    if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE && s->ev.too_large)
+        s->ev.too_large(s->ctx);
+    else if (code)
         lw_warn("%s/%d: commit of %lld refused: %s", tp->topic, (int)tp->partition, (long long)tp->offset, rd_kafka_err2str(code));
     else
         s->auth_since_ms = 0;
@@ -80,10 +83,8 @@ static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, con
         rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
         tp->offset = c[i].offset;
         tp->opaque = (void *)(uintptr_t)i;
-        if (c[i].metadata && *c[i].metadata) {
-            tp->metadata = lw_strdup(c[i].metadata); /* freed by librdkafka */
-            tp->metadata_size = strlen(c[i].metadata);
-        }
+        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* freed by librdkafka */
+        tp->metadata_size = tp->metadata ? strlen(tp->metadata) : 0;
     }
     return list;
 }
@@ -138,7 +139,7 @@ void lw_source_serve_commits(struct lw_source *s, int timeout_ms) { rd_kafka_que
 int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, topic, partition);
-    rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, 5000);
+    rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, 3000);
     if (!code) code = tp->err;
     *offset = tp->offset >= 0 ? tp->offset : -1;
     rd_kafka_topic_partition_list_destroy(list);

@@ -3,11 +3,11 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <syslog.h>
-#include <time.h>
 
 struct setting {
     const char *name, *value;
@@ -19,13 +19,15 @@ static const struct setting consumer_defaults[] = {
     {"client.id", "latchwork"},
     {"partition.assignment.strategy", "range"}, /* cooperative-sticky can loop for ever before librdkafka 2.6.1 */
     {"queued.max.messages.kbytes", "16384"},
+    {"session.timeout.ms", "15000"}, /* five heartbeats; the partitions of a dead host wait this long */
 };
 
 /* What the guarantees rest on. auto.offset.reset: source_assign.c resolves the configured reset itself, and only for a partition
- * without a commit, so that a committed offset which is no longer in the log is an error and not a silent jump. */
+ * without a commit, so that a committed offset which is no longer in the log is an error and not a silent jump. The statistics give the
+ * state of brokers and group (source_state.c). */
 static const struct setting consumer_forced[] = {
     {"enable.auto.commit", "false"}, {"enable.auto.offset.store", "false"}, {"enable.partition.eof", "true"},
-    {"auto.offset.reset", "error"},  {"statistics.interval.ms", "0"},       {"allow.auto.create.topics", "false"},
+    {"auto.offset.reset", "error"},  {"statistics.interval.ms", "2000"},    {"allow.auto.create.topics", "false"},
 };
 
 /* 64 MiB: an envelope around a record of the broker's usual limit must fit; the broker then says what is too large. A topic that does
@@ -62,7 +64,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct lw_err *err) {
     char why[512];
     if (rd_kafka_conf_set(conf, name, value, why, sizeof why) == RD_KAFKA_CONF_OK) return 0;
-    return lw_fail(err, "kafka.properties.%s: %s", name, why);
+    return lw_refuse(err, "kafka.properties.%s: %s", name, why);
 }
 
 static int set_all(rd_kafka_conf_t *conf, const struct setting *all, size_t n, struct lw_err *err) {
@@ -77,7 +79,13 @@ static rd_kafka_conf_t *new_conf(void) {
     return conf;
 }
 
-rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, struct lw_err *err) {
+const char *lw_kafka_property(const struct lw_config *c, const char *name) {
+    for (size_t i = 0; i < c->kafka.n_properties; i++)
+        if (!strcmp(c->kafka.properties[i].name, name)) return c->kafka.properties[i].value;
+    return NULL;
+}
+
+rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err) {
     rd_kafka_conf_t *conf = new_conf();
     int bad = set_all(conf, consumer_defaults, sizeof consumer_defaults / sizeof *consumer_defaults, err);
     for (size_t i = 0; !bad && i < c->kafka.n_properties; i++) {
@@ -85,6 +93,7 @@ rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, struct lw_err
         if (strcmp(p->name, "auto.offset.reset") != 0) bad = set(conf, p->name, p->value, err);
     }
     if (!bad) bad = set(conf, "group.id", c->kafka.group_id, err);
+    if (!bad && member_id) bad = set(conf, "group.instance.id", *member_id ? member_id : NULL, err);
     if (!bad) bad = set_all(conf, consumer_forced, sizeof consumer_forced / sizeof *consumer_forced, err);
     if (!bad) return conf;
     rd_kafka_conf_destroy(conf);
@@ -105,6 +114,19 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
 
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err) { return connection_conf(c, true, err); }
 
+rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err) {
+    rd_kafka_conf_t *conf = lw_kafka_conf_client(c, err);
+    if (!conf) return NULL;
+    char why[512];
+    rd_kafka_t *rk = NULL;
+    if (rd_kafka_conf_set(conf, "group.id", c->kafka.group_id, why, sizeof why) == RD_KAFKA_CONF_OK)
+        rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    if (rk) return rk;
+    rd_kafka_conf_destroy(conf);
+    lw_refuse(err, "kafka.properties: %s", why);
+    return NULL;
+}
+
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err) {
     rd_kafka_conf_t *conf = connection_conf(c, false, err);
     if (!conf) return NULL;
@@ -121,13 +143,7 @@ static void *destroy(void *rk) {
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, destroy, rk)) return false;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-    if (!pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) return true;
+    if (lw_join_within(thread, timeout_ms)) return true;
     lw_warn("the Kafka client did not end within %lld ms; it is left to itself", (long long)timeout_ms);
-    pthread_detach(thread);
     return false;
 }

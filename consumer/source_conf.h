@@ -9,10 +9,15 @@
 #include <stdbool.h>
 
 /* A member of the group: all properties, then what the guarantees rest on, which nothing overrides. NULL with `err` where librdkafka
- * refuses a property (librdkafka's own words name it). The caller owns the result until rd_kafka_new() takes it. */
-rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, struct lw_err *err);
+ * refuses a property (librdkafka's own words name it). member_id: its group.instance.id, "" for none; NULL: what the properties say. The
+ * caller owns the result until rd_kafka_new() takes it. */
+rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err);
+/* The value of one of kafka.properties, or NULL. */
+const char *lw_kafka_property(const struct lw_config *c, const char *name);
 /* A client that only asks (ends, cluster id): the properties that say where the cluster is and who we are, and isolation.level. */
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err);
+/* Such a client that can read the commits of the group, which it never joins. NULL with `err`, which is a refusal. */
+rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
 /* An idempotent producer that never creates topics; the same properties as the client. */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 

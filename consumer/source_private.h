@@ -3,6 +3,7 @@
 #define LW_CONSUMER_SOURCE_PRIVATE_H
 
 #include "consumer/source.h"
+#include "consumer/source_anchor.h"
 
 /* One partition while it is assigned to us. */
 struct lw_part {
@@ -13,16 +14,37 @@ struct lw_part {
     int64_t next;            /* records below were delivered, or lie before the start or the target of the last seek: dropped */
     bool held;
     bool broken; /* a seek failed half-way: nothing more is delivered */
+    int64_t begin;
+    struct lw_anchor anchor, candidate; /* compared with the log; the next anchor after a good check (source_check.c) */
+    int64_t candidate_ms;
+};
+
+/* The state learned from errors, rebalances and the last statistics (source_state.c). */
+struct lw_kafka_look {
+    bool assigned;    /* the last rebalance gave us an assignment, and we accepted it */
+    int64_t since_ms; /* when `assigned` last changed */
+    int64_t stats_ms; /* 0: none yet */
+    char group[24], join[24];
+    int brokers_up;
+    int64_t down_ms;        /* when the last broker went down; 0: at least one is up */
+    int64_t silent_ms;      /* the longest time a broker has not answered, and its name */
+    int64_t leader_down_ms; /* the longest time a leader of our partitions is down, and its name */
+    char silent[128], leader[128], trouble[256];
+    bool *missing; /* one per configured topic: the broker does not know it */
 };
 
 struct lw_source {
     rd_kafka_t *rk;
     rd_kafka_queue_t *consumer_queue; /* rebalances and errors; no records */
     rd_kafka_queue_t *commit_queue;   /* answers to commits */
+    struct lw_looker *looker;         /* source_look.c; NULL: never asked */
+    bool looking;                     /* its answer is awaited */
     const struct lw_config *config;
     struct lw_source_events ev;
     void *ctx;
     int fd;
+    char *member_id; /* of a static member; NULL or "": a dynamic one */
+    bool keep_place, declining, fenced, refused;
     bool dead;              /* `fatal` was called: nothing more is delivered */
     struct lw_part **parts; /* in the order of gen */
     size_t n_parts, cap_parts, turn;
@@ -32,7 +54,17 @@ struct lw_source {
     int64_t auth_since_ms;       /* first refusal of who we are since something last worked; 0: none */
     rd_kafka_resp_err_t trouble; /* the last trouble that was logged, and when */
     int64_t trouble_ms;
+    struct lw_kafka_look look;
+    struct lw_inspector *inspector; /* NULL: until it is needed first */
+    int64_t polled_ms, checked_ms;  /* 0: check at once */
+    bool no_anchors;                /* the broker's metadata limit is small: leave the room to finished offsets */
 };
+
+/* source_check.c: checks that each log is still the one that we read */
+void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m); /* a delivered record */
+void lw_source_check(struct lw_source *s);
+/* Appends the partition's anchor to commit metadata (NULL: none). The caller frees it. */
+char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p, const char *metadata);
 
 struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen); /* NULL: no longer assigned */
 struct lw_part *lw_source_part_of(const struct lw_source *s, const char *topic, int32_t partition);
@@ -45,6 +77,15 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err, rd_kafka_topic
 /* Tells the callee that everything is lost, and forgets it (close without the group's help). */
 void lw_source_lose_all(struct lw_source *s);
 void lw_source_forget_commits(struct lw_source *s); /* for good: nobody can answer any more */
+void lw_source_serve_look(struct lw_source *s);
+void lw_source_end_look(struct lw_source *s); /* abandons the request in flight */
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
+
+/* source_state.c */
+enum { LW_SOURCE_STATS_MS = 2000 };                                      /* statistics.interval.ms */
+int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source); /* librdkafka's callback */
+void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *text);
+void lw_source_assigned(struct lw_source *s, const rd_kafka_topic_partition_list_t *list); /* after assigning `list` */
+void lw_source_unassigned(struct lw_source *s);
 
 #endif

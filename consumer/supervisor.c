@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "consumer/member.h"
 #include "consumer/supervisor_table.h"
 
 #include <errno.h>
@@ -16,20 +17,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WATCH_MS = 100, STATUS_STOPPED = -2, EXPORTER_MS = 1000 };
+enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000 };
+
+/* A process beside the workers. It uses only the board and holds no other resource. */
+struct side {
+    pid_t pid; /* 0: none runs */
+    int64_t due_ms;
+};
 
 struct run {
     struct lw_sup sup; /* first: spawn() finds the run from it */
     struct lw_sup_report report;
     int signals; /* signalfd */
+    int claim;   /* descriptor that holds the claim of member_slot; -1: none */
     sigset_t watched, inherited;
     struct lw_config *reloaded; /* ours; NULL: still the caller's */
     int rolling;                /* whose turn it is in a rolling reload; -1: none under way */
+    int rolling_end;            /* workers below this index are replaced */
     unsigned rolling_from;      /* that worker's lives before its turn */
     int64_t rolling_until_ms;
     bool drained;
-    pid_t exporter; /* 0: none runs */
-    int64_t exporter_due_ms;
+    struct side exporter, follower;
 };
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
@@ -39,6 +47,7 @@ static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
     close(r->signals);
+    if (r->claim >= 0) close(r->claim); /* the slot must become free when the supervisor dies */
     sigprocmask(SIG_SETMASK, &r->inherited, NULL);
 }
 
@@ -64,28 +73,41 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
     return -1; /* not reached */
 }
 
-/* --- metrics and health: a process that only reads the board ---------------------------------------------------------------------- */
+/* --- processes beside the workers: metrics and health; what the group commits during --drain ---------------------------------------- */
 
-static void start_exporter(struct run *r) {
+/* Returns true in the new process. */
+static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
-    if (!s->o->exporter_main || !s->c->http.host || r->exporter || s->stopping || s->now() < r->exporter_due_ms) return;
-    r->exporter_due_ms = s->now() + EXPORTER_MS;
+    if (side->pid || s->stopping || s->now() < side->due_ms) return false;
+    side->due_ms = s->now() + SIDE_MS;
     pid_t parent = getpid();
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == -1) lw_warn("metrics: fork: %s; trying again", strerror(errno));
-    if (pid > 0) r->exporter = pid;
-    if (pid) return;
+    if (pid == -1) lw_warn("%s: can't start the process: fork: %s; retrying in %d ms", who, strerror(errno), SIDE_MS);
+    if (pid > 0) side->pid = pid;
+    if (pid) return false;
     become_child(r, parent);
-    lw_log_setup(s->c->log.level, s->c->log.json, "metrics");
-    _exit(s->o->exporter_main(s->c, s->board));
+    lw_log_setup(s->c->log.level, s->c->log.json, who);
+    return true;
 }
 
-static void end_exporter(struct run *r) {
-    if (!r->exporter) return;
-    kill(r->exporter, SIGKILL); /* it holds nothing */
-    waitpid(r->exporter, NULL, 0);
-    r->exporter = 0;
+static void start_sides(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (s->o->exporter_main && s->c->http.host && fork_side(r, &r->exporter, "metrics")) _exit(s->o->exporter_main(s->c, s->board));
+    if (s->o->drain && s->o->follow && fork_side(r, &r->follower, "drain")) _exit(s->o->follow(s->c, s->board));
+}
+
+static void end_side(struct side *side) {
+    if (!side->pid) return;
+    kill(side->pid, SIGKILL);
+    waitpid(side->pid, NULL, 0);
+    *side = (struct side){0};
+}
+
+static void reap_side(struct side *side, pid_t pid, const char *what) {
+    if (pid != side->pid) return;
+    side->pid = 0;
+    lw_warn("%s ended; restarting it", what);
 }
 
 /* --- the end offsets, asked by a short-lived child -------------------------------------------------------------------------------- */
@@ -113,7 +135,7 @@ static int ask_ends(struct run *r) {
     struct lw_err err = {0};
     if (r->sup.o->ends(r->sup.c, r->sup.times.ends_ms, note_end, &e, &err) == -1) {
         lw_error("--drain: the end offsets could not be read: %s", err.text);
-        return LW_EXIT_FAILED;
+        return err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
     }
     if (e.full) {
         lw_error("--drain: more than %d partitions", LW_BOARD_PARTITIONS);
@@ -159,13 +181,34 @@ static int take_ends(struct run *r) {
     return status;
 }
 
+/* --- the workers' ids in the group ------------------------------------------------------------------------------------------------ */
+
+static void claim_slot(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (r->claim >= 0) close(r->claim);
+    r->claim = -1;
+    s->board->member_slot = s->o->member_claim ? s->o->member_claim(s->c, &r->claim) : -1;
+}
+
+/* Claims a slot again after a reload and notes whether the workers' ids changed: they depend on the name,
+ * kafka.member_id and the topics. */
+static void claim_again(struct run *r, const struct lw_config *before) {
+    struct lw_sup *s = &r->sup;
+    char was[LW_MEMBER_MAX], is[LW_MEMBER_MAX];
+    lw_member_id(before, s->board->member_slot, 0, was);
+    claim_slot(r);
+    lw_member_id(s->c, s->board->member_slot, 0, is);
+    s->renamed = strcmp(was, is) != 0;
+    for (int i = 0; s->renamed && i < s->board->n_workers; i++) atomic_store(&s->board->workers[i].fenced, LW_FENCED_NO);
+}
+
 /* --- the rolling reload: one worker at a time ------------------------------------------------------------------------------------- */
 
 static void take_turn(struct run *r, int worker) {
     struct lw_sup *s = &r->sup;
-    for (; worker < s->board->n_workers && s->workers[worker].state == LW_SUP_GONE; worker++) continue;
-    if (worker == s->board->n_workers) {
-        lw_info("reload: done");
+    for (; worker < r->rolling_end && s->workers[worker].state == LW_SUP_GONE; worker++) continue;
+    if (worker >= r->rolling_end) {
+        lw_info("reload: done; %d workers", s->board->n_wanted);
         r->rolling = -1;
         return;
     }
@@ -174,6 +217,29 @@ static void take_turn(struct run *r, int worker) {
     r->rolling_until_ms = s->now() + s->c->shutdown.grace_ms + s->times.margin_ms + s->times.ready_ms;
     lw_info("reload: worker %d", worker);
     lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
+}
+
+/* Starts the workers that a reload added, after earlier workers with their numbers have ended. */
+static void start_missing(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (s->stopping || s->refused) return;
+    for (int i = 0; i < s->board->n_wanted; i++) {
+        enum lw_sup_state state = s->workers[i].state;
+        if (state == LW_SUP_IDLE || state == LW_SUP_GONE) lw_sup_step(s, &s->workers[i], LW_SUP_START);
+    }
+}
+
+/* Stops surplus workers, those with the highest numbers. The remaining old workers are replaced in turn. */
+static void resize(struct run *r, int n) {
+    struct lw_sup *s = &r->sup;
+    struct lw_board *b = s->board;
+    int was = b->n_wanted;
+    r->rolling_end = was < n ? was : n;
+    if (n != was) lw_info("reload: %d workers instead of %d", n, was);
+    atomic_store(&b->n_wanted, n);
+    if (n > b->n_workers) atomic_store(&b->n_workers, n);
+    start_missing(r);
+    for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
 }
 
 static void reload(struct run *r) {
@@ -188,13 +254,14 @@ static void reload(struct run *r) {
         lw_error("reload: the configuration has errors; the old one stays");
         return;
     }
-    if (c->workers != s->board->n_workers) lw_warn("reload: workers: %d takes a restart; it stays at %d", c->workers, s->board->n_workers);
+    const struct lw_config *before = s->c;
     s->c = c;
+    claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    end_exporter(r); /* the next one has the new configuration */
-    r->exporter_due_ms = 0;
+    end_side(&r->exporter); /* it restarts with the new configuration */
     lw_log_setup(c->log.level, c->log.json, "supervisor");
+    resize(r, c->workers);
     take_turn(r, 0);
 }
 
@@ -236,10 +303,8 @@ static void reap(struct run *r) {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (pid == r->exporter) {
-            r->exporter = 0;
-            lw_warn("metrics: the process that serves them ended; started again");
-        }
+        reap_side(&r->exporter, pid, "metrics: the HTTP process");
+        reap_side(&r->follower, pid, "--drain: the process that reads the group's commits");
         for (int i = 0; i < s->board->n_workers; i++) {
             struct lw_sup_worker *w = &s->workers[i];
             if (w->pid == pid) {
@@ -294,7 +359,8 @@ static void tick(struct run *r) {
     if (now - r->report.last_tick_ms < s->times.tick_ms) return;
     r->report.last_tick_ms = now;
     atomic_store(&s->board->ticked_ms, now);
-    start_exporter(r);
+    lw_board_forget_old(s->board, now);
+    start_sides(r);
     for (int i = 0; i < s->board->n_workers; i++)
         if (lw_sup_stands_still(s, &s->workers[i])) lw_sup_step(s, &s->workers[i], LW_SUP_HUNG);
     lw_sup_report_tick(&r->report, s, now);
@@ -331,20 +397,21 @@ static void sleep_until_event(struct run *r) {
 }
 
 static void loop(struct run *r) {
-    start_exporter(r);
+    start_sides(r);
     step_all(r, LW_SUP_START);
     while (!all_gone(&r->sup)) {
         sleep_until_event(r);
         take_signals(r);
         fire_deadlines(r);
         tick(r);
+        start_missing(r);
         roll_on(r);
         end_where_due(r);
     }
 }
 
 static int exit_status(const struct run *r) {
-    if (r->sup.refused) return 1;
+    if (r->sup.refused) return LW_EXIT_REFUSED;
     if (r->sup.o->drain) return r->drained ? 0 : 1;
     return r->sup.failed ? 1 : 0;
 }
@@ -353,10 +420,11 @@ static int run_all(struct run *r) {
     lw_sup_report_init(&r->report, r->sup.now());
     if (r->sup.o->drain) {
         int status = take_ends(r);
-        if (status != LW_EXIT_OK) return 1;
+        if (status != LW_EXIT_OK) return status == LW_EXIT_REFUSED ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
     }
     loop(r);
-    end_exporter(r);
+    end_side(&r->exporter);
+    end_side(&r->follower);
     if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
     lw_sup_report_summary(&r->report, &r->sup, r->sup.now());
     if (r->sup.o->drain && !r->drained && !r->sup.refused) lw_warn("--drain: stopped before everything was drained");
@@ -387,6 +455,8 @@ int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o
     lw_sup_init(&r->sup, c, o, board);
     r->sup.spawn = spawn;
     r->rolling = -1;
+    r->claim = -1;
+    claim_slot(r);
     int status = 1;
     if (open_signals(r) == -1) {
         lw_error("signals: %s", strerror(errno));
@@ -395,6 +465,7 @@ int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o
         close(r->signals);
         sigprocmask(SIG_SETMASK, &r->inherited, NULL);
     }
+    if (r->claim >= 0) close(r->claim);
     if (r->reloaded && o->config_free) o->config_free(r->reloaded);
     free(r);
     lw_board_close(board);

@@ -52,6 +52,9 @@ struct lw_supervise_options {
     /* --drain: calls fn for each partition. Runs in a process of its own, so that its threads never share one with a fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                 void *fn_ctx, struct lw_err *err);
+    /* --drain: follows the group's commits and writes them to the board (lw_drain_follow()). It runs in
+     * a separate process that is restarted if it ends. NULL: only commits of this run's workers count. */
+    int (*follow)(const struct lw_config *c, struct lw_board *board);
     /* --drain, once nothing moved for a while: appends the names of paused lanes that still have waiters; returns how many, when nothing
      * else is left, and the run ends with 1; 0 goes on waiting. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
@@ -60,6 +63,9 @@ struct lw_supervise_options {
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* Looks at the board, at every tick and once more after the last worker has ended. May be NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
+    /* Claims the slot that distinguishes this supervisor's workers in the group (lw_member_claim()).
+     * NULL: the workers are dynamic members. */
+    int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
     bool blames_worker; /* the handler runs inside the worker: what was in a seat is a suspect */
     struct lw_supervise_times times;

@@ -1,12 +1,13 @@
 #include "consumer/supervisor_table.h"
 
 #include "base/log.h"
+#include "consumer/key.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LOG_EVERY_MS = 10000 };
+enum { LOG_EVERY_MS = 10000, HANDLERS_SHOWN = 32 };
 
 struct lw_sup_totals lw_sup_totals(const struct lw_board *b) {
     struct lw_sup_totals t = {0};
@@ -26,8 +27,12 @@ struct lw_sup_totals lw_sup_totals(const struct lw_board *b) {
 }
 
 void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms) {
-    *r = (struct lw_sup_report){
-        .started_ms = now_ms, .moved_ms = now_ms, .last_line_ms = now_ms, .last_log_ms = now_ms, .last_tick_ms = now_ms};
+    *r = (struct lw_sup_report){.started_ms = now_ms,
+                                .idle_until_ms = now_ms,
+                                .moved_ms = now_ms,
+                                .last_line_ms = now_ms,
+                                .last_log_ms = now_ms,
+                                .last_tick_ms = now_ms};
 }
 
 /* How many records lie between the commits and the ends; -1 while a partition's commit is not known yet. */
@@ -57,6 +62,7 @@ static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text);
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     uint64_t moves = t.finished + t.parked + t.drained;
+    if (!t.finished) r->idle_until_ms = now_ms;
     if (moves != r->last_moves) r->moved_ms = now_ms;
     r->last_moves = moves;
     char text[256];
@@ -90,7 +96,7 @@ static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) 
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;
-    uint64_t per_s = rate(t.finished, ms);
+    uint64_t per_s = rate(t.finished, now_ms - r->idle_until_ms);
     char text[512];
     print_text(&t, (double)ms / 1000, per_s, text, sizeof text);
     if (s->o->progress) live_line("");
@@ -101,4 +107,38 @@ void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s
     else
         puts(text);
     fflush(stdout);
+}
+
+/* The worker keeps writing while this reads, so a line may mix two consecutive messages. */
+static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
+    char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
+    uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;
+    struct lw_log_field f[3];
+    int fields = 0;
+    snprintf(identity, sizeof identity, "%.*s", (int)sizeof identity - 1, seat->identity);
+    f[fields++] = (struct lw_log_field){"id", identity, 0};
+    if (s->c->log.keys == LW_KEYS_HASH) {
+        snprintf(hash, sizeof hash, "%016" PRIx64, seat->key_hash);
+        f[fields++] = (struct lw_log_field){"key_hash", hash, 0};
+    } else if (s->c->log.keys == LW_KEYS_PLAIN) {
+        lw_key_plain(lw_bytes(seat->key, n), key);
+        f[fields++] = (struct lw_log_field){"key", key, 0};
+    }
+    int64_t since_ms = atomic_load(&seat->since_ms);
+    f[fields++] = (struct lw_log_field){"handler_ms", NULL, (long long)(s->now() - since_ms)};
+    lw_log_with(LW_LOG_WARN, f, fields, "worker %d: message in its handler: %s", worker, identity);
+}
+
+void lw_sup_report_handlers(const struct lw_sup *s, int worker) {
+    int shown = 0, more = 0;
+    for (int i = 0; i < LW_BOARD_SEATS; i++) {
+        const struct lw_seat *seat = &s->board->workers[worker].seats[i];
+        if (!atomic_load_explicit(&seat->busy, memory_order_acquire)) continue;
+        if (shown < HANDLERS_SHOWN)
+            tell_seat(s, worker, seat), shown++;
+        else
+            more++;
+    }
+    if (more) lw_warn("worker %d: and %d more messages are in its handlers", worker, more);
+    if (!shown) lw_warn("worker %d: no message is in its handlers", worker);
 }

@@ -41,7 +41,7 @@ void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_su
     s->times = times_of(c, o->times);
     s->now = lw_boot_ms;
     s->signal = signal_process;
-    for (int i = 0; i < board->n_workers; i++) {
+    for (int i = 0; i < LW_BOARD_WORKERS; i++) {
         s->workers[i].index = i;
         s->workers[i].deadline_ms = INT64_MAX;
         s->workers[i].backoff_ms = s->times.backoff_ms;
@@ -66,6 +66,7 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     atomic_store(&b->waiting, 0); /* others take its partitions, and tell */
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
+    lw_board_owe(s->board, w->index, -1);
     w->pid = 0;
 }
 
@@ -86,6 +87,7 @@ static void forget_life(struct lw_sup *s, struct lw_sup_worker *w) {
     atomic_store(&b->heartbeat_ms, 0);
     atomic_store(&b->ready, false);
     atomic_store(&b->returned, false);
+    atomic_store(&b->ending, LW_END_REPLACED);
     for (int i = 0; i < LW_BOARD_SEATS; i++) lw_seat_leave(&b->seats[i]);
     w->hung = w->killed = false;
     w->why[0] = 0;
@@ -152,7 +154,8 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    bool asked = w->killed && atomic_load(&s->board->quick);
+    bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW; /* it was ending anyway, to join again */
+    bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {
         lw_warn("worker %d %s while it was stopping", w->index, w->why);
         s->failed = true;
@@ -168,12 +171,16 @@ static void gone_crashed(struct lw_sup *s, struct lw_sup_worker *w) {
 }
 
 static void refused(struct lw_sup *s, struct lw_sup_worker *w) {
-    lw_error("worker %d refused to run (its reason is above); the run ends, since a restart would end the same way", w->index);
+    lw_error("worker %d refused to run (reason: see above); the run ends with status %d because a restart would fail in the same way",
+             w->index, LW_EXIT_REFUSED);
     s->refused = true;
     gone(s, w);
 }
 
 static void ask_to_end(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_state state) {
+    bool rolls = state == LW_SUP_ROLLING;
+    bool leaves = rolls ? s->renamed : !s->stopping; /* a surplus worker's id is not used again */
+    atomic_store(&s->board->workers[w->index].ending, leaves ? LW_END_LEAVES : rolls ? LW_END_REPLACED : LW_END_STOPPED);
     send(s, w, SIGTERM);
     to(w, state, s->now() + s->c->shutdown.grace_ms + s->times.margin_ms);
 }
@@ -182,6 +189,7 @@ static void stop(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, L
 static void roll(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, LW_SUP_ROLLING); }
 
 static void stop_again(struct lw_sup *s, struct lw_sup_worker *w) {
+    if (!atomic_load(&s->board->quick)) return; /* a reload has already sent SIGTERM to this worker */
     send(s, w, SIGTERM);
     to(w, LW_SUP_STOPPING, s->now() + s->times.quick_ms);
 }
@@ -196,6 +204,7 @@ static void out_of_patience(struct lw_sup *s, struct lw_sup_worker *w) {
 static void kill_hung(struct lw_sup *s, struct lw_sup_worker *w) {
     if (w->hung || w->killed) return;
     lw_warn("worker %d %s; killed", w->index, w->why);
+    lw_sup_report_handlers(s, w->index);
     w->hung = true;
     send(s, w, SIGKILL);
 }
@@ -211,7 +220,7 @@ static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
     [LW_SUP_WAITING]  = {NEVER,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   start,           gone,       start,  NEVER},
     [LW_SUP_ROLLING]  = {NEVER,     rolled,    ended,      crashed,      kill_rolled, refused, out_of_patience, stop,       ignore, kill_hung},
     [LW_SUP_STOPPING] = {NEVER,     gone,      gone_badly, gone_crashed, gone_badly,  refused, out_of_patience, stop_again, ignore, ignore},
-    [LW_SUP_GONE]     = {ignore,    NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           ignore,     ignore, NEVER},
+    [LW_SUP_GONE]     = {start,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           ignore,     ignore, NEVER},
 };
 /* clang-format on */
 

@@ -55,8 +55,9 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    bool refused, failed; /* the run ends with 1 */
+    bool refused, failed; /* the run ends with status 78, or 1 */
     bool stopping;
+    bool renamed; /* a reload changed the ids under which workers join */
     int64_t (*now)(void);
     pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* -1: could not */
     int (*signal)(pid_t pid, int sig);
@@ -80,11 +81,14 @@ struct lw_sup_totals {
 };
 struct lw_sup_report {
     int64_t started_ms, moved_ms; /* moved: when the totals last changed */
+    int64_t idle_until_ms;        /* last look before the first message finished; the rate is measured from here */
     uint64_t last_finished, last_moves;
     int64_t last_line_ms, last_log_ms, last_tick_ms;
 };
 struct lw_sup_totals lw_sup_totals(const struct lw_board *b);
 void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms);
+/* Logs what is in a worker's handlers, in a bounded number of lines, before a hung worker is killed. */
+void lw_sup_report_handlers(const struct lw_sup *s, int worker);
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);
 

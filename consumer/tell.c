@@ -2,28 +2,21 @@
 #include "consumer/state.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <xxhash.h>
 
-enum { KEY_SHOWN = 200 };
-
-/* As it is where it is text; else in hex, as the log is text. Cut where it is long. */
-static void plain(struct lw_bytes key, char *out, size_t size) {
-    size_t n = key.n < KEY_SHOWN ? key.n : KEY_SHOWN, at = 0;
-    json_t *text = memchr(key.p ? key.p : "", 0, n) ? NULL : json_stringn(key.p ? key.p : "", n);
-    if (text) {
-        snprintf(out, size, "%s", json_string_value(text));
-        json_decref(text);
-        return;
-    }
-    at = (size_t)snprintf(out, size, "0x");
-    for (size_t i = 0; i < n; i++) at += (size_t)snprintf(out + at, size - at, "%02x", (unsigned char)key.p[i]);
+/* A key as log.keys says. */
+void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TEXT]) {
+    snprintf(out, LW_KEY_TEXT, "(log.keys: none)");
+    if (w->c->log.keys == LW_KEYS_HASH)
+        snprintf(out, LW_KEY_TEXT, "with key hash %016" PRIx64, (uint64_t)XXH3_64bits(key.p ? key.p : "", key.n));
+    else if (w->c->log.keys == LW_KEYS_PLAIN)
+        lw_key_plain(key, out);
 }
 
 void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what) {
     const struct lw_job *j = &r->job;
-    char key[2 * KEY_SHOWN + 8], hash[24];
+    char key[LW_KEY_TEXT], hash[24];
     if (!lw_log_on(level)) return;
     struct lw_log_field f[8];
     int n = 0;
@@ -32,7 +25,7 @@ void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level,
         snprintf(hash, sizeof hash, "%016" PRIx64, (uint64_t)XXH3_64bits(j->key.p ? j->key.p : "", j->key.n));
         f[n++] = (struct lw_log_field){"key_hash", hash, 0};
     } else if (w->c->log.keys == LW_KEYS_PLAIN) {
-        plain(j->key, key, sizeof key);
+        lw_key_plain(j->key, key);
         f[n++] = (struct lw_log_field){"key", key, 0};
     }
     f[n++] = (struct lw_log_field){"attempt", NULL, j->attempt};

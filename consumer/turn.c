@@ -1,6 +1,8 @@
 /* The turn: poll → gate → run → settle → watch → commit. */
 #include "consumer/state.h"
 
+#include "queue/commit_meta.h"
+
 #include <stdlib.h>
 
 /* Finished runs keep their leases until they are settled, BATCH a turn: those beyond what this turn takes. */
@@ -27,6 +29,8 @@ static size_t room(struct lw_worker *w) {
     if (w->window < least) w->window = least;
     if (w->window > 2 * BATCH) w->window = 2 * BATCH;
     size_t held = w->in_flight + backlog(w, w->window);
+    if (w->limit == LW_GRANT_NONE) return 0;
+    if (w->limit == LW_GRANT_ONE) return held ? 0 : 1;
     return held < w->window ? w->window - held : 0;
 }
 
@@ -36,13 +40,14 @@ static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now
     if (sh->phase != READY || sh->checking || !sh->loaded || sh->n_kept || w->stopping || sh->urgent || now - sh->sent_ms >= PACE_MS)
         return true;
     if (sh->n_finished >= BATCH / 4) return true;
-    return (sh->gate_head || sh->n_hints || sh->more_hints) && w->in_flight < (size_t)w->c->handler.threads;
+    bool hints = (sh->n_hints || sh->more_hints) && heads_fit(w);
+    return (sh->gate_head || hints) && w->in_flight < (size_t)w->c->handler.threads;
 }
 
 /* How many lanes gate asks for where so many may run. No more than ASK_LANES for that they are likely taken: they might all be free. */
-static size_t asked(size_t most, size_t ask) {
+static size_t asked(const struct lw_worker *w, size_t most, size_t ask) {
     enum { ASK_LANES = 64 };
-    size_t n = most * ask;
+    size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;
     if (n > ASK_LANES) n = ASK_LANES;
     return n > most ? n : most;
 }
@@ -70,11 +75,12 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
         hints_build(w, sh, *most);
         size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
         *most -= claimed;
-        size_t lanes = asked(*most, sh->ask);
+        size_t lanes = asked(w, *most, sh->ask);
         if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, lanes);
         if (lanes) *most -= ((size_t)sh->n_gate * *most + lanes - 1) / lanes; /* what of it is hoped for */
     }
     late_build(w, sh);
+    unpark_build(w, sh);
     floor_build(w, sh);
     hints_want(w, sh, !quiet && !w->stopping && wanted && !sh->n_hints && !sh->more_hints);
     pipe_send(w, sh);
@@ -83,6 +89,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
 void lw_worker_turn(struct lw_worker *w) {
     run_tend(w);
     run_flush(w);
+    parts_sweep(w);
     if (w->confirm && !commit_confirm(w)) return;
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].open && worth(w, &w->shards[i], now_ms(w));
@@ -96,6 +103,15 @@ void lw_worker_turn(struct lw_worker *w) {
 
 /* --- life ------------------------------------------------------------------------------------------------------------------------- */
 
+static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
+    struct lw_byte_bounds b = *asked;
+    if (!b.call) b.call = 2 << 20;
+    if (!b.lane) b.lane = 1 << 20;
+    if (!b.heads) b.heads = 32 << 20;
+    if (!b.held) b.held = 64 << 20;
+    return b;
+}
+
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     struct lw_worker *w = lw_alloc(sizeof *w);
     w->set = *setup;
@@ -104,6 +120,9 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->ctx = setup->ctx;
     w->counts = setup->counts ? setup->counts : &w->own_counts;
     w->n_shards = w->c->redis.shards;
+    w->meta_max = LW_META_MAX;
+    w->bytes = bounds(&setup->bytes);
+    w->big_bytes = w->bytes.lane; /* assume large messages until some are known */
     w->waiting_tail = &w->waiting;
     pthread_mutex_init(&w->epoch_mutex, NULL);
     w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
@@ -148,11 +167,7 @@ void lw_worker_free(struct lw_worker *w) {
         shard_free(w, &w->shards[s]);
     }
     struct part *p, *tmp;
-    HASH_ITER(hh, w->parts, p, tmp) {
-        HASH_DELETE(hh, w->parts, p);
-        free(p->name), free(p->topic), free(p->fresh), free(p->floor_sent), free(p->kept);
-        free(p);
-    }
+    HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
     FREE_LIST(w->free_runs, next)
     FREE_LIST(w->free_holds, next)
     FREE_LIST(w->free_msgs, next)
@@ -161,7 +176,7 @@ void lw_worker_free(struct lw_worker *w) {
     pthread_mutex_destroy(&w->epoch_mutex);
     lw_buf_free(&w->scratch);
     lw_buf_free(&w->scratch2);
-    free(w->assigned), free(w->start), free(w->shards), free(w->busy);
+    free(w->assigned), free(w->start), free(w->shards), free(w->busy), free(w->given_back);
     free(w);
 }
 
@@ -185,9 +200,16 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
+    bool hints = (sh->n_hints || sh->more_hints) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->n_kept || sh->checking || !sh->loaded ||
-           (!w->stopping && !sh->quiet_until_ms && (sh->n_hints || sh->more_hints || gates));
+           (!w->stopping && !sh->quiet_until_ms && (hints || gates));
 }
+
+static bool may_grant(const struct lw_worker *w) {
+    return w->limit == LW_GRANT_ALL ? w->in_flight < w->window : w->limit == LW_GRANT_ONE && !w->in_flight;
+}
+
+void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) { w->limit = limit; }
 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
     int64_t wait = 20, now = now_ms(w);
@@ -198,7 +220,7 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
         if (sh->open || sh->phase == DOWN) continue;
         if (sh->n_kept) return 0;
         int64_t due = settle_due_ms(w, sh);
-        if (has_work(w, sh, now) && w->in_flight < w->window) due = now;
+        if (has_work(w, sh, now) && may_grant(w)) due = now;
         if (due <= now) due = worth(w, sh, now) ? now : sh->sent_ms + PACE_MS;
         if (due <= now) return 0;
         if (due - now < wait) wait = due - now;

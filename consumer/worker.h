@@ -41,7 +41,8 @@ struct lw_io {
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
     /* Handlers: run these jobs; each comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
-    /* A dead letter to a topic; answered by lw_worker_sent(). -1: not even queued, err says why. */
+    /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if it cannot be
+     * queued now, 1 if it never can be; err says why. */
     int (*letter)(void *ctx, const struct lw_letter *l, struct lw_err *err);
     /* Kafka: as in consumer/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
@@ -59,14 +60,26 @@ struct lw_io {
     void (*stop)(void *ctx, int status, const char *reason);
 };
 
+/* Limits in bytes. One message may exceed each of them, since messages are not split. 0: the default. */
+struct lw_byte_bounds {
+    size_t call;  /* per call to Redis: envelopes it carries; bytes it reads of waiting lists */
+    size_t lane;  /* heads of one lane that are granted at once */
+    size_t heads; /* heads in memory; beyond it, no more are claimed */
+    size_t held;  /* all messages in memory; beyond it, no more records are read */
+};
+
 struct lw_worker_setup {
     const struct lw_config *config;
     struct lw_board *board; /* NULL: no supervisor, nobody suspected */
     struct lw_counts *counts;
-    const char *id;         /* unique in the fleet and in time: host-pid-random */
-    const char *host;       /* whose wall clock this is */
-    const char *cluster_id; /* Kafka's; "" unknown */
-    int64_t grace_ms;       /* rule 10: how long an old master may go on serving; 0 for a single server */
+    int index;                   /* on the board */
+    const char *id;              /* unique in the fleet and in time: host-pid-random */
+    const char *host;            /* whose wall clock this is */
+    const char *cluster_id;      /* Kafka's; "" unknown */
+    int64_t grace_ms;            /* rule 10: how long an old master may go on serving; 0 for a single server */
+    struct lw_byte_bounds bytes; /* for tests, where messages are small */
+    size_t part_records;         /* maximum records per partition above its watermark; 0: its share of 64 MiB */
+    int repair_batch;            /* ranges per repair call; 0: the default. The simulation sends few, to have several calls */
     const struct lw_io *io;
     void *ctx;
 };
@@ -83,6 +96,11 @@ struct lw_leases *lw_worker_leases(struct lw_worker *w);
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
 const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* "lw:{NAME.SHARD}:" */
 
+/* Limits new grants while the handler is unhealthy: none, or one at a time to test it. Running messages
+ * continue. */
+enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
+void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
+
 /* Redis answers. The reply is borrowed. */
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
@@ -91,7 +109,7 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* po
 
 /* Handlers answer. */
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job);
-void lw_worker_sent(struct lw_worker *w, void *run, bool ok, const char *reason);
+void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason);
 
 /* Kafka. */
 struct lw_arrival {
@@ -104,6 +122,11 @@ void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool 
 void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a);
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
+/* Reports the group's commit of one partition, whoever owns it. Called periodically (rival.c). */
+void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
+/* The broker refused a commit because its metadata is too large: the next commits carry less. Called
+ * before lw_worker_committed(). */
+void lw_worker_metadata_refused(struct lw_worker *w);
 size_t lw_worker_appetite(const struct lw_worker *w); /* how many records it would take now */
 
 /* Shutdown: starts nothing new. When lw_worker_busy() is false, all is settled; then commit (lw_worker_commit_all) and leave the group. */
@@ -117,6 +140,8 @@ void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void 
 void lw_worker_dump(struct lw_worker *w);
 uint64_t lw_worker_waiting(const struct lw_worker *w);    /* messages of its partitions that are parked in Redis */
 uint64_t lw_worker_in_handler(const struct lw_worker *w); /* given to the handlers and not answered */
-bool lw_worker_ready(const struct lw_worker *w);          /* every shard joined, every assigned partition read */
+/* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
+bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
+bool lw_worker_ready(const struct lw_worker *w); /* every shard joined, every assigned partition read */
 
 #endif

@@ -5,7 +5,13 @@
  *      ^                  |                        |
  *      +---- ended <------+--- died, talked -------+--- died, bad answer, timed out, lease ended
  *
- * A subprocess that is no longer trusted is ended with its whole group before run() returns, and replaced by the next run. */
+ * A subprocess that is no longer trusted is ended with its whole group before run() returns, and replaced by the next run.
+ *
+ * When a process dies with a request, the message is normally at fault and the death costs an attempt.
+ * But a command that cannot start (a missing module, a bad path) would turn every message into a dead
+ * letter. So a process that never answered anything gives its message back without an attempt if it has
+ * not read the request, or if no process of this command has answered recently. The handler is then
+ * "unable" for a pause that doubles up to 30 s. After the pause, one message at a time tests it. */
 #include "handlers/child.h"
 #include "handlers/exec_line.h"
 #include "handlers/handler.h"
@@ -20,9 +26,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
@@ -33,6 +41,9 @@ enum {
     CLOSE_MS = 2000,
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 5000,
+    UNABLE_MS = 500,
+    UNABLE_MAX_MS = 30000,
+    UNPROVEN = 1 << 20, /* `doubt` after a process could not start, until one answers */
 };
 
 struct lw_handler {
@@ -43,15 +54,24 @@ struct lw_handler {
     struct lw_slot **slots;
     int n_slots;
     int64_t closing_ms; /* all must have ended by then; 0: not closing */
+    _Atomic int doubt;  /* processes in a row that ended without ever answering */
+    int doubt_max;      /* up to this many, the messages are at fault */
+    /* set while the handler is unable; the lock guards the members below */
+    atomic_bool unable;
+    _Atomic int64_t unable_until_ms;
+    pthread_mutex_t lock;
+    int64_t unable_ms; /* the present pause */
+    char trouble[LW_REASON_MAX];
 };
 
 struct lw_slot {
     int index;
     struct lw_child child;
-    struct lw_buf said; /* bytes of stdout not yet taken as a line */
-    bool answered;      /* this process has answered at least once */
-    int useless;        /* processes in a row that ended without an answer */
-    int64_t start_ms;   /* not before */
+    struct lw_last_words *words; /* last stderr line of the process; NULL: none was ever started */
+    struct lw_buf said;          /* bytes of stdout not yet taken as a line */
+    bool answered;               /* this process has answered at least once */
+    int useless;                 /* processes in a row that ended without an answer */
+    int64_t start_ms;            /* earliest time of the next start */
 };
 
 /* --- configuration ------------------------------------------------------------------------------------------------------------ */
@@ -92,6 +112,7 @@ static void survive_sigpipe(void) {
 }
 
 static void close_handler(struct lw_handler *h) {
+    pthread_mutex_destroy(&h->lock);
     lw_warden_close(&h->warden);
     if (h->log) lw_stderr_log_close(h->log);
     for (char **a = h->argv; *a; a++) free(*a);
@@ -106,6 +127,9 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     int64_t tenth = c->lock.ttl_ms / 10;
     h->margin_ms = tenth > 50 ? tenth : 50;
     h->timeout_ms = c->handler.timeout_ms;
+    pthread_mutex_init(&h->lock, NULL);
+    h->doubt = UNPROVEN;
+    h->doubt_max = c->retry.max_attempts > c->handler.threads ? c->retry.max_attempts : c->handler.threads;
     h->argv = copy_command(json_object_get(c->handler.json, "command"));
     h->n_slots = c->handler.threads;
     h->slots = lw_alloc((size_t)h->n_slots * sizeof(struct lw_slot *));
@@ -121,7 +145,8 @@ static int start(struct lw_handler *h, struct lw_slot *s, struct lw_err *err) {
     if (lw_child_spawn(&s->child, h->argv, &h->warden.groups[s->index], err)) return -1;
     char label[48];
     snprintf(label, sizeof label, "handler %d[%d]", s->index, (int)s->child.pid);
-    lw_stderr_log_add(h->log, s->child.err, label);
+    lw_last_words_drop(s->words);
+    s->words = lw_stderr_log_add(h->log, s->child.err, label);
     s->child.err = -1;
     s->said.n = 0;
     s->answered = false;
@@ -171,8 +196,65 @@ static void close_slot(struct lw_handler *h, struct lw_slot *s) {
     say_goodbye(h);
     lw_child_end(&s->child, h->closing_ms, NULL, 0);
     h->slots[s->index] = NULL;
+    lw_last_words_drop(s->words);
     lw_buf_free(&s->said);
     free(s);
+}
+
+/* --- can it work at all? ------------------------------------------------------------------------------------------------------------ */
+
+static void add_last_words(struct lw_slot *s, char *text, size_t size) {
+    char words[256] = "";
+    if (s->words) lw_last_words_get(s->words, LAST_WORDS_MS, words, sizeof words);
+    size_t n = strlen(text);
+    if (words[0] && n < size) snprintf(text + n, size - n, ": %s", words);
+}
+
+/* Starts a pause. Processes of other slots that fail during the pause do not extend it. */
+static void become_unable(struct lw_handler *h, const char *why) {
+    int64_t now = lw_boot_ms();
+    pthread_mutex_lock(&h->lock);
+    snprintf(h->trouble, sizeof h->trouble, "%s", why);
+    if (!h->unable || now >= h->unable_until_ms) {
+        h->unable_ms = !h->unable ? UNABLE_MS : 2 * h->unable_ms < UNABLE_MAX_MS ? 2 * h->unable_ms : UNABLE_MAX_MS;
+        h->unable_until_ms = now + h->unable_ms;
+        h->unable = true;
+        lw_warn("handler: %s; pausing for %" PRId64 " ms, then one message tests it", why, h->unable_ms);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void has_answered(struct lw_handler *h) {
+    atomic_store(&h->doubt, 0);
+    if (!atomic_load(&h->unable)) return;
+    pthread_mutex_lock(&h->lock);
+    if (h->unable) lw_info("handler: a process has answered; resuming");
+    h->unable = false;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static enum lw_health health(struct lw_handler *h, char *why, size_t size) {
+    if (!atomic_load(&h->unable)) return LW_WELL;
+    int64_t left = atomic_load(&h->unable_until_ms) - lw_boot_ms();
+    if (why) {
+        pthread_mutex_lock(&h->lock);
+        snprintf(why, size, "handler: %s", h->trouble);
+        pthread_mutex_unlock(&h->lock);
+    }
+    return left > 0 ? LW_UNABLE : LW_ON_TRIAL;
+}
+
+static int slot_check(struct lw_handler *h, struct lw_slot *s, int wait_ms, struct lw_err *err) {
+    (void)h;
+    char how[128], text[LW_REASON_MAX];
+    for (int64_t until = lw_boot_ms() + wait_ms; lw_boot_ms() < until; lw_sleep_ms(5)) {
+        if (!lw_child_ended(&s->child, how, sizeof how)) continue;
+        lw_child_end(&s->child, 0, NULL, 0);
+        snprintf(text, sizeof text, "its process %s before it was asked anything", how);
+        add_last_words(s, text, sizeof text);
+        return lw_fail(err, "%s", text);
+    }
+    return 0;
 }
 
 /* --- one request --------------------------------------------------------------------------------------------------------------- */
@@ -190,14 +272,46 @@ struct request {
 /* When the group has to be killed so that it is gone before the lease ends. Moves on while the lease is renewed. */
 static int64_t lease_end(const struct request *r) { return atomic_load(&r->job->lease->deadline_ms) - r->h->margin_ms; }
 
+/* True if the process has not read a byte of the request, so the request cannot be why it failed. */
+static bool unread(const struct request *r) {
+    int left = 0;
+    if (!r->sent) return true;
+    return r->s->child.in >= 0 && ioctl(r->s->child.in, FIONREAD, &left) == 0 && (size_t)left >= r->sent;
+}
+
+/* True if the process failed because of the command and not because of its message. */
+static bool is_innocent(const struct request *r) {
+    struct lw_handler *h = r->h;
+    if (r->s->answered) return false;
+    if (unread(r)) atomic_store(&h->doubt, UNPROVEN);
+    return atomic_fetch_add(&h->doubt, 1) >= h->doubt_max;
+}
+
+/* Gives a message back without an attempt, since it is not at fault. The whole handler pauses, so the
+ * slot needs no backoff of its own. */
+static void give_back(struct request *r, const char *why) {
+    r->s->start_ms = 0;
+    r->s->useless = 0;
+    become_unable(r->h, why);
+    lw_job_answer(r->job, LW_BACK, "");
+}
+
 /* Is the time up? Then the process is gone, and the job has its outcome. */
 static bool time_up(struct request *r, int64_t now) {
     bool lost = now >= lease_end(r) || (r->grace_ms && now >= r->grace_ms);
     bool late = now >= r->job->give_up_ms;
     if (!lost && !late) return false;
+    bool never_read = !lost && !r->grace_ms && !r->s->answered && unread(r);
     end(r->s, 0, NULL, 0);
     r->s->useless = 0; /* our doing, not a process that cannot work */
     char why[LW_REASON_MAX] = "";
+    if (never_read) {
+        atomic_store(&r->h->doubt, UNPROVEN);
+        snprintf(why, sizeof why, "its process did not read its first request within %" PRId64 " ms", r->h->timeout_ms);
+        add_last_words(r->s, why, sizeof why);
+        give_back(r, why);
+        return true;
+    }
     if (!lost) snprintf(why, sizeof why, "timed out after %" PRId64 " ms", r->h->timeout_ms);
     lw_job_answer(r->job, lost || r->grace_ms ? LW_BACK : LW_RETRY, lost || r->grace_ms ? "" : why);
     return true;
@@ -258,11 +372,15 @@ static void fail_talk(struct request *r, const char *reason) {
 static void fail_end(struct request *r) {
     char how[128], reason[LW_REASON_MAX];
     int64_t until = lw_boot_ms() + LAST_WORDS_MS, stop = lease_end(r);
-    bool itself = lw_child_ended(&r->s->child, how, sizeof how);
+    bool itself = lw_child_ended(&r->s->child, how, sizeof how), innocent = is_innocent(r);
     end(r->s, until < stop ? until : stop, how, sizeof how);
     if (!itself && strcmp(how, "was killed") == 0) snprintf(how, sizeof how, "closed its stdout");
-    snprintf(reason, sizeof reason, "handler process %s before it answered", how);
-    fail(r, reason);
+    snprintf(reason, sizeof reason, innocent ? "its process %s before it ever answered" : "handler process %s before it answered", how);
+    add_last_words(r->s, reason, sizeof reason);
+    if (innocent && !r->grace_ms)
+        give_back(r, reason);
+    else
+        fail(r, reason);
 }
 
 static void take_answer(struct request *r, struct lw_bytes line) {
@@ -275,6 +393,7 @@ static void take_answer(struct request *r, struct lw_bytes line) {
     }
     r->s->answered = true;
     r->s->useless = 0;
+    has_answered(r->h);
     /* The lease is lost: an effect that has happened counts all the same, anything else is left to the next holder. */
     if (r->grace_ms && outcome != LW_DONE)
         lw_job_answer(r->job, LW_BACK, "");
@@ -367,15 +486,14 @@ static bool wait_start(const struct request *r) {
 
 /* A process to ask. False where there is none: the job has its outcome. */
 static bool ready(struct request *r) {
-    if (lw_boot_ms() >= lease_end(r)) return lw_job_answer(r->job, LW_BACK, ""), false;
+    bool unable = atomic_load(&r->h->unable) && lw_boot_ms() < atomic_load(&r->h->unable_until_ms);
+    if (unable || lw_boot_ms() >= lease_end(r)) return lw_job_answer(r->job, LW_BACK, ""), false;
     look_after(r->s);
     if (r->s->child.pid <= 0 && !wait_start(r)) return lw_job_answer(r->job, LW_BACK, ""), false;
     if (r->s->child.pid > 0) return true;
     struct lw_err err = {0};
     if (start(r->h, r->s, &err) == 0) return true;
-    lw_error("handler %d: %s", r->s->index, err.text);
-    end(r->s, 0, NULL, 0); /* there is none; this counts it and sets the backoff */
-    lw_job_answer(r->job, LW_RETRY, err.text);
+    give_back(r, err.text);
     return false;
 }
 
@@ -383,6 +501,7 @@ static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, s
     for (size_t i = 0; i < n; i++) {
         struct request r = {.h = h, .s = s, .job = jobs[i]};
         if (!ready(&r)) continue;
+        lw_last_words_clear(s->words);
         lw_exec_request(&r.text, jobs[i]);
         converse(&r);
         lw_buf_free(&r.text);
@@ -401,6 +520,8 @@ const struct lw_handler_type lw_handler_exec = {
     .slot_open = open_slot,
     .batch_max = batch_max,
     .run = run,
+    .health = health,
+    .slot_check = slot_check,
     .slot_close = close_slot,
     .close = close_handler,
 };

@@ -85,6 +85,12 @@ static inline struct lw_job *lw_job_end(struct lw_job *job) {
     return job->outcome == LW_DONE ? next : NULL;
 }
 
+enum lw_health {
+    LW_WELL,
+    LW_ON_TRIAL, /* it could not start: give it one message at a time until one is answered */
+    LW_UNABLE,   /* it could not start just now: give it no messages for a while */
+};
+
 struct lw_handler; /* each type's own */
 struct lw_slot;
 
@@ -102,6 +108,12 @@ struct lw_handler_type {
     /* Everything below the committed watermark of this partition is done: recorded identities may go. Main thread; may do nothing. May be
      * NULL. */
     void (*passed)(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark);
+    /* Whether the handler can work; if not, `why` (may be NULL) gets the reason. Any thread may call it.
+     * NULL: always well. */
+    enum lw_health (*health)(struct lw_handler *h, char *why, size_t size);
+    /* For `check`: returns 0 if the slot's process has started and runs for at least wait_ms. NULL:
+     * slot_open has checked everything. */
+    int (*slot_check)(struct lw_handler *h, struct lw_slot *s, int wait_ms, struct lw_err *err);
     void (*slot_close)(struct lw_handler *h, struct lw_slot *s);
     void (*close)(struct lw_handler *h);
 };

@@ -174,7 +174,7 @@ static int prepare_all(struct lw_store *s) {
 
 static int prepare_row(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
     if (!table_exists(s, in->table))
-        return lw_fail(err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true", in->path, in->table);
+        return lw_refuse(err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true", in->path, in->table);
     char *sql = row_sql(in);
     int r = prepare(s, LW_ST_ROW, sql);
     sqlite3_free(sql);
@@ -187,7 +187,7 @@ int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err 
     s->in = in;
     if (!r) lw_reader_init(&s->reader, in);
     if (!r && table_exists(s, "latchwork_done"))
-        r = lw_fail(
+        r = lw_refuse(
             err,
             "insert: %s: made by an older version, which kept identities in latchwork_done; once all that it has read is committed, "
             "drop latchwork_done and latchwork_fence",

@@ -140,30 +140,31 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
 /* Says what is wrong with a plugin's table, or nothing. */
 static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
     if (api->abi == 0 || api->abi > LATCHWORK_ABI)
-        return lw_fail(err, "plugin %s: built for interface version %u, this Latchwork has version %d%s", path, api->abi, LATCHWORK_ABI,
-                       api->abi ? ": install a newer Latchwork, or build the plugin with this one's header"
-                                : " (is LATCHWORK_HANDLER_INIT missing in its table?)");
+        return lw_refuse(err, "plugin %s: built for interface version %u, this Latchwork has version %d%s", path, api->abi, LATCHWORK_ABI,
+                         api->abi ? ": install a newer Latchwork, or build the plugin with this one's header"
+                                  : " (is LATCHWORK_HANDLER_INIT missing in its table?)");
     if (api->size < first_size)
-        return lw_fail(err, "plugin %s: its table says a size of %u bytes, at least %zu are needed: build it with <latchwork/handler.h>",
-                       path, api->size, first_size);
+        return lw_refuse(err, "plugin %s: its table has a size of %u bytes, expected at least %zu; build it with <latchwork/handler.h>",
+                         path, api->size, first_size);
     if (api->batch_max > BATCH_MAX)
-        return lw_fail(err, "plugin %s: batch_max is %zu, at most %d is allowed", path, api->batch_max, BATCH_MAX);
-    if (api->batch_max && !api->handle_batch) return lw_fail(err, "plugin %s: has a batch_max, but no handle_batch", path);
+        return lw_refuse(err, "plugin %s: batch_max is %zu, at most %d is allowed", path, api->batch_max, BATCH_MAX);
+    if (api->batch_max && !api->handle_batch)
+        return lw_refuse(err, "plugin %s: has batch_max but no handle_batch; set both or neither", path);
     if (!api->batch_max && !api->handle)
-        return lw_fail(err, "plugin %s: has no handle%s", path, api->handle_batch ? ", and handle_batch needs a batch_max" : "");
+        return lw_refuse(err, "plugin %s: has no handle%s", path, api->handle_batch ? ", and handle_batch needs a batch_max" : "");
     return 0;
 }
 
 static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
-    if (access(path, R_OK)) return lw_fail(err, "plugin %s: %s", path, strerror(errno));
+    if (access(path, R_OK)) return lw_refuse(err, "plugin %s: %s", path, strerror(errno));
     char here[4096];
     /* without a slash, dlopen() would search the system's library folders */
     int n = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
-    if (n < 0 || (size_t)n >= sizeof here) return lw_fail(err, "plugin %.200s…: the path is too long", path);
+    if (n < 0 || (size_t)n >= sizeof here) return lw_refuse(err, "plugin %.200s…: the path is too long", path);
     h->object = dlopen(here, RTLD_NOW | RTLD_LOCAL);
-    if (!h->object) return lw_fail(err, "plugin %s: cannot be loaded: %s", path, dlerror());
+    if (!h->object) return lw_refuse(err, "plugin %s: cannot be loaded: %s", path, dlerror());
     h->api = dlsym(h->object, "latchwork_handler");
-    if (!h->api) return lw_fail(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
+    if (!h->api) return lw_refuse(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
     return check_api(h->api, path, err);
 }
 

@@ -10,13 +10,13 @@ const struct lw_handler_type *lw_handler_find(const char *name, struct lw_err *e
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i]->name, name) == 0) return types[i];
     if (strcmp(name, "http") == 0) {
-        lw_fail(err, "handler.type: \"http\" is not in this version; there are exec, plugin, insert");
+        lw_refuse(err, "handler.type: \"http\" is not in this version; there are exec, plugin, insert");
         return NULL;
     }
     const char *near = lw_section_nearest(name, names);
     if (near)
-        lw_fail(err, "handler.type: unknown type \"%.64s\"; did you mean %s? There are exec, plugin, insert", name, near);
+        lw_refuse(err, "handler.type: unknown type \"%.64s\"; did you mean %s? There are exec, plugin, insert", name, near);
     else
-        lw_fail(err, "handler.type: unknown type \"%.64s\"; there are exec, plugin, insert", name);
+        lw_refuse(err, "handler.type: unknown type \"%.64s\"; there are exec, plugin, insert", name);
     return NULL;
 }

@@ -22,7 +22,16 @@ enum {
     LAST_MS = 1000
 };
 
+/* It has two owners: the stream, and the caller of lw_stderr_log_add(). */
+struct lw_last_words {
+    pthread_mutex_t lock;
+    int owners;
+    bool ended;
+    char text[256];
+};
+
 struct stream {
+    struct lw_last_words *words;
     struct stream *prev, *next;
     int fd;
     bool fresh; /* the partial line grew since the last look */
@@ -39,10 +48,62 @@ struct lw_stderr_log {
     atomic_bool stop;
 };
 
+/* --- last words ------------------------------------------------------------------------------------------------------------------- */
+
+static struct lw_last_words *new_words(void) {
+    struct lw_last_words *w = lw_alloc(sizeof *w);
+    pthread_mutex_init(&w->lock, NULL);
+    w->owners = 2;
+    return w;
+}
+
+static void remember(struct lw_last_words *w, const char *line) {
+    if (!line[strspn(line, " \t")]) return;
+    pthread_mutex_lock(&w->lock);
+    snprintf(w->text, sizeof w->text, "%.*s", (int)sizeof w->text - 1, line);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void leave(struct lw_last_words *w, bool ended) {
+    pthread_mutex_lock(&w->lock);
+    w->ended |= ended;
+    bool last = !--w->owners;
+    pthread_mutex_unlock(&w->lock);
+    if (!last) return;
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+static bool read_words(struct lw_last_words *w, char *out, size_t size) {
+    pthread_mutex_lock(&w->lock);
+    bool ended = w->ended;
+    snprintf(out, size, "%s", w->text);
+    pthread_mutex_unlock(&w->lock);
+    return ended;
+}
+
+void lw_last_words_get(struct lw_last_words *w, int wait_ms, char *out, size_t size) {
+    int64_t until = lw_boot_ms() + wait_ms;
+    while (!read_words(w, out, size) && lw_boot_ms() < until) lw_sleep_ms(2);
+}
+
+void lw_last_words_clear(struct lw_last_words *w) {
+    pthread_mutex_lock(&w->lock);
+    w->text[0] = '\0';
+    pthread_mutex_unlock(&w->lock);
+}
+
+void lw_last_words_drop(struct lw_last_words *w) {
+    if (w) leave(w, false);
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------------------------ */
+
 static void flush_line(struct stream *s) {
     while (s->n && s->line[s->n - 1] == '\r') s->n--;
     s->line[s->n] = '\0';
     if (s->n) lw_info("%s: %s", s->label, s->line);
+    if (s->n) remember(s->words, s->line);
     s->n = 0;
 }
 
@@ -56,6 +117,7 @@ static void take(struct stream *s, const char *p, size_t n) {
 
 static void drop(struct lw_stderr_log *l, struct stream *s) {
     flush_line(s);
+    leave(s->words, true);
     pthread_mutex_lock(&l->lock);
     if (s->prev)
         s->prev->next = s->next;
@@ -140,8 +202,9 @@ struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err) {
     return NULL;
 }
 
-void lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label) {
+struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label) {
     struct stream *s = lw_alloc(sizeof *s);
+    struct lw_last_words *words = s->words = new_words();
     s->fd = fd;
     snprintf(s->label, sizeof s->label, "%s", label);
     pthread_mutex_lock(&l->lock);
@@ -151,6 +214,7 @@ void lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label) {
     pthread_mutex_unlock(&l->lock);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
     if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &ev)) drop(l, s);
+    return words;
 }
 
 void lw_stderr_log_close(struct lw_stderr_log *l) {

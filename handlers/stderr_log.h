@@ -5,11 +5,20 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
+
 struct lw_stderr_log;
+struct lw_last_words; /* the last line of one stream; it outlives the stream */
 
 struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err);
-/* Takes over fd (non-blocking); `label` (copied) stands before each line. Any thread. */
-void lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label);
+/* Takes ownership of fd (non-blocking). `label` (copied) precedes each line. Any thread may call it. The
+ * last line is available until lw_last_words_drop(). */
+struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label);
+/* Returns the last line that is not blank, "" if there is none. Waits at most wait_ms for the end of the
+ * stream. */
+void lw_last_words_get(struct lw_last_words *w, int wait_ms, char *out, size_t size);
+void lw_last_words_clear(struct lw_last_words *w); /* forgets the last line */
+void lw_last_words_drop(struct lw_last_words *w);  /* NULL does nothing */
 void lw_stderr_log_close(struct lw_stderr_log *l); /* logs what is there to be read, then ends */
 
 #endif

@@ -20,6 +20,10 @@ unsigned lw_forks(void) { return atomic_load_explicit(&forks, memory_order_relax
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error) {
+    if (!c) {
+        lw_lock_wrong(error, "the client, or what it belongs to, is NULL: opening it failed");
+        return false;
+    }
     if (c->forks == lw_forks()) return true;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_FORK, "this client was opened before a fork: open another in the child");
     return false;
@@ -119,6 +123,7 @@ void latchwork_client_close(struct latchwork_client *c) {
 }
 
 void latchwork_client_interrupt(struct latchwork_client *c) {
+    if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
     pthread_mutex_lock(&c->start); /* a thread that starts it now sees the flag */
@@ -128,6 +133,7 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
 }
 
 enum latchwork_result latchwork_client_ping(struct latchwork_client *c, struct latchwork_error *error) {
+    if (!lw_client_ok(c, error)) return LATCHWORK_LOCK_ERROR;
     struct lw_call call;
     lw_call_script(&call, NULL, 0);
     lw_call_add(&call, "PING", 4);

@@ -187,9 +187,15 @@ static bool count_down(struct latchwork_hold *h, bool all) {
 
 /* --- acquire ---------------------------------------------------------------------------------------------------------------------- */
 
+static enum latchwork_result null_argument(const char *name, struct latchwork_error *error) {
+    return lw_lock_wrong(error, "%s is NULL", name);
+}
+
 static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, bool is_thread, int64_t wait_ms, struct latchwork_hold **out,
                                      struct latchwork_error *error) {
+    if (!out) return null_argument("hold", error);
     *out = NULL;
+    if (!l) return null_argument("lock", error);
     if (l->client && !lw_client_ok(l->client, error)) return LATCHWORK_LOCK_ERROR;
     bool reentrant = l->o.kind == LATCHWORK_REENTRANT;
     struct latchwork_hold *h = reentrant ? find_owned(l, owner, is_thread) : NULL;
@@ -226,7 +232,7 @@ static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, b
 
 enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *l, int64_t wait_ms, struct latchwork_hold **hold,
                                              struct latchwork_error *error) {
-    return acquire(l, l->o.kind == LATCHWORK_REENTRANT ? this_thread() : 0, true, wait_ms, hold, error);
+    return acquire(l, l && l->o.kind == LATCHWORK_REENTRANT ? this_thread() : 0, true, wait_ms, hold, error);
 }
 
 enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchwork_hold **hold, struct latchwork_error *error) {
@@ -235,8 +241,8 @@ enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchw
 
 enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64_t owner, int64_t wait_ms, struct latchwork_hold **hold,
                                                 struct latchwork_error *error) {
-    if (l->o.kind != LATCHWORK_REENTRANT) {
-        *hold = NULL;
+    if (l && l->o.kind != LATCHWORK_REENTRANT) {
+        if (hold) *hold = NULL;
         return lw_lock_wrong(error, "only a reentrant lock has owners");
     }
     return acquire(l, owner, false, wait_ms, hold, error);
@@ -252,6 +258,7 @@ static void leave_keeper(struct latchwork_hold *h) {
 }
 
 enum latchwork_result latchwork_hold_release(struct latchwork_hold *h, struct latchwork_error *error) {
+    if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     if (!count_down(h, false)) {
         if (!latchwork_hold_lost(h)) return LATCHWORK_LOCK_OK;
@@ -273,6 +280,7 @@ void latchwork_hold_forget(struct latchwork_hold *h) {
 /* --- in between --------------------------------------------------------------------------------------------------------------------- */
 
 enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+    if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     if (ttl_ms == 0) ttl_ms = h->lock->o.ttl_ms;
     if (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
@@ -285,33 +293,40 @@ enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl
 }
 
 enum latchwork_result latchwork_hold_check(struct latchwork_hold *h, struct latchwork_error *error) {
+    if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     return h->lock->ops->keep(h, 0, error);
 }
 
-uint64_t latchwork_hold_fence(const struct latchwork_hold *h) { return h->fence; }
+/* A NULL hold has fence 0, is lost, and has 0 ms left. */
+uint64_t latchwork_hold_fence(const struct latchwork_hold *h) { return h ? h->fence : 0; }
 uint64_t latchwork_hold_fence_at(const struct latchwork_hold *h, size_t i) {
+    if (!h) return 0;
     return h->lock->ops->fence_at ? h->lock->ops->fence_at(h, i) : h->fence;
 }
-const char *latchwork_hold_token(const struct latchwork_hold *h) { return h->value; }
-int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms); }
+const char *latchwork_hold_token(const struct latchwork_hold *h) { return h ? h->value : ""; }
+int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *h) { return h ? atomic_load(&h->deadline_ms) : 0; }
 int latchwork_hold_lost(const struct latchwork_hold *h) {
-    return atomic_load(&h->loss) != 0 || lw_boot_ms() >= atomic_load(&h->deadline_ms);
+    return !h || atomic_load(&h->loss) != 0 || lw_boot_ms() >= atomic_load(&h->deadline_ms);
 }
 int64_t latchwork_hold_left_ms(const struct latchwork_hold *h) {
+    if (!h) return 0;
     int64_t left = atomic_load(&h->deadline_ms) - lw_boot_ms();
     return left > 0 && !atomic_load(&h->loss) ? left : 0;
 }
 
 enum latchwork_result latchwork_lock_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
+    if (!l || !seen) return null_argument(l ? "seen" : "lock", error);
     if (l->ops->show) return l->ops->show(l, seen, ctx, error);
     return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock can't be shown");
 }
 enum latchwork_result latchwork_lock_break(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
+    if (!l) return null_argument("lock", error);
     if (l->ops->end) return l->ops->end(l, fence, error);
     return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock can't be broken");
 }
 enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
+    if (!l) return null_argument("lock", error);
     if (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
     if (l->ops->give_ttl) return l->ops->give_ttl(l, ttl_ms, error);
     return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock always has a TTL");

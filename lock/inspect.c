@@ -52,6 +52,7 @@ struct look {
     bool stopped;
     int64_t shown;
     struct latchwork_error *error;
+    struct lw_foreign *foreign; /* may be NULL */
 };
 
 static void show(struct look *k, struct latchwork_lock_info *info) {
@@ -182,8 +183,10 @@ static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const 
     lw_buf_add(&b, key, n_prefix);
     lw_buf_add(&b, what, strlen(what));
     int64_t n = 0;
-    bool good = ask_number(k->client, "ZCARD", lw_bytes(b.p, b.n), &n, k->error);
+    struct latchwork_error error = {0};
+    bool good = ask_number(k->client, "ZCARD", lw_bytes(b.p, b.n), &n, &error) || error.code == LATCHWORK_E_TYPE;
     lw_buf_free(&b);
+    if (!good && k->error) *k->error = error;
     *sum += n;
     return good;
 }
@@ -207,11 +210,20 @@ static bool list_own(struct look *k, struct lw_bytes key) {
 
 static bool list_key(struct look *k, struct lw_bytes key) {
     struct latchwork_lock_info info = {.kind = LATCHWORK_MUTEX, .name = key.p, .name_len = key.n};
-    struct latchwork_error error, *wanted = k->error;
+    return show_string(k, &info, key, false);
+}
+
+/* Skips a key of another Redis type, which is not one of our locks, and lists the others. */
+static bool list_one(struct look *k, struct lw_bytes key, unsigned flags) {
+    struct latchwork_error error = {0}, *wanted = k->error;
     k->error = &error;
-    bool good = show_string(k, &info, key, false);
+    bool good = (flags & LATCHWORK_LIST_KEYS ? list_key : list_own)(k, key);
     k->error = wanted;
-    if (good || error.code == LATCHWORK_E_TYPE) return true;
+    if (good) return true;
+    if (error.code == LATCHWORK_E_TYPE) {
+        if (k->foreign && !k->foreign->n++) snprintf(k->foreign->first, sizeof k->foreign->first, "%.*s", (int)key.n, key.p);
+        return true;
+    }
     if (wanted) *wanted = error;
     return false;
 }
@@ -219,14 +231,21 @@ static bool list_key(struct look *k, struct lw_bytes key) {
 static bool list_page(struct look *k, const redisReply *page, unsigned flags) {
     for (size_t i = 0; i < page->elements && !k->stopped; i++) {
         struct lw_bytes key = lw_bytes(page->element[i]->str, (size_t)page->element[i]->len);
-        if (!(flags & LATCHWORK_LIST_KEYS ? list_key : list_own)(k, key)) return false;
+        if (!list_one(k, key, flags)) return false;
     }
     return true;
 }
 
 enum latchwork_result latchwork_lock_list(struct latchwork_client *c, const char *glob, unsigned flags, latchwork_lock_seen *seen,
                                           void *ctx, struct latchwork_error *error) {
-    struct look k = {.client = c, .seen = seen, .ctx = ctx, .error = error};
+    return lw_lock_list(c, glob, flags, seen, ctx, NULL, error);
+}
+
+enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob, unsigned flags, latchwork_lock_seen *seen, void *ctx,
+                                   struct lw_foreign *foreign, struct latchwork_error *error) {
+    struct look k = {.client = c, .seen = seen, .ctx = ctx, .error = error, .foreign = foreign};
+    if (!lw_client_ok(c, error)) return LATCHWORK_LOCK_ERROR;
+    if (!seen) return lw_lock_wrong(error, "seen is NULL");
     struct lw_buf match = {0};
     lw_buf_addf(&match, flags & LATCHWORK_LIST_KEYS ? "%s%c" : "lwl:{%s}:*%c", glob ? glob : "*", 0);
     char cursor[32] = "0";

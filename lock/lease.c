@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Per shard, oldest renewal first: all leases have one TTL, so a lease goes to the end whenever it is extended. */
+/* The leases of a shard in order of deadline: the first to end is the first to be renewed or cancelled. */
 struct list {
     struct lw_lease head; /* of a ring */
 };
@@ -36,30 +36,36 @@ static void unlink_lease(struct lw_lease *l) {
     l->next->prev = l->prev;
 }
 
-static void append(struct lw_leases *t, struct lw_lease *l) {
-    struct lw_lease *head = &t->list[l->shard].head;
-    l->prev = head->prev;
-    l->next = head;
-    head->prev->next = l;
-    head->prev = l;
+/* Inserts in order of deadline. The place is nearly always the end, since all leases have the same TTL,
+ * but a grant whose reply was read late belongs before leases that were renewed meanwhile. */
+static void insert(struct lw_leases *t, struct lw_lease *l) {
+    struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;
+    int64_t deadline_ms = atomic_load(&l->held.deadline_ms);
+    while (before != head && atomic_load(&before->held.deadline_ms) > deadline_ms) before = before->prev;
+    l->prev = before;
+    l->next = before->next;
+    before->next->prev = l;
+    before->next = l;
 }
 
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
     pthread_mutex_lock(&t->mutex);
     l->id = t->next_id++;
+    l->lost = false;
     atomic_store(&l->held.deadline_ms, deadline_ms);
     atomic_store(&l->held.cancelled, false);
-    append(t, l);
+    insert(t, l);
     pthread_mutex_unlock(&t->mutex);
 }
 
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
     pthread_mutex_lock(&t->mutex);
+    l->lost = false;
     atomic_store(&l->held.deadline_ms, deadline_ms);
     atomic_store(&l->held.cancelled, false);
     if (l->id) {
         unlink_lease(l);
-        append(t, l);
+        insert(t, l);
     }
     pthread_mutex_unlock(&t->mutex);
 }
@@ -87,7 +93,7 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     for (struct lw_lease *l = head->next; l != head && n < max; l = l->next) {
         int64_t left = atomic_load(&l->held.deadline_ms) - now_ms;
         if (left > t->ttl_ms - t->ttl_ms / 3) break;
-        if (left <= 0) continue; /* past its end: somebody else's by now */
+        if (left <= 0 || l->lost) continue; /* another holder may have it by now */
         struct lw_due *d = &out[n++];
         d->lease = l;
         d->id = l->id;
@@ -106,13 +112,14 @@ size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n
         struct lw_lease *l = due[i].lease;
         if (l->id != due[i].id || l->token != due[i].token) continue; /* settled meanwhile */
         if (answers[i] != '1') {
+            l->lost = true;
             if (!atomic_exchange(&l->held.cancelled, true)) lost++;
             continue;
         }
         if (sent_ms + t->ttl_ms <= atomic_load(&l->held.deadline_ms)) continue;
         atomic_store(&l->held.deadline_ms, sent_ms + t->ttl_ms);
         unlink_lease(l);
-        append(t, l);
+        insert(t, l);
     }
     pthread_mutex_unlock(&t->mutex);
     return lost;

@@ -24,6 +24,7 @@ struct lw_lease {
     int shard;
     struct lw_bytes lane; /* the caller's, while the lease is in the table */
     uint64_t id;          /* 0: not in the table */
+    bool lost;            /* a renewal found it lost, so it is not renewed again */
     struct lw_lease *prev, *next;
 };
 
@@ -45,7 +46,7 @@ void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* nothing happens where it is not in the table */
 void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* the epoch is lost */
 
-/* The oldest leases of a shard that are due for renewal, at most max. */
+/* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max);
 /* answers: a character a lease, as renew.lua gives them; sent_ms: before the request was sent. Returns how many turned out to be lost. */
 size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);

@@ -43,6 +43,14 @@ void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms);
 
 enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
 enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error);
+/* Like latchwork_lock_list(). foreign (may be NULL) counts the skipped keys: those with the name of a lock
+ * but of another Redis type. */
+struct lw_foreign {
+    int64_t n;
+    char first[200];
+};
+enum latchwork_result lw_lock_list(struct latchwork_client *client, const char *glob, unsigned flags, latchwork_lock_seen *seen, void *ctx,
+                                   struct lw_foreign *foreign, struct latchwork_error *error);
 enum latchwork_result lw_one_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error);
 
 #endif

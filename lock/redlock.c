@@ -216,7 +216,7 @@ static const struct lw_lock_ops ops = {.acquire = acquire, .release = release, .
 
 struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, const char *name,
                                                    const struct latchwork_lock_options *options, struct latchwork_error *error) {
-    struct latchwork_client *c = r->node[0].client;
+    struct latchwork_client *c = r ? r->node[0].client : NULL;
     if (!lw_client_ok(c, error)) return NULL;
     struct latchwork_lock *l = lw_lock_new(&ops, name, options, c->label, error);
     if (!l) return NULL;
@@ -299,6 +299,7 @@ struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t
 }
 
 void latchwork_redlock_interrupt(struct latchwork_redlock *r) {
+    if (!r) return;
     atomic_store(&r->interrupted, true);
     if (!lw_client_ok(r->node[0].client, NULL)) return;
     pthread_mutex_lock(&r->mutex);

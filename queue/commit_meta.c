@@ -6,8 +6,17 @@
 #include <xxhash.h>
 
 #define PREFIX "lw1:"
-enum { PREFIX_LEN = 4, TAIL_LEN = 9 /* ":" and 8 hex digits */, VARINT_MAX = 10 };
+#define PREFIX2 "lw2:"
+enum { PREFIX_LEN = 4, HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1, TAIL_LEN = 9 /* ":" and 8 hex digits */, VARINT_MAX = 10 };
 enum { BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN, PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0) };
+
+/* Returns how many bytes, before base64, fit into a text of `max` bytes with this head. */
+static size_t packed_room(size_t max, size_t head) {
+    if (max > LW_META_MAX) max = LW_META_MAX;
+    if (max <= head + TAIL_LEN) return 0;
+    size_t body = max - head - TAIL_LEN;
+    return body / 4 * 3 + (body % 4 ? body % 4 - 1 : 0);
+}
 
 static const char digits64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -65,7 +74,7 @@ static uint32_t checksum(int64_t committed, const char *text, size_t len) {
     return XXH32(buf, 8 + len, 0);
 }
 
-static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, unsigned char *packed) {
+static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, size_t room, unsigned char *packed) {
     size_t used = 0;
     int64_t from = committed;
     if (n > LW_META_RANGES) n = LW_META_RANGES;
@@ -75,7 +84,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, u
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));
         len += put_varint(one + len, (uint64_t)(r.hi - r.lo));
-        if (used + len > PACKED_MAX) break;
+        if (used + len > room) break;
         memcpy(packed + used, one, len);
         used += len;
         from = r.hi;
@@ -83,13 +92,19 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, u
     return used;
 }
 
-size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, char *out) {
+/* Writes the head, the text before the base64: "lw1:" or "lw2:FLEET:". */
+static size_t put_head(char *out, const char *fleet) {
+    return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet) : snprintf(out, HEAD_MAX + 1, PREFIX));
+}
+
+size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, size_t max, const char *fleet, char *out) {
     unsigned char packed[PACKED_MAX];
-    size_t used = pack(committed, ranges, n, packed);
+    char head[HEAD_MAX + 1];
+    size_t len = put_head(head, fleet), used = pack(committed, ranges, n, packed_room(max, len), packed);
     out[0] = 0;
-    if (!used) return 0;
-    memcpy(out, PREFIX, PREFIX_LEN);
-    size_t len = PREFIX_LEN + put_base64(out + PREFIX_LEN, packed, used);
+    if (max < len + TAIL_LEN || (!used && !*fleet)) return 0;
+    memcpy(out, head, len);
+    len += put_base64(out + len, packed, used);
     return len + (size_t)snprintf(out + len, TAIL_LEN + 1, ":%08" PRIx32, checksum(committed, out, len));
 }
 
@@ -123,15 +138,30 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
     return (int)count;
 }
 
+/* Returns the length of the head, 0 if the text is not one of ours. */
+static size_t head_of(const char *text, size_t len) {
+    if (len < PREFIX_LEN) return 0;
+    if (!memcmp(text, PREFIX, PREFIX_LEN)) return PREFIX_LEN;
+    return memcmp(text, PREFIX2, PREFIX_LEN) ? 0 : HEAD_MAX;
+}
+
 int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out, size_t max, struct lw_err *err) {
     if (len == 0) return 0;
-    if (len < PREFIX_LEN || memcmp(text, PREFIX, PREFIX_LEN) != 0)
-        return lw_fail(err, "foreign commit metadata: %zu bytes that do not begin with \"%s\"", len, PREFIX);
+    size_t head = head_of(text, len);
+    if (!head) return lw_fail(err, "foreign commit metadata: %zu bytes that do not begin with \"%s\" or \"%s\"", len, PREFIX, PREFIX2);
     if (committed < 0) return lw_fail(err, "commit metadata without a committed offset");
-    if (len <= PREFIX_LEN + TAIL_LEN || len > LW_META_MAX) return lw_fail(err, "corrupt commit metadata: %zu bytes", len);
+    if (len < head + TAIL_LEN + (head == PREFIX_LEN) || len > LW_META_MAX) return lw_fail(err, "corrupt commit metadata: %zu bytes", len);
     if (!checksum_matches(committed, text, len)) return lw_fail(err, "corrupt commit metadata: the checksum does not match");
     unsigned char packed[LW_META_MAX];
     size_t n;
-    if (!get_base64(text + PREFIX_LEN, len - PREFIX_LEN - TAIL_LEN, packed, &n)) return lw_fail(err, "corrupt commit metadata: not base64");
+    if (!get_base64(text + head, len - head - TAIL_LEN, packed, &n)) return lw_fail(err, "corrupt commit metadata: not base64");
     return unpack(committed, packed, n, out, max, err);
+}
+
+bool lw_meta_fleet(int64_t committed, const char *text, size_t len, char *out) {
+    if (head_of(text, len) != HEAD_MAX || committed < 0 || len < HEAD_MAX + TAIL_LEN || len > LW_META_MAX) return false;
+    if (!checksum_matches(committed, text, len)) return false;
+    memcpy(out, text + PREFIX_LEN, LW_META_FLEET);
+    out[LW_META_FLEET] = 0;
+    return true;
 }

@@ -114,7 +114,7 @@ static int take_u32(struct reader *r, uint32_t *out) {
 }
 
 static int take_header(struct reader *r, struct lw_header *h) {
-    uint32_t n;
+    uint32_t n = 0;
     if (take_u32(r, &n) || take_bytes(r, "a header's name goes past the end", n, &h->name)) return -1;
     if (take_u32(r, &n)) return -1;
     return take_bytes(r, "a header's value goes past the end", n == UINT32_MAX ? -1 : (int64_t)n, &h->value);

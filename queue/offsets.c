@@ -195,6 +195,18 @@ int64_t lw_offsets_next(const struct lw_offsets *t) { return t->next; }
 size_t lw_offsets_queued(const struct lw_offsets *t) { return t->queued; }
 size_t lw_offsets_unfinished(const struct lw_offsets *t) { return t->unfinished; }
 
+size_t lw_offsets_held(const struct lw_offsets *t) { return t->n; }
+
+bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset, size_t *budget) {
+    for (size_t i = lower_bound(t, *offset); i < t->n; i++, --*budget) {
+        *offset = at(t, i)->offset;
+        if (!*budget) return false;
+        if (at(t, i)->state == state) return true;
+    }
+    *offset = t->next;
+    return false;
+}
+
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     /* by position, because fn may mark records, so that some leave at the front */

@@ -5,8 +5,9 @@
  *
  * The watermark is the lowest offset that is not finished. Offsets that Kafka skips (compaction, transaction markers) count as
  * finished once a later record, or the end of the partition, was delivered. Every record is IN after delivery, QUEUED while it is
- * parked in Redis, DONE at last; a state never goes down except by lw_offsets_rewind(). Memory: 16 bytes a record between watermark
- * and next. Not thread-safe. Pure: no clock, no I/O. */
+ * parked in Redis, DONE at last; a state never goes down except by lw_offsets_rewind(). Memory: 16 bytes per record between the
+ * watermark and next (lw_offsets_held), up to twice that while the table grows. The caller stops delivering
+ * when that is too much. Not thread-safe. Pure: no clock, no I/O. */
 #ifndef LW_QUEUE_OFFSETS_H
 #define LW_QUEUE_OFFSETS_H
 
@@ -44,6 +45,13 @@ int64_t lw_offsets_watermark(const struct lw_offsets *t);
 int64_t lw_offsets_next(const struct lw_offsets *t);
 size_t lw_offsets_queued(const struct lw_offsets *t);     /* how many are QUEUED */
 size_t lw_offsets_unfinished(const struct lw_offsets *t); /* IN + QUEUED */
+
+size_t lw_offsets_held(const struct lw_offsets *t); /* tracked records, from the watermark on */
+
+/* Moves *offset to the first record in `state` at or above it and returns true. Returns false if none of
+ * the next *budget records is in `state`; *offset is then where to continue, `next` at the end. *budget
+ * decreases by the number of records examined. */
+bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset, size_t *budget);
 
 /* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until it returns false. */
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,

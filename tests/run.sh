@@ -3,6 +3,7 @@
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.
 # A program that is missing, or that says SKIP, has failed: what was not tested is not known to work.
+# Programs run side by side, as many as there are processors (LW_JOBS: another number), since most of them wait most of the time.
 # LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time one program may take.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -13,8 +14,10 @@ mkdir -p "$logs"
 passed=0
 failed=0
 failures=()
-child=
-trap '[ -z "$child" ] || kill -TERM "$child" 2>/dev/null; exit 130' INT TERM
+jobs=${LW_JOBS:-$(nproc)}
+declare -A name_of=() start_of=() # by process ID of what runs
+stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
+trap 'stop_all; exit 130' INT TERM
 
 limit_s() { # live tests start servers; a soak is long by intent
     case $what in
@@ -34,31 +37,38 @@ report_failure() { # NAME LOG WHY
 skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 
 run() { # NAME COMMAND…
-    local name=$1 log=$logs/$1.log status start end
+    local name=$1 log=$logs/$1.log
     shift
     if [ ! -x "$1" ]; then
         : >"$log"
         report_failure "$name" "$log" "missing: $1"
         return
     fi
-    start=$(date +%s)
+    while [ ${#name_of[@]} -ge "$jobs" ]; do end_one; done
     timeout -k 10 "$(limit_s)" "$@" >"$log" 2>&1 </dev/null &
-    child=$!
-    wait "$child"
+    name_of[$!]=$name
+    start_of[$!]=$(date +%s)
+}
+
+# Waits for whichever program ends next, and reports it.
+end_one() {
+    local pid status name log seconds
+    wait -n -p pid "${!name_of[@]}"
     status=$?
-    child=
-    end=$(date +%s)
+    name=${name_of[$pid]} log=$logs/${name_of[$pid]}.log seconds=$(($(date +%s) - start_of[$pid]))
+    unset "name_of[$pid]" "start_of[$pid]"
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
         report_failure "$name" "$log" "no end within $(limit_s) s (status $status)"
     elif [ "$status" -ne 0 ]; then
-        report_failure "$name" "$log" "exit status $status after $((end - start)) s"
+        report_failure "$name" "$log" "exit status $status after $seconds s"
     elif skipped "$log"; then
         report_failure "$name" "$log" "something was skipped"
     else
         passed=$((passed + 1))
-        printf 'ok      %-28s %4d s\n' "$name" "$((end - start))"
+        printf 'ok      %-28s %4d s\n' "$name" "$seconds"
     fi
 }
+end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 
 # One program for each source file: a source without a program is a failure, not a test less.
 run_sources() { # FOLDER [ONLY…]
@@ -76,6 +86,7 @@ run_sources() { # FOLDER [ONLY…]
 
 run_sim() { # SEEDS
     run sim-store "$build/tests/sim/sim_store_diff"
+    run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
     [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build" # under sanitizers they say nothing new
@@ -116,10 +127,10 @@ pure)
     run_sim "${LW_SEEDS:-100}"
     ;;
 all)
+    run_sim "$seeds" # first: it is what fails soonest when the protocol is broken, and takes longest
     run_sources unit
     run_sources lua
     run_sources lock
-    run_sim "$seeds"
     run_guard
     run_scripts cli
     run_scripts live
@@ -135,6 +146,7 @@ soak)
     exit 2
     ;;
 esac
+end_all
 if [ $failed -gt 0 ]; then echo "failed: ${failures[*]}"; fi
 echo "in $(($(date +%s) - begin)) s, logs in $logs"
 echo "$passed passed, $failed failed"

@@ -38,24 +38,38 @@ $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/store%,$(SIMLIB)) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
 .PHONY: check check-pure check-tsan check-unit check-lua check-lock check-sim check-guard check-cli check-live tests
+##@ Tests
+## tests: build the test programs
 tests: all $(UNIT) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
+## check: run every test (test does so after installing packages)
 check: tests
 	tests/run.sh all $(B)
+## check-pure: run the tests that start no server but redis-server
 check-pure: tests
 	tests/run.sh pure $(B)
+## check-tsan: run the tests of threads and shared memory (tsan does, in a build of its own)
 check-tsan: tests
 	tests/run.sh tsan $(B)
+## check-unit: run tests/unit: pure parts and single processes
+## check-lua: run tests/lua: each script on a redis-server
+## check-lock: run tests/lock: the lock library on redis-servers
+## check-sim: run tests/sim: the worker's logic in a deterministic simulation, and its mutants
+## check-guard: run tests/guard: bounds on Redis commands, CPU and memory per message
+## check-cli: run tests/cli: commands, documents, installation
+## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
 check-unit check-lua check-lock check-sim check-guard check-cli check-live: check-%: tests
 	tests/run.sh $* $(B)
+## soak: run 10,000 seeds of the simulation and the live tests at ten times their length
 soak: tests
 	tests/run.sh soak $(B)
 
-# operators' commands over a million lanes, made in a private Redis: figures, and a bound on memory
+## scale: measure operators' commands over a million lanes in a private Redis, and bound their memory
 .PHONY: scale
 scale: all
 	tests/scale/scale.py $(B)
 
-# the executable models of the protocol, with few seeds; a line without "bad {}" broke a promise (tests/model/README.md)
+# a line without "bad {}" broke a promise (tests/model/README.md)
+## model: run the executable models of the protocol with few seeds
 .PHONY: model
 model:
 	@mkdir -p $(B)

@@ -26,21 +26,24 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
     return lw_config_load(path, set, n_set, problems);
 }
 
-static int open_and_close(const struct lw_config *c, struct lw_err *err) {
+enum { START_MS = 2000 }; /* long enough for a process to fail at its start (modules, settings) */
+
+static int open_and_close(const struct lw_config *c, int wait_ms, struct lw_err *err) {
     const struct lw_handler_type *type = lw_handler_find(c->handler.type, err);
     if (!type) return -1;
     struct lw_handler *h = type->open(c, 0, err);
     if (!h) return -1;
     struct lw_slot *s = type->slot_open(h, 0, err);
+    int failed = !s ? -1 : type->slot_check ? type->slot_check(h, s, wait_ms, err) : 0;
     if (s) type->slot_close(h, s);
     type->close(h);
-    return s ? 0 : -1;
+    return failed;
 }
 
-static _Noreturn void child(const struct lw_config *c, int out) {
+static _Noreturn void child(const struct lw_config *c, int wait_ms, int out) {
     struct lw_err err = {0};
     setpgid(0, 0);
-    int failed = open_and_close(c, &err);
+    int failed = open_and_close(c, wait_ms, &err);
     size_t n = strlen(err.text);
     bool told = !n || write(out, err.text, n) == (ssize_t)n;
     _exit(failed || !told ? 1 : 0);
@@ -95,7 +98,7 @@ void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r
     pid_t pid = fork();
     if (pid == 0) {
         close(fds[0]);
-        child(c, fds[1]);
+        child(c, r->wait_ms / 2 < START_MS ? r->wait_ms / 2 : START_MS, fds[1]);
     }
     close(fds[1]);
     if (pid < 0) {

@@ -2,13 +2,14 @@
 #include "base/redis_url.h"
 #include "base/script.h"
 #include "tools/check_servers.h"
+#include "tools/redis_rights.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAJOR_FLOOR = 7, COMMANDS_MAX = 128, COMMAND_MAX = 32 };
+enum { MAJOR_FLOOR = 7 };
 
 struct server {
     const struct lw_config *c;
@@ -115,60 +116,118 @@ static void check_info(struct server *s) {
 
 /* ---- rights ---- */
 
-struct commands {
-    char name[COMMANDS_MAX][COMMAND_MAX];
-    size_t n;
+/* This script only asks which commands the user may run; it runs none of them. ARGV: for each command, the
+ * number of its words, then the words. Result: one byte per command: '1' allowed, '0' refused, '?' not
+ * known by this server. */
+static const char rights_script[] = "local out, i = {}, 1\n"
+                                    "while i <= #ARGV do\n"
+                                    "  local n = tonumber(ARGV[i])\n"
+                                    "  local ok, may = pcall(redis.acl_check_cmd, unpack(ARGV, i + 1, i + n))\n"
+                                    "  out[#out + 1] = not ok and '?' or may and '1' or '0'\n"
+                                    "  i = i + n + 1\n"
+                                    "end\n"
+                                    "return table.concat(out)\n";
+
+enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
+
+/* Sample calls, as arguments of the script. */
+struct samples {
+    const char *argv[WORDS_MAX];
+    char number[SAMPLES_MAX][8];
+    char args[SAMPLES_MAX][WORD_BYTES];
+    size_t argc, n;
 };
 
-static void add_command(struct commands *all, const char *name, size_t n) {
-    for (size_t i = 0; i < all->n; i++)
-        if (strlen(all->name[i]) == n && !strncmp(all->name[i], name, n)) return;
-    if (n == 0 || n >= COMMAND_MAX || all->n == COMMANDS_MAX) return;
-    memcpy(all->name[all->n], name, n);
-    all->name[all->n++][n] = '\0';
+static void add_word(struct samples *all, const char *word) {
+    if (all->argc < WORDS_MAX) all->argv[all->argc++] = word;
 }
 
-/* What a script calls, read out of its text, so that this list can't lag behind: call('SET', …), pcall_("GET", …). */
-static void commands_of(const char *text, struct commands *all) {
-    for (const char *p = text; (p = strstr(p, "call")); p++) {
-        const char *q = p + 4;
-        if (*q == '_') q++;
-        if (*q++ != '(' || (*q != '\'' && *q != '"')) continue;
-        add_command(all, q + 1, strspn(q + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
-    }
+static void add_sample(struct samples *all, const char *command, const char *args, const char *key) {
+    char *save = NULL, *own = all->args[all->n];
+    size_t count = all->argc, words = 1;
+    snprintf(own, WORD_BYTES, "%s", args);
+    add_word(all, all->number[all->n]);
+    add_word(all, command);
+    for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++) add_word(all, strcmp(w, "K") ? w : key);
+    snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
+    if (all->argc == WORDS_MAX) all->argc = count; /* cannot happen: the tables are constant */
 }
 
-/* Harmless: asks whether the user may, and does nothing. KEYS: a name under the shard's tag; ARGV: commands. Result: those refused. */
-static const char rights_script[] = "local out = {}\n"
-                                    "for i = 1, #ARGV do\n"
-                                    "  local ok, may = pcall(redis.acl_check_cmd, ARGV[i], KEYS[1], KEYS[1], KEYS[1])\n"
-                                    "  if ok and not may then out[#out + 1] = ARGV[i] end\n"
-                                    "end\n"
-                                    "return out\n";
+/* Returns the server's answer, one letter per sample. NULL: failed, and a problem was added. */
+static redisReply *ask_samples(struct server *s, struct samples *all) {
+    all->argv[0] = "EVAL", all->argv[1] = rights_script, all->argv[2] = "0";
+    redisReply *reply = ask(s, "EVAL", (int)all->argc, all->argv);
+    if (reply && reply->type == REDIS_REPLY_STRING && reply->len == all->n) return reply;
+    if (reply) PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
+    if (reply) freeReplyObject(reply);
+    return NULL;
+}
 
-static void tell_refused(struct server *s, const redisReply *reply, const char *key) {
+static const char *who_needs(int roles) {
+    if (roles == LW_RIGHT_WORKER) return "as a worker does";
+    return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)" : "as workers and operators do";
+}
+
+/* Reports the refused commands that exactly these roles need, in one line. */
+static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
     struct lw_buf list = {0};
-    for (size_t i = 0; i < reply->elements; i++) lw_buf_addf(&list, "%s%s", i ? ", " : "", reply->element[i]->str);
-    if (list.n) PROBLEM(s, "this user may not run %s on names like %s, as the scripts do; give it the rights (ACL)", list.p, key);
+    size_t at = 0;
+    for (size_t i = 0; i < lw_n_redis_rights; i++) {
+        const struct lw_redis_right *r = &lw_redis_rights[i];
+        if (!r->roles) continue;
+        if (letters[at++] == '1' || r->roles != roles) continue;
+        lw_buf_addf(&list, "%s%s", list.n ? ", " : "", r->command);
+    }
+    bool fine = !list.n;
+    if (!fine) PROBLEM(s, "this user may not run %s on names like %s, %s; give it the rights (ACL)", list.p, key, who_needs(roles));
     lw_buf_free(&list);
+    return fine;
+}
+
+static bool check_commands(struct server *s, const char *tag) {
+    static struct samples all;
+    char key[160];
+    bool fine = true;
+    all = (struct samples){.argc = 3};
+    snprintf(key, sizeof key, "%slock:check", tag);
+    for (size_t i = 0; i < lw_n_redis_rights; i++)
+        if (lw_redis_rights[i].roles) add_sample(&all, lw_redis_rights[i].command, lw_redis_rights[i].args, key);
+    redisReply *reply = ask_samples(s, &all);
+    for (int roles = LW_RIGHT_WORKER; reply && roles <= (LW_RIGHT_WORKER | LW_RIGHT_OPERATOR); roles++)
+        if (!tell_commands(s, reply->str, roles, key)) fine = false;
+    if (reply) freeReplyObject(reply);
+    return fine && reply;
+}
+
+/* Calls that read and write a key. A name counts as refused only if all of them are refused, because one
+ * alone may be refused for its command. */
+static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
+enum { TOUCHES = sizeof touches / sizeof *touches };
+
+static bool check_names(struct server *s, const char *tag) {
+    static struct samples all;
+    static char names[SAMPLES_MAX][200];
+    struct lw_buf list = {0};
+    all = (struct samples){.argc = 3};
+    for (size_t i = 0; lw_redis_names[i]; i++) {
+        snprintf(names[i], sizeof names[i], "%s%s%s", tag, lw_redis_names[i], strchr(lw_redis_names[i], ':') ? "check" : "");
+        for (size_t k = 0; k < TOUCHES; k++) add_sample(&all, touches[k].command, touches[k].args, names[i]);
+    }
+    redisReply *reply = ask_samples(s, &all);
+    for (size_t i = 0; reply && i < all.n; i += TOUCHES)
+        if (!memchr(reply->str + i, '1', TOUCHES)) lw_buf_addf(&list, "%s%s", list.n ? ", " : "", names[i / TOUCHES]);
+    if (list.n) PROBLEM(s, "this user may not read and write %s; give it the key pattern ~lw:{%s.*}:* (ACL)", list.p, s->c->name);
+    bool fine = reply && !list.n;
+    if (reply) freeReplyObject(reply);
+    lw_buf_free(&list);
+    return fine;
 }
 
 /* One shard that lacks rights says enough: false. */
 static bool check_rights(struct server *s, int shard) {
-    struct commands all = {.n = 0};
-    char key[128];
-    const char *argv[4 + COMMANDS_MAX] = {"EVAL", rights_script, "1", key};
-    for (size_t i = 0; i < LW_SCRIPTS; i++) commands_of(lw_scripts[i]->text, &all);
-    add_command(&all, "BRPOPLPUSH", 10); /* called plainly */
-    add_command(&all, "EVALSHA", 7);
-    for (size_t i = 0; i < all.n; i++) argv[4 + i] = all.name[i];
-    snprintf(key, sizeof key, "lw:{%s.%d}:check", s->c->name, shard);
-    redisReply *reply = ask(s, "EVAL", (int)(4 + all.n), argv);
-    if (!reply) return false;
-    bool fine = reply->elements == 0;
-    tell_refused(s, reply, key);
-    freeReplyObject(reply);
-    return fine;
+    char tag[128];
+    snprintf(tag, sizeof tag, "lw:{%s.%d}:", s->c->name, shard);
+    return check_names(s, tag) && check_commands(s, tag);
 }
 
 static void check_scripts(struct server *s) {
@@ -181,12 +240,27 @@ static void check_scripts(struct server *s) {
 
 /* ---- each server ---- */
 
+/* The epoch of shard 0 names the fleet. */
+static void learn_fleet(struct server *s) {
+    char key[160];
+    snprintf(key, sizeof key, "lw:{%s.0}:epoch", s->c->name);
+    redisReply *reply = ask(s, "HGET", 3, (const char *[]){"HGET", key, "id"});
+    if (!reply) return;
+    s->r->fleet_known = true;
+    if (reply->type == REDIS_REPLY_STRING && reply->len >= LW_META_FLEET)
+        snprintf(s->r->fleet, sizeof s->r->fleet, "%.*s", LW_META_FLEET, reply->str);
+    freeReplyObject(reply);
+}
+
 static void check_server(struct server *s, size_t index, const struct lw_redis_url *u) {
     if (!connect_to(s, u) || !log_in(s, u)) return;
     check_info(s);
     if (!s->ctx->err) check_scripts(s);
     for (int shard = (int)index; !s->ctx->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
-        if (!check_rights(s, shard)) break;
+        if (!check_rights(s, shard))
+            break;
+        else if (shard == 0)
+            learn_fleet(s);
 }
 
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {

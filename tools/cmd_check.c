@@ -96,14 +96,17 @@ static json_t *lines(const struct lw_buf *b) {
 
 static void print_json(const struct lw_config *c, const struct lw_problems *loading, const struct lw_check_report *r) {
     json_t *errors = lines(&loading->errors), *more = lines(&r->problems.errors), *config = NULL;
+    json_t *warnings = lines(&loading->warnings), *more_warnings = lines(&r->problems.warnings);
     json_array_extend(errors, more);
+    json_array_extend(warnings, more_warnings);
     json_decref(more);
+    json_decref(more_warnings);
     struct lw_buf text = {0};
     if (c) lw_config_print(c, &text);
     if (text.n) config = json_loadb(text.p, text.n, 0, NULL);
     bool ok = json_array_size(errors) == 0;
-    json_t *o = json_pack("{sb so so so so}", "ok", (int)ok, "errors", errors, "warnings", lines(&loading->warnings), "notes",
-                          lines(&r->notes), "config", config ? config : json_null());
+    json_t *o = json_pack("{sb so so so so}", "ok", (int)ok, "errors", errors, "warnings", warnings, "notes", lines(&r->notes), "config",
+                          config ? config : json_null());
     char *out = json_dumps(o, JSON_COMPACT);
     puts(out ? out : "{\"ok\":false}");
     free(out);
@@ -134,6 +137,7 @@ static void print_text(const struct check_args *a, const struct lw_config *c, co
     put_lines(stderr, "", &loading->errors);
     put_lines(stderr, "", &r->problems.errors);
     put_lines(stderr, "warning: ", &loading->warnings);
+    put_lines(stderr, "warning: ", &r->problems.warnings);
     put_lines(stdout, "", &r->notes);
     if (c && !r->problems.n_errors) print_summary(c, a->path, a->connect);
 }
@@ -144,8 +148,8 @@ static int check(const struct check_args *a) {
     struct lw_config *c = lw_config_load_checked(a->path, a->set, a->n_set, &loading);
     if (c && a->connect) {
         lw_check_handler_opens(c, &r);
-        lw_check_kafka(c, &r);
         lw_check_redis(c, &r);
+        lw_check_kafka(c, &r);
     }
     if (a->json)
         print_json(c, &loading, &r);

@@ -6,11 +6,11 @@
 
 static const struct ops_verb verbs[] = {
     {"ls", "kmtpoaeEfTwl", 0, 0, dead_ls, "ls", "dead letters, oldest first: when, why, how often tried"},
-    {"show", "W", 1, -1, dead_show, "show ID...", "all of it; ID is an identity or SHARD:STREAM-ID as ls shows them"},
-    {"export", "kmtpoaeEfTwl", 0, -1, dead_export, "export [ID...]", "as JSON Lines (kcat -J's names)"},
-    {"replay", "kmtpoaeEfTwlxRsuPy", 0, -1, dead_replay, "replay [ID...]", "back into their lanes (a dry run until --execute)"},
-    {"drop", "kmtpoaeEfTwlxRsbu", 0, -1, dead_drop, "drop [ID...]", "for good, after a backup (a dry run until --execute)"},
-    {"edit", "", 1, 1, dead_edit, "edit ID", "the payload in $EDITOR; what it was is kept"},
+    {"show", "WI", 1, -1, dead_show, "show ID...", "print dead letters in full; ID: an identity, or SHARD:STREAM-ID as ls shows it"},
+    {"export", "kmtpoaeEfTwlI", 0, -1, dead_export, "export [ID...]", "print dead letters as JSON Lines (the names of kcat -J)"},
+    {"replay", "kmtpoaeEfTwlxRsuPyI", 0, -1, dead_replay, "replay [ID...]", "put dead letters back into their lanes (default: dry run)"},
+    {"drop", "kmtpoaeEfTwlxRsbuI", 0, -1, dead_drop, "drop [ID...]", "delete dead letters for good, after a backup (default: dry run)"},
+    {"edit", "I", 1, 1, dead_edit, "edit ID", "edit a payload in $EDITOR; the original is kept"},
 };
 
 static const char *const examples[] = {

@@ -122,6 +122,6 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
 int dead_edit(struct ops *o) {
     bool found = false;
     int stop = dead_each(o, edit, &found);
-    if (stop >= 0 && !found) lw_fail(&o->err, "no dead letter has this id or identity");
+    if (stop >= 0 && !found) lw_fail(&o->err, "%s: " OPS_NO_LETTER, o->args.words[0]);
     return stop < 0 ? OPS_FAILED : 0;
 }

@@ -137,7 +137,7 @@ static int show(struct ops *o, struct ops_message *m, void *ctx) {
 int dead_show(struct ops *o) {
     struct listing l = {0};
     int stop = dead_each(o, show, &l);
-    if (stop >= 0 && !l.shown) lw_fail(&o->err, "no dead letter has this id or identity");
+    if (stop == 0 && ops_tell_missing(o, OPS_NO_LETTER)) return OPS_FAILED;
     return stop < 0 ? OPS_FAILED : 0;
 }
 
@@ -154,5 +154,7 @@ static int put(struct ops *o, struct ops_message *m, void *ctx) {
 
 int dead_export(struct ops *o) {
     struct listing l = {.left = o->args.limit > 0 ? o->args.limit : INT64_MAX};
-    return dead_each(o, put, &l) < 0 ? OPS_FAILED : 0;
+    int stop = dead_each(o, put, &l);
+    if (stop == 0 && ops_tell_missing(o, OPS_NO_LETTER)) return OPS_FAILED;
+    return stop < 0 ? OPS_FAILED : 0;
 }

@@ -18,6 +18,7 @@ static const char help_text[] =
     "show tells who holds one; break ends one, whoever holds it, and raises its fence.\n"
     "\n"
     "  -c, --config FILE    the locks of this application's lanes: handlers and commands exclude each other\n"
+    "      --set PATH=VAL   with -c: override one value of the configuration\n"
     "      --redis URL      the locks of the lock library in this Redis (redis://, unix://)\n"
     "      --plain          with --redis: KEY is the Redis key itself, a plain SET NX PX lock as many clients write it\n"
     "      --json           one JSON object a line\n"
@@ -50,12 +51,13 @@ static const struct {
 } verbs[] = {{"exec", EXEC, lock_exec}, {"ls", LS, lock_ls}, {"show", SHOW, lock_show}, {"break", BREAK, lock_break}};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-enum { O_REDIS = 256, O_PLAIN, O_JSON, O_TTL, O_WAIT, O_KILL, O_PAUSED, O_MATCH, O_LIMIT, O_WITHOUT, O_SET_TTL, O_EXECUTE };
+enum { O_REDIS = 256, O_PLAIN, O_JSON, O_TTL, O_WAIT, O_KILL, O_PAUSED, O_MATCH, O_LIMIT, O_WITHOUT, O_SET_TTL, O_EXECUTE, O_SET };
 static const struct {
     struct option o;
     int verbs;
 } table[] = {
     {{"config", required_argument, NULL, 'c'}, ALL},
+    {{"set", required_argument, NULL, O_SET}, ALL},
     {{"redis", required_argument, NULL, O_REDIS}, ALL},
     {{"plain", no_argument, NULL, O_PLAIN}, ALL},
     {{"json", no_argument, NULL, O_JSON}, LS | SHOW | BREAK},
@@ -88,9 +90,15 @@ static int take_number(const char *verb, const char *text, int64_t least, int64_
     return misuse(verb, why, text);
 }
 
+static int add_override(struct lock_args *a, char *text) {
+    const char *wrong = lw_override_add(a->set, &a->n_set, LOCK_SET_MAX, text);
+    return wrong ? misuse(a->verb, wrong, text) : 0;
+}
+
 static int take_option(struct lock_args *a, int opt, char *const *argv) {
     switch (opt) {
     case 'c': a->config = optarg; return 0;
+    case O_SET: return add_override(a, optarg);
     case O_REDIS: a->redis = optarg; return 0;
     case O_PLAIN: a->plain = true; return 0;
     case O_JSON: a->json = true; return 0;
@@ -117,6 +125,7 @@ static int check(const struct lock_args *a, int bit, int n_args, char *const *ar
     if (bit != EXEC && a->command) return misuse(a->verb, "unexpected argument %s", "--");
     if (!a->config == !a->redis) return misuse(a->verb, "either -c FILE or --redis URL is wanted%s", "");
     if (a->plain && !a->redis) return misuse(a->verb, "--plain goes with --redis%s", "");
+    if (a->n_set && !a->config) return misuse(a->verb, "--set goes with -c%s", "");
     if (a->paused && !a->config) return misuse(a->verb, "--paused goes with -c%s", "");
     if (bit == LS && a->plain && !a->match)
         return misuse(a->verb, "--plain: any string could be a plain lock; say which with --match GLOB%s", "");
@@ -160,7 +169,7 @@ int lw_cmd_lock(int argc, char **argv) {
         }
         if (argv[i][0] != '-')
             at = i;
-        else if (!strcmp(argv[i], "-c") || !strcmp(argv[i], "--config") || !strcmp(argv[i], "--redis"))
+        else if (!strcmp(argv[i], "-c") || !strcmp(argv[i], "--config") || !strcmp(argv[i], "--redis") || !strcmp(argv[i], "--set"))
             i++; /* its value */
     }
     if (!at) return misuse(NULL, "exec, ls, show or break?%s", ""), LOCK_EXIT_USAGE;
@@ -195,7 +204,7 @@ int lock_failed(const struct lock_args *a, const struct latchwork_error *error) 
 
 struct lw_config *lock_config(const struct lock_args *a) {
     struct lw_problems problems = {0};
-    struct lw_config *c = lw_config_load(a->config, NULL, 0, &problems);
+    struct lw_config *c = lw_config_load(a->config, a->set, a->n_set, &problems);
     if (!c) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
     lw_problems_free(&problems);
     return c;

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+enum { LOCK_SET_MAX = 64 };
 enum { LOCK_EXIT_FAILED = 1, LOCK_EXIT_USAGE = 2, LOCK_EXIT_BUSY = 75 };
 
 int lw_cmd_lock(int argc, char **argv); /* argv[0] is "lock"; returns the exit status */
@@ -17,6 +18,8 @@ struct lock_args {
     const char *config, *redis; /* exactly one is set */
     char **command;             /* exec: what stands behind --, NULL-terminated */
     const char *match;
+    struct lw_override set[LOCK_SET_MAX]; /* --set, with -c */
+    size_t n_set;
     int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* 0: not given */
     int64_t limit;                                      /* 0: none */
     bool plain, json, execute, paused, without_ttl;

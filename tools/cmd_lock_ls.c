@@ -1,7 +1,7 @@
 /* latchwork lock ls: the locks that are held, by cursor. */
 #include "tools/cmd_lock.h"
 
-#include "lock/client.h"
+#include "lock/one.h"
 #include "queue/lane.h"
 
 #include <string.h>
@@ -54,14 +54,23 @@ static void add_quoted(struct lw_buf *b, const char *text) {
     }
 }
 
+static void tell_foreign(const struct lock_args *a, const struct lw_foreign *foreign) {
+    char name[600];
+    lock_say(a, "skipped %lld key%s of another Redis type, which %s no lock%s: %s%s", (long long)foreign->n, foreign->n == 1 ? "" : "s",
+             foreign->n == 1 ? "is" : "are", foreign->n == 1 ? "" : "s", lock_text(lw_bytes_of(foreign->first), name, sizeof name),
+             foreign->n == 1 ? "" : ", ...");
+}
+
 static int list_one(struct listing *l, const char *url, const char *glob, unsigned flags) {
     struct latchwork_error error = {0};
     l->client = latchwork_client_open(url, NULL, &error);
     if (!l->client) return lock_failed(l->a, &error);
     enum latchwork_result result = latchwork_client_ping(l->client, &error);
     l->now_ms = result == LATCHWORK_LOCK_OK ? lock_redis_now_ms(l->client) : 0;
-    if (result == LATCHWORK_LOCK_OK) result = latchwork_lock_list(l->client, glob, flags, seen, l, &error);
+    struct lw_foreign foreign = {0};
+    if (result == LATCHWORK_LOCK_OK) result = lw_lock_list(l->client, glob, flags, seen, l, &foreign, &error);
     latchwork_client_close(l->client);
+    if (foreign.n) tell_foreign(l->a, &foreign);
     return result == LATCHWORK_LOCK_OK ? 0 : lock_failed(l->a, &error);
 }
 

@@ -4,18 +4,17 @@
 #include "tools/ops.h"
 
 static const struct ops_verb verbs[] = {
-    {"ls", "kmtpoalSr", 0, 0, queue_ls, "ls", "lanes: how many wait, how long, who holds them"},
-    {"show", "lW", 1, 1, queue_show, "show KEY", "one lane: its holder, and every message that waits"},
-    {"pause", "kmtpoax", 0, -1, queue_pause, "pause KEY...", "the lanes park everything, nothing of them runs"},
-    {"resume", "kmtpoax", 0, -1, queue_resume, "resume KEY...", "they go on"},
-    {"export", "kmtpoalw", 0, -1, queue_export, "export [IDENTITY...]", "what waits, as JSON Lines (kcat -J's names)"},
-    {"stats", "lO", 0, 0, queue_stats, "stats", "sizes, the oldest, top keys, top reasons, rates"},
-    {"replay", "kmtpfTgxRlsPuyw", 0, -1, queue_replay, "replay [IDENTITY...]",
-     "read again from Kafka, and run again (a dry run until --execute)"},
-    {"drop", "kmtpoawxRlsbu", 0, -1, queue_drop, "drop [IDENTITY...]", "what waits shall never run (a dry run until --execute)"},
-    {"audit", "l", 0, 0, queue_audit, "audit", "what operators did, and the numbers of jobs, the newest last"},
-    {"import", "xRlsgu", 1, 1, queue_import, "import FILE",
-     "messages of an export into their lanes; - is stdin (a dry run until --execute)"},
+    {"ls", "kmtpoalSr", 0, 0, queue_ls, "ls", "list lanes: how many messages wait, how long, who holds them"},
+    {"show", "lW", 1, 1, queue_show, "show KEY", "show one lane: its holder and every waiting message"},
+    {"pause", "kmtpoax", 0, -1, queue_pause, "pause KEY...", "pause lanes: new messages are parked, nothing starts"},
+    {"resume", "kmtpoax", 0, -1, queue_resume, "resume KEY...", "resume paused lanes"},
+    {"export", "kmtpoalwI", 0, -1, queue_export, "export [IDENTITY...]", "print waiting messages as JSON Lines (the names of kcat -J)"},
+    {"stats", "lO", 0, 0, queue_stats, "stats", "show sizes, oldest message, top keys, top reasons, rates"},
+    {"replay", "kmtpfTgxRlsPuywI", 0, -1, queue_replay, "replay [IDENTITY...]",
+     "read messages again from Kafka and run them (default: dry run)"},
+    {"drop", "kmtpoawxRlsbuI", 0, -1, queue_drop, "drop [IDENTITY...]", "discard waiting messages (default: dry run)"},
+    {"audit", "l", 0, 0, queue_audit, "audit", "list what operators did, with job numbers, newest last"},
+    {"import", "xRlsgu", 1, 1, queue_import, "import FILE", "put the messages of an export into their lanes; -: stdin (default: dry run)"},
 };
 
 static const char *const examples[] = {

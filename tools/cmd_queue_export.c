@@ -13,5 +13,7 @@ static int put(struct ops *o, struct ops_message *m, void *ctx) {
 
 int queue_export(struct ops *o) {
     int64_t left = o->args.limit > 0 ? o->args.limit : -1;
-    return ops_each_message(o, put, &left) < 0 ? OPS_FAILED : 0;
+    int stop = ops_each_message(o, put, &left);
+    if (stop == 0 && ops_tell_missing(o, OPS_NOT_WAITING)) return OPS_FAILED;
+    return stop < 0 ? OPS_FAILED : 0;
 }

@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 #include "config/config.h"
+#include "consumer/drain.h"
+#include "consumer/member.h"
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
 #include "handlers/handler.h"
@@ -37,9 +39,11 @@ static const char help_text[] = "usage: latchwork run -c FILE [--workers N] [--d
                                 "\n"
                                 "SIGTERM, SIGINT: finish what is in a handler (at most shutdown.grace_ms), settle, commit, end.\n"
                                 "                 A second one: at once.\n"
-                                "SIGHUP:          reads the configuration again, then replaces one worker after the other.\n"
+                                "SIGHUP:          reads the configuration again, starts or stops workers if `workers` changed, and\n"
+                                "                 replaces the others one at a time.\n"
                                 "\n"
-                                "Exit status: 0 stopped or drained, 1 a failure while running, 2 usage or configuration error.\n";
+                                "Exit status: 0 stopped or drained, 1 a failure while running, 2 usage or configuration error,\n"
+                                "78 refused: a restart would fail in the same way; the log says what to change.\n";
 
 static int misuse(const char *fmt, const char *what) {
     fputs("latchwork run: ", stderr);
@@ -161,8 +165,10 @@ static int run(struct run *r) {
         .reload = load_again,
         .config_free = lw_config_free,
         .ends = lw_source_ends,
+        .follow = lw_drain_follow,
         .paused = paused,
         .exporter_main = lw_api_exporter_main,
+        .member_claim = lw_member_claim,
         .ctx = r,
         .blames_worker = blames_worker(c),
     };

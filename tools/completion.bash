@@ -40,7 +40,7 @@ _latchwork() {
 }
 
 _latchwork_lock() { # VERB
-    local every="-c --config --redis --plain --help"
+    local every="-c --config --set --redis --plain --help"
     case $1 in
     exec) echo "$every --ttl --wait --kill-after --paused --" ;;
     ls) echo "$every --json --match --limit --without-ttl" ;;

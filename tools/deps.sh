@@ -1,31 +1,74 @@
 #!/bin/sh
-# Installs what tools/packages.txt lists and this machine lacks. usage: deps.sh build|test
-# Uses apt-get, with sudo only when not root. Does nothing, and asks for nothing, when all is there.
+# Installs what tools/packages.txt lists and this machine lacks. usage: deps.sh build|test|bench|matrix
+#
+# On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.
+# On other systems it looks for the programs, headers and libraries themselves, names what is missing, and stops.
+# exit: 0 everything is installed, 1 something is missing, 2 usage error
 set -eu
 group=${1:-build}
+case $group in
+build | test | bench | matrix) ;;
+*)
+    echo "deps: unknown group \"$group\"; use build, test, bench or matrix" >&2
+    exit 2
+    ;;
+esac
 list=$(dirname "$0")/packages.txt
-want=$(awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2}' "$list")
-missing=
-for p in $want; do
-    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
-done
-[ -n "$missing" ] || exit 0
-if ! command -v apt-get >/dev/null 2>&1; then
-    echo "deps: these Debian packages are missing and there is no apt-get here; install their equivalents:$missing" >&2
+
+# Prints the packages of the requested groups, one per line: "PACKAGE HOW"
+wanted() { awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2, $3}' "$list"; }
+
+# Succeeds if it is on this machine, whoever installed it.
+found() { # HOW
+    case $1 in
+    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
+    pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
+    h:*) printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "${1#h:}" |
+        ${CC:-cc} -E -x c - >/dev/null 2>&1 ;;
+    py:*) python3 -c "import ${1#py:}" >/dev/null 2>&1 ;;
+    *) false ;;
+    esac
+}
+
+missing_here() { # for systems without dpkg and apt-get
+    wanted | while read -r package how; do
+        found "$how" || printf ' %s (%s)' "$package" "$how"
+    done
+}
+
+missing_packages() {
+    wanted | while read -r package _; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || printf ' %s' "$package"
+    done
+}
+
+if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+    missing=$(missing_here)
+    [ -n "$missing" ] || exit 0
+    echo "deps: missing (Debian package names; install their equivalents):$missing" >&2
     exit 1
 fi
-run=
+missing=$(missing_packages)
+[ -n "$missing" ] || exit 0
+
+as_root=
 if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null 2>&1 || { echo "deps: run as root, or install:$missing" >&2; exit 1; }
-    run=sudo
+    as_root=sudo
 fi
-# A package's own redis-server must not start on this machine: only private ones are used.
-guard=
-if [ ! -e /usr/sbin/policy-rc.d ] && [ -z "$run" ]; then
-    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d && guard=1
+
+# The package redis-server would start a server on port 6379. Latchwork uses only private servers, so apt must start none.
+guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh uses another path
+guarded=
+if [ ! -e "$guard" ]; then
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$guard" >/dev/null
+    $as_root chmod 755 "$guard"
+    guarded=1
 fi
-trap '[ -z "$guard" ] || rm -f /usr/sbin/policy-rc.d' EXIT
+trap '[ -z "$guarded" ] || $as_root rm -f "$guard"' EXIT
+trap 'exit 130' INT TERM
+
 echo "deps: installing$missing"
-$run env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-# shellcheck disable=SC2086
-$run env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+# shellcheck disable=SC2086 # a list of names
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -37,7 +37,8 @@ struct dev_worker {
 /* Shared memory: what the children tell the coordinator. */
 struct dev_shared {
     char brokers[128];
-    atomic_bool go; /* the coordinator: produce */
+    atomic_bool go;   /* the coordinator: produce */
+    atomic_bool last; /* the demo: the last burst, too */
     /* traffic */
     _Atomic int64_t produced; /* acknowledged by the broker */
     _Atomic int64_t orders;   /* primary keys among them: order-0 … */

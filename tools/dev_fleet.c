@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "config/config.h"
+#include "consumer/member.h"
 #include "consumer/source.h"
 #include "consumer/supervisor.h"
 #include "tools/api.h"
@@ -49,6 +50,7 @@ static int fleet_main(void *ctx, int ready_fd) {
         .ends = lw_source_ends,
         .watch = watch,
         .exporter_main = lw_api_exporter_main,
+        .member_claim = lw_member_claim,
         .ctx = f,
         .blames_worker = false,
         .times.tick_ms = TICK_MS,

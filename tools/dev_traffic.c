@@ -109,8 +109,9 @@ static void send_one(struct traffic *t) {
 
 /* What should have been sent by now: whole bursts only. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
-    int64_t n = (elapsed_ms / t->o->burst_ms + 1) * t->o->burst_ms * t->o->rate / 1000;
-    return t->o->messages && n > t->o->messages ? t->o->messages : n;
+    int64_t burst = t->o->burst_ms * t->o->rate / 1000, n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
+    if (!all || n < all) return n;
+    return atomic_load(&t->shared->last) ? all : (all - 1) / burst * burst;
 }
 
 static void read_commits(struct traffic *t) {

@@ -2,13 +2,15 @@
 
 #include "base/clock.h"
 #include "lock/one.h"
+#include "queue/epoch.h"
 #include "queue/lane.h"
+#include "queue/life.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LOOK_MIN_MS = 10, LOOK_MAX_MS = 100, LIFE_MAX = 140, EPOCH_MAX = 64 };
+enum { LOOK_MIN_MS = 10, LOOK_MAX_MS = 100, EPOCH_MAX = 64, TTL_LEAST_MS = 10 };
 
 struct lw_lane_lock {
     const struct lw_config *c;
@@ -17,6 +19,7 @@ struct lw_lane_lock {
     struct lw_lock_ops ops; /* the library's, but acquire */
     char tag[160], room[64];
     int shard;
+    int64_t asked_ttl_ms, schema_ttl_ms; /* the lock's own TTL is the smaller of them */
     struct lw_bytes lane;
     char *own; /* the key */
     bool paused_too;
@@ -54,25 +57,15 @@ static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latch
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-static void info_field(const char *info, const char *name, char *out, size_t size) {
-    const char *p = strstr(info, name);
-    snprintf(out, size, "%.*s", p ? (int)strcspn(p + strlen(name), "\r\n") : 0, p ? p + strlen(name) : "");
-}
-
 /* A connection belongs to one life of the server, unless it is promoted meanwhile. */
-static bool ask_life(struct attempt *a, char *life, struct latchwork_error *error) {
+static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
     lw_call_text(&c, "INFO");
     redisReply *r = call_on(a, &c, error);
     if (!r) return false;
-    char run_id[64] = "", replid[64] = "";
-    if (r->type == REDIS_REPLY_STRING) {
-        info_field(r->str, "\nrun_id:", run_id, sizeof run_id);
-        info_field(r->str, "\nmaster_replid:", replid, sizeof replid);
-    }
+    lw_life_read(life, r->type == REDIS_REPLY_STRING ? r->str : "");
     freeReplyObject(r);
-    snprintf(life, LIFE_MAX, "%s/%s", run_id, replid);
     return true;
 }
 
@@ -93,23 +86,46 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     return false;
 }
 
+/* A lease must not be longer than the schema's TTL, the largest that the epoch knows. After Redis is wiped,
+ * the quarantine lasts as long as the workers' TTLs and does not know ours. So a command with a longer
+ * lock.ttl_ms uses the schema's TTL, and does not raise it. */
+static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
+    struct lw_lane_lock *l = a->l;
+    char epoch[192];
+    struct lw_call c;
+    lw_call_script(&c, NULL, 0);
+    lw_call_text(&c, "HGET");
+    add_name(&c, l, "epoch", epoch, sizeof epoch);
+    lw_call_text(&c, "ttl_ms");
+    redisReply *r = call_on(a, &c, error);
+    if (!r) return false;
+    int64_t theirs = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+    freeReplyObject(r);
+    l->schema_ttl_ms = theirs >= TTL_LEAST_MS && theirs < l->c->lock.ttl_ms ? theirs : l->c->lock.ttl_ms;
+    l->lock->o.ttl_ms = l->asked_ttl_ms < l->schema_ttl_ms ? l->asked_ttl_ms : l->schema_ttl_ms;
+    return true;
+}
+
 /* Joins the shard's epoch, or starts one as a worker would: after a wiped or another Redis nobody may lock before the quarantine is over.
  * The schema goes along, so that a configuration with other shards does not lock another lane. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
-    char life[LIFE_MAX], candidate[33], epoch[192], fence[192], lanes[192];
-    if (!ask_life(a, life, error)) return false;
-    lw_random_hex(candidate, sizeof candidate);
+    struct lw_life life;
+    char candidate[LW_EPOCH_ID], epoch[192], fence[192], lanes[192];
+    if (!ask_life(a, &life, error) || !bound_ttl(a, error)) return false;
+    lw_epoch_id(lw_wall_ms(), lw_random(UINT64_MAX), lw_random(UINT64_MAX), candidate);
     struct lw_call c;
     lw_call_script(&c, &lw_script_enter, 3);
     add_name(&c, l, "epoch", epoch, sizeof epoch);
     add_name(&c, l, "fence", fence, sizeof fence);
     add_name(&c, l, "lanes", lanes, sizeof lanes);
     lw_call_text(&c, candidate);
-    lw_call_text(&c, life);
-    lw_call_number(&c, l->c->lock.ttl_ms);
+    lw_call_text(&c, life.id);
+    lw_call_number(&c, l->schema_ttl_ms);
     const char *const none[] = {"0", "", "", "0", "0"}; /* grace, no jump, no host: our clock says nothing about that of Redis */
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) lw_call_text(&c, none[i]);
+    lw_call_text(&c, life.history);
+    lw_call_text(&c, "0"); /* no leases known of */
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);
     lw_call_text(&c, "shards");
@@ -297,6 +313,7 @@ static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_option
     l->lock = latchwork_lock_open(l->client, "lane", &o, error);
     lw_buf_free(&lock), lw_buf_free(&fence), lw_buf_free(&lanes), lw_buf_free(&ready);
     if (!l->lock) return false;
+    l->asked_ttl_ms = o.ttl_ms;
     l->ops = *l->lock->ops;
     l->ops.acquire = acquire;
     l->lock->ops = &l->ops;

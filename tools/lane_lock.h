@@ -15,7 +15,13 @@
 
 struct lw_lane_lock;
 
-/* c is lent until close. options: ttl_ms (0: that of c, which must not be exceeded), flags RENEW, the callback; the rest is set here. */
+/* c is borrowed until close. options: ttl_ms (0: that of c, which is also the maximum), flags RENEW, and the
+ * callback; this function sets the rest.
+ *
+ * A lease of this lock is never longer than the schema's TTL, whatever the configuration says, because a
+ * quarantine lasts no longer. To hold the lane for longer, set RENEW. A renewal extends the exact
+ * TOKEN:FENCE that was granted, so it fails after a wipe. If an epoch ends and the lock still exists, every
+ * worker of the next epoch sees the lock and waits for it, so it stays ours. */
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);
 void lw_lane_lock_close(struct lw_lane_lock *l); /* NULL is ignored */

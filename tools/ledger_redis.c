@@ -10,10 +10,21 @@
 enum { SEGMENT = 16384, PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
 
 /* A page of a list, its elements' first lines only, and what must be known of the lane at the same moment. KEYS 1 list, 2 lanes; ARGV 1 how
- * far from the old end, 2 how many, 3 lane. */
-static const char page_script[] = "local list = redis.call('LRANGE', KEYS[1], -ARGV[1] - ARGV[2], -ARGV[1] - 1)\n"
+ * far from the old end, 2 how many, 3 lane. If elements are large, fewer than requested are returned, so that the script does not block
+ * Redis. */
+static const char page_script[] = "local at, left, some = tonumber(ARGV[1]), tonumber(ARGV[2]), 2\n"
                                   "local out = {redis.call('LLEN', KEYS[1]), redis.call('ZSCORE', KEYS[2], ARGV[3]) or ''}\n"
-                                  "for i = #list, 1, -1 do out[#out + 1] = string.match(string.sub(list[i], 1, 512), '^[^\\n]*') end\n"
+                                  "local room = 1048576\n"
+                                  "while left > 0 and room > 0 do\n"
+                                  "    some = math.min(some, left)\n"
+                                  "    local list, largest = redis.call('LRANGE', KEYS[1], -at - some, -at - 1), 0\n"
+                                  "    for i = #list, 1, -1 do\n"
+                                  "        out[#out + 1] = string.match(string.sub(list[i], 1, 512), '^[^\\n]*')\n"
+                                  "        room, largest = room - #list[i], math.max(largest, #list[i])\n"
+                                  "    end\n"
+                                  "    if #list < some then break end\n"
+                                  "    at, left, some = at + some, left - some, largest > 65536 and 1 or 16\n"
+                                  "end\n"
                                   "return out\n";
 
 struct names {
@@ -270,8 +281,8 @@ static int read_list(struct reading *r, uint32_t list) {
         for (size_t i = 0; i < n; i++) take_element(r, list, v->element[2 + i]);
         freeReplyObject(v);
         if (!sound) return lw_fail(r->err, "shard %d: a page of a list answers in another form", r->shard);
-        if (n < PAGE) return 0;
-        from += PAGE / 2;
+        if (!n || from + n >= size) return 0;
+        from += n > 1 ? n / 2 : 1;
     }
 }
 

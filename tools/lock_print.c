@@ -34,6 +34,7 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms,
     r.kind = "lane";
     if (lw_bytes_eq(r.token, lw_bytes_of("backoff"))) {
         r.kind = "backoff";
+        r.fence = 0; /* "backoff:MS" */
         return r;
     }
     /* a worker's token: HOST-PID-RANDOM.ACQUISITION */

@@ -29,7 +29,7 @@ enum { OPS_LIST_MAX = 256, OPS_BATCH = 16, OPS_PAGE = 32, OPS_PAGE_FIRST = 2, OP
 struct ops;
 struct ops_verb {
     const char *name;
-    const char *options;    /* beside -c, --set, --json, --help, which all take */
+    const char *options;    /* besides -c, --set, --json, --help, common to all; 'I': its words are message IDs */
     int min_args, max_args; /* words behind the verb; max -1: any number */
     int (*fn)(struct ops *o);
     const char *usage, *help;
@@ -57,6 +57,9 @@ struct ops_args {
     int n_words;
 };
 
+/* Whether a message that the command line names was found. */
+enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and already reported */ };
+
 struct ops_shard {
     int index;
     char prefix[160]; /* lw:{NAME.SHARD}: */
@@ -73,6 +76,7 @@ struct ops {
     struct lw_commands cmd;         /* the one that is being built */
     const struct lw_script *script; /* that it calls, or NULL */
     struct lw_err err;
+    unsigned char *met;       /* enum ops_met, one per word; NULL: not tracked */
     json_t *resumed;          /* the words of the job that goes on, where the command line has none */
     struct ops_job *job;      /* ops_job.h: the one that is under way; NULL: none */
     bool terminal;            /* stdout is one */
@@ -200,6 +204,15 @@ bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l); /* topic, partition, age and attempts of its oldest */
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* anything that leaves something out */
+/* The words are IDs of messages. ops_message_matches() marks each word whose message it meets, whatever the
+ * other filters say. After all messages were read, ops_tell_missing() reports each unmarked word on stderr
+ * with the reason `why` ("no dead letter has this id") and returns how many there are. For a resumed job it
+ * returns 0, because the job's first run has already handled the messages that are gone. */
+#define OPS_NO_LETTER "no dead letter has this id or identity"
+#define OPS_NO_RECORD "no record has this identity"
+#define OPS_NOT_WAITING "no waiting message has this identity"
+void ops_mark_word(const struct ops *o, const char *word, enum ops_met met);
+int ops_tell_missing(struct ops *o, const char *why);
 
 /* ---- output (ops_out.c) ---- */
 

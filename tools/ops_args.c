@@ -288,7 +288,9 @@ static int load(struct ops *o) {
 
 static int run(struct ops *o) {
     o->terminal = isatty(STDOUT_FILENO);
-    int status = ops_connect(o) == 0 && (!o->args.resume || ops_job_adopt(o) == 0) ? o->verb->fn(o) : OPS_FAILED;
+    int status = ops_connect(o) == 0 && (!o->args.resume || ops_job_adopt(o) == 0) ? 0 : OPS_FAILED;
+    if (strchr(o->verb->options, 'I')) o->met = lw_alloc((size_t)o->args.n_words + 1);
+    if (!status) status = o->verb->fn(o);
     if (o->err.text[0]) {
         fprintf(stderr, "latchwork %s %s: %s\n", o->noun, o->verb->name, o->err.text);
         if (!status) status = OPS_FAILED;
@@ -317,6 +319,7 @@ int ops_main(const char *noun, const struct ops_help *h, const struct ops_verb *
     }
     lw_config_free(o->c);
     json_decref(o->resumed);
+    free(o->met);
     free(o);
     return status;
 }

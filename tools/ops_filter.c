@@ -217,9 +217,30 @@ bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l) {
 static bool named(const struct ops *o, const struct ops_message *m) {
     char identity[320];
     ops_identity(&m->e, identity, sizeof identity);
-    for (int i = 0; i < o->args.n_words; i++)
-        if (strcmp(o->args.words[i], identity) == 0 || (m->id[0] && strcmp(o->args.words[i], m->id) == 0)) return true;
-    return false;
+    bool any = false;
+    for (int i = 0; i < o->args.n_words; i++) {
+        if (strcmp(o->args.words[i], identity) != 0 && (!m->id[0] || strcmp(o->args.words[i], m->id) != 0)) continue;
+        if (o->met) o->met[i] = OPS_MET;
+        any = true;
+    }
+    return any;
+}
+
+void ops_mark_word(const struct ops *o, const char *word, enum ops_met met) {
+    for (int i = 0; o->met && i < o->args.n_words; i++)
+        if (strcmp(o->args.words[i], word) == 0) o->met[i] = (unsigned char)met;
+}
+
+int ops_tell_missing(struct ops *o, const char *why) {
+    int n = 0;
+    for (int i = 0; o->met && !o->args.resume && i < o->args.n_words; i++) {
+        if (o->met[i] == OPS_MET) continue;
+        n++;
+        if (o->met[i] == OPS_TOLD) continue;
+        fprintf(stderr, "latchwork %s %s: %s: %s\n", o->noun, o->verb->name, o->args.words[i], why);
+        o->met[i] = OPS_TOLD;
+    }
+    return n;
 }
 
 static bool dead_matches(const struct ops *o, const struct ops_message *m) {
@@ -231,15 +252,15 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
 }
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
+    bool is_named = !o->args.n_words || ((!m->bad || m->id[0]) && named(o, m)); /* also where another filter leaves it out */
     if (!ops_lane_matches(o, m->lane)) return false;
     if (m->id[0] && !dead_matches(o, m)) return false;
     if (m->bad) { /* only what stands beside the envelope is known of it */
         const struct ops_args *a = &o->args;
         bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
-        return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && (!a->n_words || (m->id[0] && named(o, m)));
+        return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && is_named;
     }
     if (m->foreign) return payload_matches(o, m->e.payload); /* its identity is another's; what was read was chosen before */
     if (!common(o, m->e.topic, m->e.partition, m->e.first_ms, m->attempts)) return false;
-    if (o->args.n_words && !named(o, m)) return false;
-    return payload_matches(o, m->e.payload);
+    return is_named && payload_matches(o, m->e.payload);
 }

@@ -189,13 +189,16 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
+/* Returns how many messages were moved, dropped, sent or tried, or would be without the dry run. */
+static int64_t done_count(const struct ops_job *j) { return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']; }
+
 static int record(struct ops_job *j, const char *what, const char *state) {
     struct ops *o = j->o;
     job_script(j, what, j->number);
     lw_arg_i64(&o->cmd, j->number), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, state);
     if (strcmp(what, "end") == 0)
         lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who), lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, j->words);
-    lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']);
+    lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, done_count(j));
     lw_arg_text(&o->cmd, "taken"), lw_arg_i64(&o->cmd, j->taken);
     long long mine;
     if (ops_ask_int(o, &o->shards[0], &mine)) return -1;
@@ -292,7 +295,7 @@ static void progress(struct ops_job *j, bool last) {
     if (!j->progress || (now < j->told_ms + TOLD_MS && !last)) return;
     j->told_ms = now;
     double seconds = (double)(now - j->begun_ms) / 1000, part = last ? 1 : part_done(j);
-    int64_t did = j->count['P'] + j->count['X'] + j->count['T'] + j->count['R'];
+    int64_t did = done_count(j);
     char age[16], bar[BAR + 1];
     for (int i = 0; i < BAR; i++) bar[i] = i < (int)(part * BAR) ? '#' : '.';
     bar[BAR] = 0;
@@ -547,15 +550,26 @@ static void summary(struct ops_job *j, const char *state) {
     for (const char *p = all; *p; p++)
         if (j->count[(int)*p]) printf("; %" PRId64 " %s", j->count[(int)*p], word(j, *p));
     if (j->dry)
-        puts(j->taken ? "; --execute does it" : "");
+        puts(done_count(j) ? "; use --execute to apply" : "; nothing to do");
     else
         printf("; job %" PRId64 ": %s\n", j->number, state);
     if (j->backup) printf("what was dropped: %s\n", j->backup_name);
 }
 
+/* Must be called only after everything was read: after a limit or an error, a word may be missing because
+ * its message was not reached. */
+static void tell_missing(struct ops_job *j) {
+    bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
+    int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);
+    j->problems += n;
+    for (int i = 0; n && j->o->args.json && i < j->o->args.n_words; i++)
+        if (j->o->met[i] != OPS_MET) tell(j, j->o->args.words[i], "not found", false);
+}
+
 int ops_job_end(struct ops_job *j, int failed) {
     if (failed >= 0 && j->n) failed = flush(j) < 0 ? -1 : failed;
     free_items(j);
+    if (failed == 0 && !interrupted && !j->stopped) tell_missing(j);
     j->o->job = NULL;
     const char *state = failed < 0 ? "failed" : interrupted ? "interrupted" : j->stopped ? "stopped at an error" : "finished";
     if (j->taken && j->progress) progress(j, true);

@@ -101,8 +101,13 @@ static int limit_span(struct reading *r, struct span *s) {
     if (code) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
     if (s->to > 0) { /* one record, by its identity */
         if (s->from >= low && s->to <= high) return 0;
-        return lw_fail(&r->o->err, "%s/%d/%" PRId64 " is not in the log: it holds %" PRId64 " to %" PRId64, s->topic, s->partition, s->from,
-                       low, high - 1);
+        char identity[320];
+        snprintf(identity, sizeof identity, "%s/%d/%" PRId64, s->topic, s->partition, s->from);
+        fprintf(stderr, "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64 " to %" PRId64 "\n", r->o->noun,
+                r->o->verb->name, identity, low, high - 1);
+        ops_mark_word(r->o, identity, OPS_TOLD);
+        s->to = s->from; /* reads nothing */
+        return 0;
     }
     s->from = low;
     s->to = high;
@@ -229,6 +234,9 @@ static int tell(struct reading *r, const rd_kafka_message_t *k, const char *topi
     struct lw_bytes key, lane;
     struct lw_err err = {0};
     char origin[256];
+    char read_from[320];
+    ops_identity(&m.e, read_from, sizeof read_from);
+    ops_mark_word(o, read_from, OPS_MET);
     m.foreign = !is_consumed(o->c, topic);
     if (m.foreign) take_origin(&m, origin);
     if (ops_lane_of(o, &m.e, &scratch, &key, &lane, &err) == 0) {

@@ -11,7 +11,8 @@ enum { CURSOR = 64 }; /* names a step */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
-    if (!l->lock.n || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
+    bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8); /* followed by its length in ms; older versions wrote none */
+    if (!l->lock.n || timed || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
     const char *dot = memrchr(l->lock.p, '.', l->lock.n), *colon = memrchr(l->lock.p, ':', l->lock.n);
     *worker = dot ? lw_bytes(l->lock.p, (size_t)(dot - l->lock.p)) : l->lock;
     if (colon) *fence = strtoull(colon + 1, NULL, 10);
@@ -207,7 +208,7 @@ int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message
             p.any = true;
             stop = tell(o, shard, lane, e, fn, ctx);
         }
-        more = (int64_t)n == asked;
+        more = p.at + (int64_t)n < r->element[0]->integer;
         p.at += (int64_t)n - 1;
         p.size = ops_page_size(asked, reply_bytes(r));
         freeReplyObject(r);

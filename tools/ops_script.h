@@ -5,8 +5,8 @@
 
 #include "base/script.h"
 
-enum { LW_OPS = 8 };
+enum { LW_OPS = 7 };
 extern const struct lw_script *const lw_ops[LW_OPS];
-extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job, lw_op_edit, lw_op_hold;
+extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job, lw_op_edit;
 
 #endif

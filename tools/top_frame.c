@@ -240,7 +240,8 @@ static void draw_help(struct top_frame *f) {
     static const char *const text[] = {
         "",
         "  up, down, j, k, home, end   choose a lane",
-        "  /    show only lanes and dead letters whose key holds this text, or is like this pattern (* ? [a-z])",
+        "  /    show only lanes and dead letters whose key holds this text,",
+        "       or matches this pattern (* ? [a-z])",
         "  s    sort lanes by what waits, by age of their oldest, by its tries",
         "  space  ask again now",
         "  ?    this page; any key goes back",
@@ -249,7 +250,8 @@ static void draw_help(struct top_frame *f) {
         "  Capitals change the lane that is marked. Each asks first, and y does it:",
         "  P    pause: what comes is parked, nothing of it runs",
         "  R    resume",
-        "  B    break its lock: whoever holds it is refused from now on, the lane moves on",
+        "  B    break its lock: its holder is refused from now on,",
+        "       and the lane moves on",
         "  D    drop what waits there, 10,000 at most; a backup is written first",
     };
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) add_line(f, TOP_PLAIN, "%s", text[i]);

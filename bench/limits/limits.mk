@@ -4,6 +4,8 @@ LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite insert offer
 LIMITLIB := $(addprefix $(B)/bench/limits/,tool.o loop.o calls.o)
 
 .PHONY: limits
+##@ Benchmarks
+## limits: build the bare programs that show the limits
 limits: $(LIMITS)
 $(LIMITS): $(B)/%: $(B)/%.o $(LIMITLIB) $(LIB)
 	$(call say,LD)

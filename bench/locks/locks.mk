@@ -6,6 +6,8 @@ $(LOCKBENCH): $(B)/bench/locks/locks.o $(LOCKLIB)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
 
 .PHONY: bench-locks
+##@ Benchmarks
+## bench-locks: measure the lock library, about a minute
 bench-locks: $(LOCKBENCH)
 	@bench/locks/locks.py --build $(B) $(LOCKS)
 

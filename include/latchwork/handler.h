@@ -4,9 +4,16 @@
  *
  *     #include <latchwork/handler.h>
  *     #include <stdio.h>
+ *     #include <unistd.h>
  *
  *     static int handle(void *self, const struct latchwork_message *m, char *reason) {
- *         return printf("%s %.*s\n", m->identity, (int)m->payload_len, (const char *)m->payload) < 0 ? LATCHWORK_RETRY : LATCHWORK_DONE;
+ *         char line[4096];
+ *         const char *payload = m->payload;
+ *         int most = sizeof line - 1;
+ *         int n = snprintf(line, sizeof line, "%s %.*s", m->identity, (int)m->payload_len, payload);
+ *         if (n > most) n = most;
+ *         line[n++] = '\n';
+ *         return write(STDOUT_FILENO, line, n) == n ? LATCHWORK_DONE : LATCHWORK_RETRY;
  *     }
  *     LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
  *

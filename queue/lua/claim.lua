@@ -2,7 +2,9 @@
 -- claim: take a batch of lanes that hints say may be runnable. Heads stay in their lists until they are settled.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 handoff_ms, 6 retry.order, 7 how many hints leave `claimed`, 8 token, the
---      same for all lanes of the call, 9 how many fences a lane may need, 10 how many heads are wanted, at most, of each
+--      same for all lanes of the call, 9 how many fences a lane may need, 10 how many heads are wanted of each lane, at most,
+--      11 "LANE CALL MET": LANE: maximum bytes granted of a lane, or one message; CALL: maximum bytes that the call reads, plus one page
+--      (lane.lua); MET: the largest envelope that the caller met recently. Lanes that the call does not reach get another hint.
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a lane, duplicates dropped, tries, heads, how many heads each lane gave, a byte
 --      each}: N heads are handed over, E empty, B busy; the i-th head of a lane has fence + i, from 0; tries as in gate
 -- @lane
@@ -10,6 +12,7 @@ local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARG
     ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 local why = refuse(id, expected, slack)
 if why then return why end
+take_bounds(ARGV[11])
 local lanes, first_key = KEYS[2], 6
 if taken > 0 then
     call('LTRIM', KEYS[6], 0, -1 - taken)
@@ -28,7 +31,7 @@ for i = 1, #KEYS - first_key do
             if heads == 'MORE' then hint(lane, now + handoff) end
             if heads == nil then answer = 'E' end
         elseif heads == 'UNDUE' then
-            call('SET', lock, 'backoff', 'PX', text(math.max(due - now, 1)))
+            set_backoff(lock, math.max(due - now, 1))
             call('ZADD', lanes, text(due), lane)
         else
             take_fences(reserve)

@@ -3,21 +3,24 @@
 -- KEYS 1 epoch, 2 fence, 3 lanes
 -- ARGV 1 candidate id (random), 2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms, 5 id of the epoch that jumped or '',
 --      6 host ('' a command, whose clock is not compared), 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
---      9.. name, value… of the schema: all workers must agree
+--      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
+--      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it knew none,
+--      11.. name, value… of the schema: all workers must agree
 -- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms} or {'REFUSED', field, theirs}
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
+local history, old_ms = ARGV[9], tonumber(ARGV[10])
 local time = redis.call('TIME')
 local now = math.floor((tonumber(time[1]) * 1000000 + tonumber(time[2])) / 1000)
 local function text(n) return string.format('%.0f', n) end
 
 local id = redis.call('HGET', epoch_key, 'id')
-for i = 9, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
     local theirs = redis.call('HGET', epoch_key, ARGV[i])
     if theirs and theirs ~= ARGV[i + 1] then return {'REFUSED', ARGV[i], theirs} end
 end
-for i = 9, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
+for i = 11, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
 local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
 if ttl > used then
     redis.call('HSET', epoch_key, 'ttl_ms', text(ttl))
@@ -50,16 +53,28 @@ else
 end
 if moved or not mine then redis.call('HSET', epoch_key, 'offset:' .. host, text(offset)) end
 
-local longest = now + used + grace
-if not id or redis.call('HGET', epoch_key, 'life') ~= life or jumped == id or moved then
+-- The same life under another replication id: a replica was attached or has gone, and this server was none meanwhile.
+local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
+local same = known_life == life or (history ~= '' and known_history == history)
+-- quarantine_ms is the length of the quarantine. It covers the largest TTL of this epoch, and old leases of which only a caller knows (Redis
+-- was wiped, and a worker with a longer TTL is away); these do not count for later quarantines, so a TTL that is used no more is forgotten.
+local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
+local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
+if not id or not same or jumped == id or moved then
     id = candidate
-    redis.call('HSET', epoch_key, 'id', id, 'life', life, 'not_before', text(longest))
-    -- looks that were planned on another clock
-    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 10000)) do
+    local left = not_before - now -- of the last quarantine; a clock that went back says too much
+    length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
+    redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
+    -- looks that were planned on another clock; beyond these tend finds them
+    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
-elseif tonumber(redis.call('HGET', epoch_key, 'not_before')) > longest then
-    redis.call('HSET', epoch_key, 'not_before', text(longest))
+elseif not_before > now + length then
+    redis.call('HSET', epoch_key, 'not_before', text(now + length))
+elseif not_before > now and old_ms + grace > length then -- the first to come knew of shorter leases; nothing runs yet
+    not_before = not_before + old_ms + grace - length
+    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(old_ms + grace))
 end
+if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
 if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
 return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used)}

@@ -1,13 +1,14 @@
 #!lua
 -- gate: admit a batch of new messages: run at once, or wait. A lane may have several messages in it, in order: the first decides.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then the lock of each lane; its list is wait:<lane>
--- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park' or 'drop', 6 token, the same for all lanes of the call, 7 '1'
+-- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park', or 'drop' and for each segment ' N', the offset from
+--      which on its partition is new in this epoch, or ' -' if that is not known, 6 token, the same for all lanes of the call, 7 '1'
 --      where messages carry a dedup id, 8 how many fences a lane may need, 9 how many messages each lane has, a byte each, 128 more
---      where their envelopes are here; '' one each and no envelopes, 10 the messages' places, three bytes each (lane.lua), 11 G, then G ×
---      (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are such: envelope, dedup id
+--      where their envelopes are here, 64 more (with 'drop') where the caller runs one of the lane and asks only which of these are
+--      dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (lane.lua), 11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are such: envelope, dedup id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a message, tries}
 --      R run: the lane is ours; the i-th message that it grants has fence + i, from 0   A run after the one before it, under the same lease
---      W waiting   D finished before   X dropped for a busy lane   U dropped as a duplicate   G not decided: ask again
+--      W waiting   D finished before   X dropped for a busy lane   U dropped as a duplicate   G not decided: ask again (with 'drop': once the lane's run is over)
 --      E it has to wait: ask again with its envelope
 --      B a name of this lane holds another type
 --      tries: number of a grant, from 1, and its attempts so far, where there are any
@@ -34,6 +35,39 @@ local function whose_is(key, held)
     return 'mine'
 end
 
+-- With 'drop' a message that was granted before is never dropped: its effect may stand in half, or precede that of an older message
+-- that runs again. Grants of this epoch are remembered in `tries`. Those of earlier epochs are forgotten, so only a message that is
+-- new in this epoch is dropped.
+local drop = sub(on_busy, 1, 4) == 'drop'
+local function learn_new_from()
+    local names, g = {}, 0
+    for k = 1, n_groups do names[k] = groups[k].tp end
+    local known = call('HMGET', P .. 'new_from', unpack(names))
+    for told in string.gmatch(on_busy, ' (%S+)') do
+        g = g + 1
+        local of, from = string.match(known[g] or '', '^(%S+) (%d+)$')
+        if of ~= id then
+            from = told ~= '-' and told or nil
+            if from then call('HSET', P .. 'new_from', names[g], id .. ' ' .. from) end
+        end
+        groups[g].new_from = tonumber(from)
+    end
+end
+local function tries_name(s) return P .. 'tries:' .. segment_name(s.tp, s.base / SEGMENT) end
+local function is_new(s, index)
+    local offset = s.base + index
+    if not s.new_from or offset < s.new_from then return false end
+    return not (s.has_tries and call('HGET', tries_name(s), text(offset)))
+end
+local function run(s, index)
+    local offset = s.base + index
+    grant(s.tp, offset, s)
+    if not drop or (s.has_tries and call('HGET', tries_name(s), text(offset))) then return end
+    set_tries(s.tp, offset, 0, 0, 0)
+    s.has_tries = true
+end
+if drop then learn_new_from() end
+
 local function park(i, key, parked)
     local envelopes = {}
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
@@ -44,13 +78,24 @@ local function park(i, key, parked)
         out[p[1]] = ok and 'W' or 'B'
         if ok then put_state(p[2], p[3], 1) end
     end
-    if ok and not (waiting and waiting[i]) then call('ZADD', lanes, 'NX', text(now + math.max(call('PTTL', key), 0)), lane) end
+    if not ok then return end
+    if not (waiting and waiting[i]) then
+        call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane)
+    elseif pushed == #envelopes then -- these are alone in a list that was said to have others
+        list_vanished(lane)
+    end
+end
+
+-- What is said to wait stands in the lane's list, unless that has vanished.
+local function still_waits(i, key)
+    return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
 end
 
 for i = 1, n_lanes do
     local key = KEYS[first_key + i]
-    local whose, parked, stop, count, with_envelope = nil, nil, false, size and size[i] or 1, false
+    local whose, parked, stop, count, with_envelope, behind, told = nil, nil, false, size and size[i] or 1, false, false, false
     if count >= 128 then count, with_envelope = count - 128, true end
+    if drop and count >= 64 then count, behind = count - 64, true end
     for _ = 1, count do
         m = m + 1
         local envelope, dedup = nil, ''
@@ -62,20 +107,32 @@ for i = 1, n_lanes do
             out[m] = 'D'
         elseif stop then
             out[m] = 'G'
-        elseif state == 1 and whose ~= 'mine' then
+        elseif state == 1 and whose ~= 'mine' and still_waits(i, key) then
             out[m] = 'W'
             whose = 'taken' -- it waits in the list: so do those behind it
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, 2)
             out[m] = 'U'
+        elseif whose == 'mine' and drop then
+            out[m] = 'G'
+            if state == 0 and is_new(s, index) then
+                put_state(s, index, 2)
+                out[m] = 'X'
+            end
         elseif whose == 'mine' then -- one that waits, too: a new owner parked it after this call was sent first
             out[m] = 'A'
             grant(s.tp, offset, s)
         else
+            if state == 1 and not told then -- it is said to wait, and nothing waits there: its list has vanished, so it comes as a new one
+                list_vanished(lane_of(key))
+                told = true
+            end
             local paused = some_paused and is_paused(key)
             if not whose then
                 local held
-                if paused or (waiting and waiting[i]) then
+                if behind then
+                    whose = ((waiting and waiting[i]) or call('EXISTS', key) == 1) and 'taken' or 'gone'
+                elseif paused or (waiting and waiting[i]) then
                     held = pcall_('GET', key)
                     whose = held and whose_is(key, held) or 'taken'
                 else
@@ -85,14 +142,16 @@ for i = 1, n_lanes do
             end
             if whose == 'mine' then
                 out[m] = 'R'
-                grant(s.tp, offset, s)
+                run(s, index)
                 stop = with_dedup -- the next one may be a duplicate of this
             elseif whose == 'bad' then
                 out[m] = 'B'
                 stop = true
-            elseif on_busy == 'drop' and not paused then
+            elseif drop and state == 0 and whose == 'taken' and not paused and is_new(s, index) then
                 put_state(s, index, 2)
                 out[m] = 'X'
+            elseif behind then
+                out[m] = 'G'
             elseif not envelope then
                 out[m], stop = 'E', true
             else

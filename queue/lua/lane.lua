@@ -9,7 +9,7 @@ local PRUNE_MAX = 4096
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = floor(now_us / 1000)
-local epoch = call('HMGET', KEYS[1], 'id', 'not_before')
+local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms')
 
 -- LOST: another epoch. JUMP: Redis time is not what the caller expects. QUARANTINE: leases of an earlier epoch may still be live.
 local function refuse(id, expected_ms, slack_ms)
@@ -34,6 +34,22 @@ end
 local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
+
+-- Returns the lock's remaining ms, as PTTL. A lock is set for at most the largest TTL in use, "backoff:MS" for MS. If it has longer to
+-- go, it was set before Redis' clock went back and nobody would end it in time, so this cuts it to its maximum. A bare "backoff", of an
+-- older version, does not tell its length and stays as it is.
+local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
+local function lock_left(lock)
+    local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)
+    if left <= most or most == 0 then return left end
+    local value = pcall_('GET', lock)
+    if type(value) ~= 'string' then return left end
+    if is_backoff(value) then most = tonumber(sub(value, 9)) or left end
+    if left <= most then return left end
+    call('PEXPIRE', lock, text(most))
+    return most
+end
+local function set_backoff(lock, wait_ms) call('SET', lock, 'backoff:' .. text(wait_ms), 'PX', text(wait_ms)) end
 
 -- A replayed message (queue/envelope.h: replay > 0) is one of a partition "TOPIC:PARTITION#REPLAY" that nobody owns: its state and tries are its
 -- own, it has no floor, and what is known of the original does not drop it. Its marks go with time, long after it left its list.
@@ -156,31 +172,64 @@ local function bytes_of(s)
     return out
 end
 
--- Raises a floor, never lowers it, and deletes the segments that it passed. from: below it nothing was ever written, where no floor is known.
-local function raise_floor(tp, committed, from)
+-- Raises a floor, never lowers it, and deletes the segments that it passed: SEGMENTS_MAX a call, of all partitions together. What a call
+-- leaves is noted in `sweep` (TOPIC:PARTITION -> its first segment) before the floor is raised, so that a later call finds it whatever
+-- happens to this one. from: below it nothing was ever written, where no floor is known; then there is little to delete, and nothing but
+-- the last SEGMENTS_MAX segments is looked at. False: segments are left, and the caller is to ask
+-- again. only_raise: nothing is done where the floor does not rise.
+local SEGMENTS_MAX = 4096
+local segments_left = SEGMENTS_MAX
+local any_sweep = nil
+local function raise_floor(tp, committed, from, only_raise)
     local known = call('HGET', P .. 'floor', tp)
     local was = tonumber(known or from)
-    if known and committed <= was then return end
-    call('HSET', P .. 'floor', tp, text(committed))
-    floors[tp] = committed
-    local first, last = floor(was / SEGMENT), floor(committed / SEGMENT) - 1
-    for segment = math.max(first, last - 4095), last do
+    if any_sweep == nil then any_sweep = call('EXISTS', P .. 'sweep') == 1 end
+    local left = any_sweep and tonumber(call('HGET', P .. 'sweep', tp) or '')
+    local raised = not known or committed > was
+    if not raised and (only_raise or not left) then return true end
+    local to = raised and committed or was
+    local first, last = left or floor(was / SEGMENT), floor(to / SEGMENT) - 1
+    if not known and not left then first = math.max(first, last + 1 - SEGMENTS_MAX) end
+    if first <= last and not left then call('HSET', P .. 'sweep', tp, text(first)) end
+    if raised then call('HSET', P .. 'floor', tp, text(to)) end
+    floors[tp] = to
+    local stop = math.min(last, first + segments_left - 1)
+    for segment = first, stop do
         local s = tp .. ':' .. text(segment)
         call('DEL', P .. 'state:' .. s, P .. 'tries:' .. s)
     end
+    segments_left = segments_left - math.max(stop + 1 - first, 0)
+    if stop < last then
+        call('HSET', P .. 'sweep', tp, text(stop + 1))
+        any_sweep = true
+        return false
+    end
+    if left or first <= last then call('HDEL', P .. 'sweep', tp) end
+    return true
 end
 
--- tries: attempts so far and, for dead letters and due times, "ATTEMPTS FIRST_MS DUE_MS" a message, a hash a segment.
+-- tries: one hash per segment; per message "ATTEMPTS FIRST_MS DUE_MS": attempts so far, and times for dead letters and due retries. The
+-- field "OFFSET+" holds how long the message was to wait, to recognise due times that were set before Redis' clock went back.
 local function tries_of(tp, offset)
-    local v = call('HGET', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset))
+    local key = P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT))
+    local v = call('HGET', key, text(offset))
     if not v then return 0, 0, 0 end
     local n, first, due = string.match(v, '^(%d+) (%d+) (%d+)$')
-    return tonumber(n or 0), tonumber(first or 0), tonumber(due or 0)
+    n, first, due = tonumber(n or 0), tonumber(first or 0), tonumber(due or 0)
+    if due > now then
+        local wait = tonumber(call('HGET', key, text(offset) .. '+') or '')
+        if wait and due - now > wait then due = now end
+    end
+    return n, first, due
 end
-local function set_tries(tp, offset, n, first, due)
-    call('HSET', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset), fmt('%.0f %.0f %.0f', n, first, due))
+local function set_tries(tp, offset, n, first, wait_ms)
+    local key = P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT))
+    call('HSET', key, text(offset), fmt('%.0f %.0f %.0f', n, first, wait_ms > 0 and now + wait_ms or 0))
+    if wait_ms > 0 then call('HSET', key, text(offset) .. '+', text(wait_ms)) end
 end
-local function forget_tries(tp, offset) call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset)) end
+local function forget_tries(tp, offset)
+    call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset), text(offset) .. '+')
+end
 
 -- Envelopes: see queue/envelope.h.
 local function identity_of(envelope)
@@ -222,21 +271,66 @@ local function is_paused(lock)
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
--- Drops finished heads, then looks at those that follow: a list of up to `want` {envelope, topic:partition, offset}, oldest first; only those
--- behind the message `after_tp`, `after_offset` where one is named. `before`: how many elements stand before the wanted ones, as far as is
--- known. nil, and the lane is no more, where none is left; 'MORE' where the bound was reached first; 'BAD' where the list's name holds
--- another type.
+-- A lane stands in `lanes` just while its list exists: every script leaves it so. One that stands there without a list had its list deleted or
+-- evicted by others, with the messages in it. The stream `vanished` tells their owners, who have them read from Kafka again.
+local VANISHED_MAX = 10000
+local function list_vanished(lane)
+    pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)
+    call('PEXPIRE', P .. 'vanished', text(100 * math.max(tonumber(epoch[3] or 0), 1000)))
+end
+
+-- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left: what it may still read; lane_bytes: the
+-- most that one lane is granted; `largest`: the largest envelope that the caller met recently or this call has read, which decides how many
+-- are read at once. The size of an element is not known before it is read, so READ_AT_ONCE limits the cost of unexpectedly large ones.
+local READ_AT_ONCE = 8
+local call_left, lane_bytes, largest = 2097152, 1048576, 0
+local function take_bounds(bounds)
+    local lane, all, met = string.match(bounds, '^(%d+) (%d+) (%d+)$')
+    lane_bytes, call_left, largest = tonumber(lane), tonumber(all), tonumber(met)
+end
+local function read_at_once(room)
+    local n = READ_AT_ONCE
+    if largest * n > room then n = math.max(1, floor(math.min(room, call_left) / largest)) end
+    return n
+end
+local function count_read(envelope)
+    call_left = call_left - #envelope
+    if #envelope > largest then largest = #envelope end
+end
+
+-- Drops finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset}, oldest first, of at most
+-- lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those behind it are returned; those before it are granted
+-- already and count against lane_bytes. `before`: how many elements stand before the wanted ones, as far as known. Returns nil if none is
+-- left (and the lane is removed), 'MORE' if a limit was reached first, 'BAD' if the list's name holds another type.
+local trimmed = false -- the caller has just dropped heads of the lane
 local function take_heads(lane, want, before, after_tp, after_offset)
-    local wait, size, dropped = P .. 'wait:' .. lane, before + want, 0
+    local emptied = trimmed
+    trimmed = false
+    if call_left <= 0 then
+        if emptied and call('EXISTS', P .. 'wait:' .. lane) == 0 then
+            call('ZREM', P .. 'lanes', lane)
+            return nil
+        end
+        return 'MORE'
+    end
+    local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0 -- at: elements looked at that stay
+    local out, n, any, behind, seen, full = {}, 0, false, after_tp == nil, {}, false
     repeat
-        local list = pcall_('LRANGE', wait, -size, -1)
+        local most = read_at_once(lane_bytes - granted)
+        if at + dropped == 0 then most = most + before end
+        most = math.min(most, size - at - dropped)
+        local list = pcall_('LRANGE', wait, -at - most, -at - 1)
         if list.err then return 'BAD' end
-        local out, n, drop, any, behind, seen = {}, 0, 0, false, after_tp == nil, {}
+        local drop, read, most_bytes = 0, 0, largest
         for i = #list, 1, -1 do
             local envelope = list[i]
+            local bytes = #envelope
+            read = read + bytes
+            if bytes > most_bytes then most_bytes = bytes end
             local tp, offset, n_dedup = identity_of(envelope)
             local over = tp and finished(tp, offset)
-            local again = any and seen[tp] and seen[tp][offset] -- put back by one owner, parked by the next
+            local mine = any and tp and seen[tp]
+            local again = mine and mine[offset] -- the same message twice: one owner put it back, the next parked it
             if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, 2)
                 duplicates = duplicates + 1
@@ -249,29 +343,44 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             if over then
                 if not any then drop = drop + 1 end
             elseif not tp then
-                break
+                full = true
             elseif not again then
                 any = true
-                if not seen[tp] then seen[tp] = {} end
-                seen[tp][offset] = true
-                if behind then
+                if not mine then
+                    mine = {}
+                    seen[tp] = mine
+                end
+                mine[offset] = true
+                granted = granted + bytes
+                local fits = granted <= lane_bytes
+                if not behind then
+                    behind = tp == after_tp and offset == after_offset
+                elseif fits or (n == 0 and not after_tp) then
                     n = n + 1
                     out[n] = {envelope, tp, offset}
-                    if n == want then break end
-                elseif tp == after_tp and offset == after_offset then
-                    behind = true
+                    full = n == want
+                else
+                    full = true
                 end
             end
+            if full then break end
         end
+        call_left, largest = call_left - read, most_bytes
+        if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end -- the next one would not fit either, if it is as large
         if drop > 0 then call('LTRIM', wait, 0, -1 - drop) end
-        if any then return out end
-        if #list < size then
-            call('ZREM', P .. 'lanes', lane)
+        at, dropped = at + #list - drop, dropped + drop
+        if not any and #list < most then
+            local stood = call('ZREM', P .. 'lanes', lane) == 1
+            if stood and dropped == 0 and not emptied then list_vanished(lane) end
             return nil
         end
-        dropped, size = dropped + drop, 16
-    until dropped >= PRUNE_MAX
-    return 'MORE'
+        if at + dropped == size and not any then size = size + 16 end
+    until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
+    if not any and call('EXISTS', wait) == 0 then -- a bound was reached just where the list ended
+        call('ZREM', P .. 'lanes', lane)
+        return nil
+    end
+    return any and out or 'MORE'
 end
 
 -- The first of them with its identity, or what take_heads says.
@@ -281,7 +390,9 @@ local function first_unfinished(lane)
     return heads[1][1], heads[1][2], heads[1][3]
 end
 
--- The head to run now. With retry.order skip, heads that are not due yet rotate to the left end; all undue: returns 'UNDUE' and when.
+-- Returns the head to run now. With retry.order skip, heads that are not due yet rotate to the left end; if none is due, returns 'UNDUE' and
+-- the earliest due time. If the call reached its limit before it saw them all, the lane is examined again after LOOK_ON_MS.
+local LOOK_ON_MS = 100
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
     if not skip or not tp then return head, tp, offset end
@@ -292,7 +403,9 @@ local function runnable_head(lane, skip)
         if due <= now then return head, tp, offset end
         earliest = math.min(earliest or due, due)
         call('RPOPLPUSH', wait, wait)
+        call_left = call_left - #head
         head, tp, offset = first_unfinished(lane)
+        if head == 'MORE' then return 'UNDUE', math.min(earliest, now + LOOK_ON_MS) end
         if not tp then return head end
     end
     return 'UNDUE', earliest

@@ -3,14 +3,15 @@
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, 2 number of partitions F, then F × (topic:partition, committed, from), then (topic:partition, lo, hi)… finished ranges, hi
 --      excluded, at most 4,096 offsets in all
--- Result: 'OK'; 'LATE' where the quarantine is over: the floors were taken, the ranges not; 'LOST'
+-- Result: 'OK'; 'LATE' where the quarantine is over: the floors were taken, the ranges not; 'LOST'. Segments below a floor that are too many for
+--      one call are deleted by the floor calls that follow
 -- @lane
 local id, n = ARGV[1], tonumber(ARGV[2])
 local why = refuse(id, '', 0)
 if why == 'LOST' then return why end
 local at = 3
 for _ = 1, n do
-    raise_floor(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]))
+    raise_floor(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), true)
     at = at + 3
 end
 if why ~= 'QUARANTINE' then return 'LATE' end

@@ -3,12 +3,13 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then G × (state segment, tries segment), then the lock of each lane; its list is
 --      wait:<lane>
 -- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, '' where messages carry no dedup id, 6 how
---      many fences a lane may need, 7 the lanes' items, seven bytes each (below), 8 the messages' places, three bytes each (lane.lua), 9 G,
---      then G × (topic:partition, number of its segment, first and last byte to read at once), 10 + 4G how many locks' values follow, then those, then what the items need
+--      many fences a lane may need, 7 "LANE CALL MET", bounds in bytes as in claim, 8 the lanes' items, seven bytes each (below), 9 the
+--      messages' places, three bytes each (lane.lua), 10 G, then G × (topic:partition, number of its segment, first and last byte to read at
+--      once), 11 + 4G how many locks' values follow, then those, then what the items need
 -- An item: which value, from 0, its lock has while it is ours; how many messages finished, in order; what became of the last of them (those
 --      before it are done); how to go on; how many messages are named behind them; how many heads are wanted, of 'n' one
 --      at least; how many stand before those
---   'd' done; 'r' retry, counts a try: backoff_ms, envelope; 'b' back: envelope; 'x' dead: reason, envelope; 's' dead and sent to its topic
+--   'd' done; 'r' retry, counts a try: backoff_ms, envelope; 'b' back, counts none: backoff_ms, envelope; 'x' dead: reason, envelope; 's' dead and sent to its topic
 --   nothing of the lease runs any more: 'k' keep it for the named messages of the local chain; 'K' the same, unless others wait; 'n' hand
 --      heads over; '-' drop it
 --   something does: 'm' name more of the local chain; 'h' hand over more heads, those behind the one that is named
@@ -21,13 +22,14 @@
 --   named: A granted   P finished already   G not decided; all G where the lease is not kept
 -- @lane
 local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
-    ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
+    ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
 local why = refuse(id, '', 0)
 if why then return why end
 local lanes, ready, dead, first_key = KEYS[2], KEYS[5], KEYS[6], 6 + 2 * n_groups
-take_groups(n_groups, 7, 10)
+take_bounds(ARGV[7])
+take_groups(n_groups, 7, 11)
 local n = #KEYS - first_key
-local first_value = 11 + 4 * n_groups
+local first_value = 12 + 4 * n_groups
 local arg = first_value + tonumber(ARGV[first_value - 1])
 local held = call('MGET', unpack(KEYS, first_key + 1))
 local waiting = who_waits(lanes, first_key, n)
@@ -60,16 +62,17 @@ end
 local function put_back(outcome, lock, s, index, backoff, envelope)
     local lane, offset = lane_of(lock), s.base + index
     local wait = P .. 'wait:' .. lane
+    call_left = math.max(call_left, 1) -- reads at least one page in any case; the caller limits how many are put back
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
     if not bad then
         if not (head_tp == tp and head_offset == offset) then call('RPUSH', wait, envelope) end
         put_state(s, index, 1)
     end
-    local rotate = skip and backoff > 0
+    local rotate = skip and backoff > 0 and outcome == 'r'
     if outcome == 'r' then
         local tried, first = tries_of(tp, offset)
-        set_tries(tp, offset, tried + 1, first > 0 and first or now, rotate and now + backoff or 0)
+        set_tries(tp, offset, tried + 1, first > 0 and first or now, rotate and backoff or 0)
         s.has_tries = true
     end
     if bad then
@@ -78,7 +81,7 @@ local function put_back(outcome, lock, s, index, backoff, envelope)
     end
     if rotate then call('RPOPLPUSH', wait, wait) end
     if backoff == 0 or rotate then return release(lock, lane, true) end
-    call('SET', lock, 'backoff', 'PX', text(backoff))
+    set_backoff(lock, backoff)
     call('ZADD', lanes, text(now + backoff), lane)
     return 'L'
 end
@@ -127,10 +130,8 @@ local function settle_one(i, o)
         end
     end
     local backoff, reason, envelope
-    if outcome == 114 then
+    if outcome == 114 or outcome == 98 then
         backoff, envelope = tonumber(take_arg()), take_arg()
-    elseif outcome == 98 then
-        backoff, envelope = 0, take_arg()
     elseif outcome == 120 then
         reason, envelope = take_arg(), take_arg()
     end
@@ -166,13 +167,16 @@ local function settle_one(i, o)
             local lane, heads, due = nil, nil, nil
             if waiting and waiting[i] then
                 lane = lane_of(lock)
-                if before >= count and count > 0 then -- heads were handed over: are the last `count` elements just those that finished?
+                if before >= count and count > 0 and call_left > 0 then -- heads were handed over: are the last `count` elements just those that finished?
                     local tp, offset = nil, nil
                     local last = pcall_('LINDEX', P .. 'wait:' .. lane, -count)
-                    if type(last) == 'string' then tp, offset = identity_of(last) end
+                    if type(last) == 'string' then
+                        tp, offset = identity_of(last)
+                        count_read(last)
+                    end
                     if tp == s.tp and offset == s.base + index then
                         call('LTRIM', P .. 'wait:' .. lane, 0, -1 - count)
-                        before = before - count
+                        before, trimmed = before - count, true
                     end
                 end
                 if mode == 104 and want > 0 then
@@ -209,7 +213,7 @@ local function settle_one(i, o)
                     free[#free + 1] = lock
                     answer = 'L'
                 elseif heads == 'UNDUE' then
-                    call('SET', lock, 'backoff', 'PX', text(math.max(due - now, 1)))
+                    set_backoff(lock, math.max(due - now, 1))
                     call('ZADD', lanes, text(due), lane)
                     answer = 'L'
                 elseif mode == 110 and not stop and heads ~= 'MORE' then

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- tend: the janitor. Looks at the lanes whose time has come and makes the hint again where nobody holds them.
+-- tend: the janitor. Looks at the lanes whose time has come and makes the hint again where nobody holds them. One
+-- whose list is gone is told to the owners of what waited there.
 -- KEYS 1 epoch, 2 lanes, 3 ready
 -- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms, 4 handoff_ms
 -- Result: 'LOST', 'QUARANTINE', or the number of lanes looked at: fewer than asked for means that none is left
 -- @lane
-local READY_MAX = 1024
+local READY_MAX, VANISHED_A_CALL = 1024, 64
 local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local why = refuse(id, '', 0)
 if why then return why end
@@ -13,13 +14,17 @@ local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
 if #due < most then -- scores too far ahead come from a clock that jumped
     for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf', 'LIMIT', 0, most - #due)) do due[#due + 1] = lane end
 end
-local room = READY_MAX - call('LLEN', ready)
+local room, vanished = READY_MAX - call('LLEN', ready), 0
 for _, lane in ipairs(due) do
-    local left = call('PTTL', P .. 'lock:' .. lane)
-    if left ~= -2 then
-        call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)
-    elseif call('EXISTS', P .. 'wait:' .. lane) == 0 then
+    local left, listed = lock_left(P .. 'lock:' .. lane), call('EXISTS', P .. 'wait:' .. lane) == 1
+    if not listed and vanished < VANISHED_A_CALL then -- whoever holds the lane finds nothing there either
+        vanished = vanished + 1
         call('ZREM', lanes, lane)
+        list_vanished(lane)
+    elseif not listed then -- a later call: the owners read the stream in steps, too
+        call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
+    elseif left ~= -2 then
+        call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)
     elseif is_paused(P .. 'lock:' .. lane) then
         call('ZADD', lanes, text(now + ttl), lane)
     else

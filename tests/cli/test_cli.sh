@@ -105,6 +105,28 @@ t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
+# What no restart mends ends the run with EX_CONFIG, which the systemd unit does not start again.
+cat >"$dir/contradiction.json" <<'END'
+{"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1", "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
+ "redis": {"url": "redis://127.0.0.1:1"}, "http": {"listen": "off"}, "handler": {"type": "exec", "command": ["cat"]}}
+END
+echo "no shared object" >"$dir/odd.so"
+cat >"$dir/plugin.json" <<'END'
+{"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": "redis://127.0.0.1:1"},
+ "http": {"listen": "off"}, "handler": {"type": "plugin", "path": "odd.so"}}
+END
+t "run: properties contradict each other" 78 "" "kafka\.properties: .*max\.poll\.interval\.ms" run -c contradiction.json --workers 1
+also "refused to run"
+sed 's|"max.poll.interval.ms": 1000|"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"|' "$dir/contradiction.json" >"$dir/ca.json"
+t "run: --drain, a file is missing" 78 "" "kafka\.properties: .*ssl\.ca\.location" run -c ca.json --workers 1 --drain
+t "run: a plugin that is none" 78 "" "plugin odd\.so: cannot be loaded" run -c plugin.json --workers 1
+also "refused to run"
+if grep -Eq "^RestartPreventExitStatus=2 78$" "deploy/latchwork@.service"; then
+    passed=$((passed + 1))
+else
+    bad "deploy/latchwork@.service: restarts what was refused" "RestartPreventExitStatus"
+fi
+
 t "check without -c"           2 "" "-c" check
 t "check: good"                0 "." "warning: dead.to" check -c good.json
 t "check: missing file"        2 "" "missing.json.*No such file" check -c missing.json

@@ -8,7 +8,7 @@ program=$(pwd)/${1:-build}/latchwork
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
-pages="README.md $(find doc -name '*.md' | sort)"
+pages="$(ls ./*.md | sed "s|^\./||") tests/README.md $(find doc -name '*.md' | sort)"
 
 good() { passed=$((passed + 1)); }
 bad() {
@@ -107,6 +107,31 @@ done
 while read -r command; do
     if grep -q "^## $command\$\|\`$command\`" doc/reference/commands.md; then good; else bad "commands.md does not tell of $command"; fi
 done <"$dir/commands"
+
+# --- make help: a line for each target, and none for what is not there
+make() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$@"; }
+make -npq help 2>/dev/null | sed -n 's/^\.PHONY: *//p' | tr ' ' '\n' | grep . | sort -u >"$dir/targets"
+make help | sed -n 's/^  \([a-z0-9-]*\) .*[^ ]$/\1/p' | sort >"$dir/help"
+while read -r target; do
+    if grep -Fxq "$target" "$dir/help"; then good; else bad "make help says nothing of $target: write '## $target: TEXT' above its rule"; fi
+done <"$dir/targets"
+comm -13 "$dir/targets" "$dir/help" >"$dir/extra"
+if [ -s "$dir/extra" ]; then bad "make help tells of what is no .PHONY target, or tells it twice: $(tr '\n' ' ' <"$dir/extra")"; else good; fi
+[ "$(wc -l <"$dir/targets")" -gt 30 ] || bad "hardly any .PHONY target was found"
+
+# --- the glossary: in order, one entry a word, with each word of protocol.md and each script
+sed -n 's/^- \*\*\([^*]*\)\*\*.*: .*/\1/p' doc/glossary.md | tr '[:upper:]' '[:lower:]' >"$dir/words"
+if LC_ALL=C sort -cu "$dir/words" 2>"$dir/err"; then good; else bad "doc/glossary.md is not in order, or has a word twice: $(cat "$dir/err")"; fi
+if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good; else bad "doc/glossary.md has an entry that is not '- **WORD**: SENTENCE'"; fi
+{
+    sed -n '/^## Words/,/^## Scripts/p' doc/explanation/protocol.md | grep -o '\*\*[a-z]*\*\*:' | tr -d '*:'
+    sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
+} | sort -u >"$dir/needed"
+while read -r word; do
+    case $word in put | drop | job | wake | edit | look | script) continue ;; esac # of operators; a heading
+    if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
+done <"$dir/needed"
+[ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"
 
 # --- nothing of the machine they were written on
 if grep -nE '/w[o]rk/|/tmp/w-|/r[o]ot/|/home/' $pages doc/lifecycle.txt; then bad "a path of one machine"; else good; fi

@@ -108,6 +108,10 @@ t "bad url"               2 "" "redis:// or unix://" ls --redis http://x
 t "bad configuration"     2 "" "kafka.topics" ls -c wrong.json
 t "--plain with -c"       2 "" "--plain goes with --redis" show k -c app.json --plain
 t "--plain without --match" 2 "" "--match GLOB" ls --redis "$url" --plain
+t "--set"                 2 "" "at most lock.ttl_ms, 1500 ms" exec k -c app.json --set lock.ttl_ms=1500 --ttl 1600 -- true
+t "--set before the verb" 2 "" "at most lock.ttl_ms, 1500 ms" --set lock.ttl_ms=1500 exec k -c app.json --ttl 1600 -- true
+t "--set, wrong"          2 "" "nosuch" show k -c app.json --set nosuch.key=1
+t "--set with --redis"    2 "" "--set goes with -c" show k --redis "$url" --set lock.ttl_ms=1500
 t "lease above the lanes'" 2 "" "at most lock.ttl_ms, 2000 ms" exec k -c app.json --ttl 2001 -- true
 t "no server: exec"       1 "" "Redis at unix" exec k --redis "$url" -- true
 t "no server: ls"         1 "" "Redis at unix" ls --redis "$url"
@@ -270,6 +274,17 @@ touch "$dir/gone"
 ended "vanishes" 1
 ok "lost unnoticed is told at the end" 'grep -q "lost before the command ended" "$dir/err"'
 cli flushall >/dev/null
+
+# --- ls beside keys that are none of ours
+background "beside" exec k --redis "$url" -- sh -c 'echo on; while [ ! -e beside.go ]; do sleep 0.05; done'
+until_true "it runs" 'grep -qs on "$dir/beside.out"'
+for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; done
+t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
+cli lpush 'lwl:{k}:wait' x >/dev/null
+t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
+touch "$dir/beside.go"
+cli flushall >/dev/null
+ended "beside" 1
 
 # --- break, and locks without a TTL
 t "break: nobody"         0 "nobody holds it" "" break k --redis "$url" --execute

@@ -420,7 +420,7 @@ def dead_drop_writes_a_backup(w):
     backup = os.path.join(w.dir, "dead.jsonl")
     assert w.rows("dead", "drop", "orders/0/1", "--execute", "--backup", backup)[-1]["results"] == {"dropped": 1}
     assert w.call("XLEN", P + "dead") == 4 and [json.loads(x)["payload"] for x in open(backup)] == ["p1"]
-    w.run("dead", "drop", "--match", "*", "--execute", "--backup", "/nonexistent/file", status=1)
+    w.run("dead", "drop", "--match", "*", "--execute", "--backup", os.path.join(w.dir, "nowhere", "file"), status=1)
     assert w.call("XLEN", P + "dead") == 4 and w.call("EXISTS", P + "job") == 0
     rows = [json.loads(x) for x in open(backup)]
     w.rows("queue", "import", backup, "--execute", "--again")
@@ -693,6 +693,66 @@ def help_completion_and_reference_agree(w):
             assert set(left_out) <= {"--config", "--set", "--help"} and verb in reference, (noun, verb, left_out)
             seen += 1
     assert seen == 16, seen
+
+
+@test
+def ids_that_are_not_there_are_named_and_fail(w):
+    """Every verb that takes IDs of messages, with one that is there and two that are not; alone, in a dry run, and as JSON."""
+    def dead(*verb):
+        return lambda: w.bury(1, "a") and ["dead"] + list(verb) + ["orders/0/1"]
+
+    def queue(*verb):
+        return lambda: w.park("a", 1) or ["queue"] + list(verb) + ["orders/0/1"]
+
+    missing = ["orders/0/77", "orders/9/1"]
+    commands = [dead("show"), dead("export"), dead("replay"), dead("replay", "--execute"), dead("drop"), dead("drop", "--execute"),
+                dead("replay", "--try"), queue("export"), queue("drop"), queue("drop", "--execute")]
+    for command in commands:
+        for json_too in ([], ["--json"]):
+            w.begin()
+            args = command() + json_too
+            w.run(*(args + missing), status=1)
+            for word in missing:
+                assert w.err.count(word) == 1 and "orders/0/1:" not in w.err, (args, w.err)
+            for word in missing:
+                w.begin()
+                command()
+                w.run(*(args[:-1 - len(json_too)] + [word] + json_too), status=1)
+                assert word in w.err, (args, w.err)
+            w.begin()
+            w.run(*command())
+            assert w.err == "", (args, w.err)
+    w.begin()
+    place = "0:" + w.bury(1, "a")
+    w.run("dead", "drop", place, "0:1-1", "9:1-1", status=1)
+    assert w.err.count("0:1-1") == 1 and w.err.count("9:1-1") == 1 and place not in w.err, w.err
+    w.run("dead", "drop", place, "--reason", "other*")  # it is there, another filter leaves it out
+    assert w.err == "", w.err
+    w.run("dead", "edit", "orders/0/77", status=1)
+    assert "orders/0/77" in w.err
+    rows = w.rows("dead", "replay", place, "orders/0/77", "--execute", status=1)
+    assert rows[-1]["problems"] == 1 and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows, rows
+    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")  # what it dealt with is not there any more
+    w.begin()
+    w.bury(1, "a"), w.bury(2, "a")
+    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # it ends before all was looked at
+    assert w.err == "", w.err
+
+
+@test
+def a_dry_run_says_execute_only_where_something_would_be_done(w):
+    for args in (["dead", "replay"], ["dead", "drop"], ["queue", "drop"]):
+        w.begin()
+        out = w.run(*args, "--match", "*")
+        assert "--execute" not in out and "nothing to do" in out, out
+        w.bury(1, "a"), w.park("a", 2)
+        assert "use --execute to apply" in w.run(*args, "--match", "*")
+    w.begin()
+    w.park("a", 1)
+    w.run("queue", "export", "--match", "*")
+    lines = w.out
+    out = w.run("queue", "import", "-", given=lines.encode())  # there already
+    assert "--execute" not in out and "nothing to do" in out, out
 
 
 @test

@@ -316,6 +316,17 @@ class Top(unittest.TestCase):
         t.type("ss")
         t.wait("by waiting")
 
+    def test_the_help_fits_into_80_columns(self):
+        t = self.top()
+        t.wait("^cold ")
+        t.type("?")
+        t.wait("a backup is written first")
+        text = t.screen.text()
+        for line in ("whose key holds this text", r"or matches this pattern \(\* \? \[a-z\]\)", "refused from now on", "the lane moves on",
+                     "a backup is written first"):
+            self.assertRegex(text, line)
+        self.assertNotIn("…", text)
+
     def test_filter(self):
         t = self.top()
         t.wait("^cold ")

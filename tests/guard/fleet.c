@@ -61,6 +61,7 @@ struct fleet {
     struct log log[FLEET_PARTITIONS];
     struct member member[FLEET_WORKERS];
     bool paused;
+    int64_t stride;
     uint64_t rounds, commands, bytes;
     char payload[PAYLOAD];
 };
@@ -175,11 +176,11 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
 
 static void run(struct fleet *f, struct lw_job *job) {
     struct log *log = &f->log[job->partition];
-    struct rec *r = &log->rec[job->offset];
+    struct rec *r = &log->rec[job->offset / f->stride];
     if (r->runs++) die("%s ran twice", job->identity);
     if (!lw_bytes_eq(job->key, lw_bytes(r->key, r->n_key)) || job->payload.n != PAYLOAD) die("%s: another key or payload", job->identity);
-    if (job->offset < log->after[r->key_number]) die("%s ran out of order", job->identity);
-    log->after[r->key_number] = (int)job->offset + 1;
+    if (job->offset / f->stride < log->after[r->key_number]) die("%s ran out of order", job->identity);
+    log->after[r->key_number] = (int)(job->offset / f->stride) + 1;
     log->ran++;
     job->outcome = LW_DONE;
 }
@@ -252,7 +253,7 @@ static int deliver(struct member *me, int p, int most) {
     for (; n < most && !log->held && log->next < log->n; n++) {
         struct rec *r = &log->rec[log->next];
         struct lw_arrival a = {.record = {.key = lw_bytes(r->key, r->n_key), .payload = lw_bytes(me->fleet->payload, PAYLOAD)},
-                               .offset = log->next++,
+                               .offset = me->fleet->stride * log->next++,
                                .timestamp_ms = WALL_MS,
                                .origin = r};
         meter_enter();
@@ -306,11 +307,12 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .stop = io_stop};
 
 /* What is not said here has its default, as for users. */
-static struct lw_config *configure(void) {
+static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] = "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
                                " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
     struct lw_problems problems = {0};
     struct lw_config *c = lw_config_parse("guard", text, sizeof text - 1, NULL, 0, &problems);
+    if (c && shape->max_waiting) c->queue.max_waiting = shape->max_waiting;
     if (!c) die("%.*s", (int)problems.errors.n, problems.errors.p);
     if (c->lock.ttl_ms != TTL_MS) die("lock.ttl_ms is not %d", TTL_MS);
     lw_problems_free(&problems);
@@ -327,7 +329,9 @@ static void produce(struct fleet *f) {
     for (int i = 0; i < f->shape->records; i++) {
         struct log *log = &f->log[draw(f, FLEET_PARTITIONS)];
         struct rec *r = &log->rec[log->n++];
-        r->key_number = (int)draw(f, (uint64_t)f->shape->keys);
+        bool stays = log == &f->log[0] && log->n % 4 == 1 && log->n < 4 * f->shape->stays;
+        int first = f->shape->stays ? 1 : 0; /* key 0 is theirs */
+        r->key_number = stays ? 0 : first + (int)draw(f, (uint64_t)(f->shape->keys - first));
         r->n_key = (size_t)snprintf(r->key, sizeof r->key, "k-%d", r->key_number);
     }
     memset(f->payload, 'x', sizeof f->payload);
@@ -338,12 +342,19 @@ static void join(struct fleet *f, int index) {
     me->fleet = f;
     snprintf(me->id, sizeof me->id, "host-1-%08d", index);
     meter_enter();
-    me->lw = lw_worker_open(&(struct lw_worker_setup){
-        .config = f->config, .counts = &f->counts, .id = me->id, .host = "host", .cluster_id = "", .io = &io, .ctx = me});
+    me->lw = lw_worker_open(&(struct lw_worker_setup){.config = f->config,
+                                                      .counts = &f->counts,
+                                                      .id = me->id,
+                                                      .host = "host",
+                                                      .cluster_id = "",
+                                                      .io = &io,
+                                                      .ctx = me,
+                                                      .part_records = (size_t)f->shape->part_records});
     for (int p = 0; p < FLEET_PARTITIONS; p++)
         if (mine(me, p))
-            lw_worker_assign(me->lw, &(struct lw_assigned){
-                                         .topic = "work", .partition = p, .gen = f->log[p].gen, .committed = -1, .log_end = f->log[p].n});
+            lw_worker_assign(
+                me->lw, &(struct lw_assigned){
+                            .topic = "work", .partition = p, .gen = f->log[p].gen, .committed = -1, .log_end = f->stride * f->log[p].n});
     meter_leave();
 }
 
@@ -421,6 +432,16 @@ static void rounds_until(struct fleet *f, uint64_t n) {
     }
 }
 
+/* The partition of the record that stays is held back with so many remembered, and one round of arrivals; the others are all done. */
+static void until_full(struct fleet *f) {
+    uint64_t most = (uint64_t)f->shape->part_records, others = (uint64_t)(f->shape->records - f->log[0].n);
+    rounds_until(f, others + most / 2);
+    for (int i = 0; i < 2000; i++) one_round(f);
+    if (!f->log[0].held || f->log[0].next < (int)most || f->log[0].next > (int)most + RECORDS || f->log[0].next == f->log[0].n)
+        die("%s: %d of %d records were taken, held back: %d", f->shape->name, f->log[0].next, f->log[0].n, f->log[0].held);
+    rounds_until(f, others + most - 1);
+}
+
 static bool all_ran(const struct fleet *f) {
     for (int p = 0; p < FLEET_PARTITIONS; p++)
         for (int i = 0; i < f->log[p].n; i++)
@@ -431,14 +452,16 @@ static bool all_ran(const struct fleet *f) {
 void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     struct fleet *f = lw_alloc(sizeof *f);
     f->shape = shape;
+    f->stride = shape->stride ? shape->stride : 1;
     f->now_ms = START_MS;
     f->random = 1;
-    f->config = configure();
+    f->config = configure(shape);
     lw_log_setup(LW_LOG_WARN, false, shape->name);
     produce(f);
     f->store = store_open(1);
     f->paused = shape->paused;
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SADD", k);
+    if (shape->stays) lane_paused(f, "SADD", 0);
     for (int i = 0; i < shape->workers; i++) join(f, i);
     rounds_until(f, (uint64_t)shape->from);
     struct fleet_figures before = figures(f);
@@ -448,6 +471,13 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     *out = less(figures(f), before);
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
     f->paused = false; /* the janitor finds the lanes */
+    if (shape->part_records) {
+        until_full(f);
+        lane_paused(f, "SREM", 0);
+    } else if (shape->stays) {
+        rounds_until(f, (uint64_t)(shape->records - shape->stays));
+        lane_paused(f, "SREM", 0);
+    }
     rounds_until(f, (uint64_t)shape->records);
     if (!all_ran(f)) die("%s: done, though not all ran", shape->name);
     leave(f);

@@ -13,10 +13,14 @@ enum { FLEET_WORKERS = 2, FLEET_PARTITIONS = 8 };
 
 struct fleet_shape {
     const char *name;
-    int workers; /* the partitions are shared out among them */
-    int keys;    /* drawn uniformly */
-    int records; /* delivered in all, of 200 bytes, each to a random partition */
-    int ahead;   /* records of its partitions that a worker has taken and that have not run, at most: as many arrive as are done */
+    int workers;      /* the partitions are shared out among them */
+    int keys;         /* drawn uniformly */
+    int records;      /* delivered in all, of 200 bytes, each to a random partition */
+    int ahead;        /* records of its partitions that a worker has taken and that have not run, at most: as many arrive as are done */
+    int stride;       /* between two offsets; 0: 1 */
+    int max_waiting;  /* queue.max_waiting; 0: the default */
+    int part_records; /* most records remembered of a partition; 0: the default */
+    int stays;        /* so many of the first records, of partition 0, have a key of their own, which is paused until all others are done */
     bool paused; /* all lanes, until what is measured is over: what is counted as a message is one that was parked, not one that is done */
     int from;    /* measured from here on: so many are done by then */
     int to;      /* … up to here */

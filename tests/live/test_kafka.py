@@ -58,6 +58,29 @@ def rebalances(t):
 
 
 @scenario
+def revoke_with_backlog(t):
+    """A rebalance waits for what had started, not for what waits in Redis: thousands of messages of a few keys do, and the grace is long."""
+    t.start_redis()
+    t.make_topics(1)
+    over = dict(kafka={"properties": {"session.timeout.ms": "10000"}}, shutdown={"grace_ms": 90000}, handler=exec_handler(processes=2))
+    run = t.start(workers=2, work_ms="20-30", **over)
+    run.wait_workers(2)
+    t.generate(2400, keys=6)
+    wait_until(lambda: t.ends_so_far() > 100, 60, "load")
+    time.sleep(2)  # the rest is parked meanwhile
+    begun = time.monotonic()
+    other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
+    wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
+    t.figure(assigned_after="%.1f s" % (time.monotonic() - begun))
+    t.check(t.ends_so_far() < 2200, "no backlog was left when the partitions moved")
+    t.wait_finished(240)
+    run.stop(100)
+    other.stop(100)
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+
+
+@scenario
 def deploy(t):
     """Row 36: SIGTERM to all under load, thrice: drained within the time given, status 0, no attempt burnt, nothing lost or run again."""
     t.start_redis()
@@ -139,6 +162,45 @@ def foreign_metadata(t):
     t.same(again, [], "re-runs")
     t.figure(warnings=last.log().count("commit metadata ignored"))
     t.same(last.log().count("commit metadata ignored") >= len(garbage), True, "a warning for each")
+
+
+def made_anew(t, topic, old, new, late):
+    """Deletes and makes anew a topic of which `old` records are done, with `new` ones; `late`: some of the old ones are still at work then. The
+    run must end as refused, or handle all; and be refused again when it is started again, since a restart must not hide it."""
+    t.topics = [topic]
+    t.kafka.create(topic, 1)
+    before = t.ends_so_far()
+    run = t.start(label="%s-1" % topic, workers=1, work_ms="15-20" if late else "0-2")
+    run.wait_workers(1)
+    t.kafka.produce(topic, [(0, b"k-%d" % (i % 20), b"{}") for i in range(old)])
+    wait_until(lambda: t.ends_so_far() >= before + (old // 2 if late else old), 60, "the old records")
+    if not late:
+        wait_until(lambda: t.kafka.committed(t.id, [topic])[topic, 0][0] == old, 30, "the commit of the old records")
+    t.kafka.tool("delete", topic)
+
+    def made():
+        try:
+            t.kafka.create(topic, 1)
+            return True
+        except Failure:
+            return False
+    wait_until(made, 30, "the new topic")
+    t.kafka.produce(topic, [(0, b"k-%d" % (i % 20), b'{"new":1}') for i in range(new)])
+    status, _ = run.wait(90)
+    t.same(status, 78, "%s: exit status" % topic)
+    t.check("recreated" in run.log(), "%s: the reason: %s" % (topic, run.log()[-600:]))
+    again = t.start(label="%s-2" % topic, workers=1)
+    status, _ = again.wait(90)
+    t.same(status, 78, "%s: exit status of the next run" % topic)
+    t.check("recreated" in again.log(), "%s: the reason, again: %s" % (topic, again.log()[-600:]))
+
+
+@scenario
+def topic_made_anew(t):
+    """Row 22: a topic is deleted and made anew under a running worker, with more records than before, as many, or fewer: never skipped in silence."""
+    t.start_redis()
+    for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):
+        made_anew(t, "%s-%d-%d%s" % (t.id, old, new, "-late" if late else ""), old, new, late)
 
 
 def any_members(t):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Faults of Redis: wiped, killed, frozen, full, scripts gone, replies lost. Arguments: build folder [scenario…]."""
+"""Faults of Redis: wiped, killed, frozen, full, scripts gone, replies lost, a policy that evicts. Arguments: build folder [scenario…]."""
+import re
 import signal
 import time
 
 from lib.latchwork import exec_handler
-from lib.process import boot_us, wait_until
+from lib.process import alive, boot_us, descendants, wait_until
 from lib.scenario import SOAK, main, scenario
 
 
@@ -32,6 +33,13 @@ def check_same_workers(t, run, before):
 def back_at_work(t, since_us):
     """Seconds from a fault until a run began after it: O6."""
     return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
+
+
+def check_refused(t, run, when):
+    """It ends by itself with status 78; its log names the policy and the fix."""
+    status, _ = run.wait(60)
+    t.same(status, 78, "exit status, an evicting policy " + when)
+    t.check(re.search("maxmemory-policy allkeys-lru.*set noeviction", run.log()), "no word of the policy and its fix " + when)
 
 
 @scenario
@@ -177,6 +185,26 @@ def maxmemory(t):
     t.same(again, [], "re-runs")
     t.check(stalled < 4000 * SOAK, "all was done before Redis was full")
     t.figure(lanes_drained=parked, done_when_full=stalled)
+
+
+@scenario
+def policy_evicts(t):
+    """A maxmemory-policy that becomes evicting in mid run ends the run, and the next, with status 78; set back, a new run does the rest."""
+    t.start_redis("--maxmemory-policy", "noeviction")
+    run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
+    family = descendants(run.pid)
+    t.redis.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    check_refused(t, run, "in mid run")
+    wait_until(lambda: not any(alive(p) for p in family), 10, "end of the refused run's processes")
+    done = t.ends_so_far()
+    t.check(done < 4000 * SOAK, "all was done before the policy was seen")
+    check_refused(t, t.start(), "at start")
+    t.same(t.ends_so_far(), done, "ends after the refused start")
+    t.redis.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    run = t.start()
+    run.wait_workers(4)
+    finish(t, run)
+    t.figure(done_when_refused=done)
 
 
 if __name__ == "__main__":

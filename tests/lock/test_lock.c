@@ -413,6 +413,116 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
+/* Every public function, with each of its pointers NULL: an error that says so, or nothing; never a crash. Those that only look answer
+ * as for a hold that is lost. */
+static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
+    (void)ctx, (void)info;
+    return 0;
+}
+#define assert_wrong(call)                                  \
+    do {                                                    \
+        error.code = 0;                                     \
+        assert_result(LATCHWORK_LOCK_ERROR, call);          \
+        assert_int_equal(error.code, LATCHWORK_E_ARGUMENT); \
+        assert_non_null(strstr(error.text, "NULL"));        \
+    } while (0)
+#define assert_none(call)                                   \
+    do {                                                    \
+        error.code = 0;                                     \
+        assert_null(call);                                  \
+        assert_int_equal(error.code, LATCHWORK_E_ARGUMENT); \
+    } while (0)
+
+static void null_openers(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_client(NULL);
+    struct latchwork_row row = {"t", "1"}, no_table = {NULL, "1"}, no_id = {"t", NULL};
+    assert_none(latchwork_client_open(NULL, NULL, &error));
+    assert_null(latchwork_client_open(NULL, NULL, NULL));
+    assert_none(latchwork_lock_open(NULL, "n", NULL, &error));
+    assert_none(latchwork_lock_open(c, NULL, NULL, &error));
+    assert_null(latchwork_lock_open(NULL, NULL, NULL, NULL));
+    assert_none(latchwork_rows_open(NULL, NULL, &row, 1, NULL, &error));
+    assert_none(latchwork_rows_open(c, NULL, NULL, 1, NULL, &error));
+    assert_none(latchwork_rows_open(c, NULL, &no_table, 1, NULL, &error));
+    assert_none(latchwork_rows_open(c, NULL, &no_id, 1, NULL, &error));
+    assert_null(latchwork_rows_open(NULL, NULL, NULL, 0, NULL, NULL));
+    assert_none(latchwork_redlock_open(NULL, 1, NULL, &error));
+    assert_none(latchwork_redlock_open((const char *const[]){NULL}, 1, NULL, &error));
+    assert_null(latchwork_redlock_open(NULL, 0, NULL, NULL));
+    assert_none(latchwork_redlock_lock_open(NULL, "n", NULL, &error));
+    assert_null(latchwork_redlock_lock_open(NULL, NULL, NULL, NULL));
+    latchwork_client_interrupt(NULL), latchwork_client_close(NULL), latchwork_lock_close(NULL);
+    latchwork_redlock_interrupt(NULL), latchwork_redlock_close(NULL);
+    assert_wrong(latchwork_client_ping(NULL, &error));
+    assert_wrong(latchwork_lock_list(NULL, NULL, 0, seen_none, NULL, &error));
+    assert_wrong(latchwork_lock_list(c, NULL, 0, NULL, NULL, &error));
+    assert_int_equal(latchwork_client_ping(NULL, NULL), LATCHWORK_LOCK_ERROR);
+    latchwork_client_close(c);
+}
+
+static void null_locks_and_holds(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_client(NULL);
+    struct latchwork_lock *mutex = open_lock(c, "n", NULL), *again = open_kind(c, "r", LATCHWORK_REENTRANT, 1000);
+    struct latchwork_hold *h = NULL;
+    assert_wrong(latchwork_lock_try(NULL, &h, &error));
+    assert_wrong(latchwork_lock_try(mutex, NULL, &error));
+    assert_wrong(latchwork_lock_try(NULL, NULL, &error));
+    assert_wrong(latchwork_lock_acquire(NULL, 10, &h, &error));
+    assert_wrong(latchwork_lock_acquire(mutex, 10, NULL, &error));
+    assert_wrong(latchwork_lock_acquire_as(NULL, 1, 10, &h, &error));
+    assert_wrong(latchwork_lock_acquire_as(again, 1, 10, NULL, &error));
+    assert_int_equal(latchwork_lock_acquire_as(mutex, 1, 10, NULL, NULL), LATCHWORK_LOCK_ERROR);
+    assert_wrong(latchwork_hold_release(NULL, &error));
+    assert_wrong(latchwork_hold_renew(NULL, 0, &error));
+    assert_wrong(latchwork_hold_check(NULL, &error));
+    assert_wrong(latchwork_lock_show(NULL, seen_none, NULL, &error));
+    assert_wrong(latchwork_lock_show(mutex, NULL, NULL, &error));
+    assert_wrong(latchwork_lock_break(NULL, NULL, &error));
+    assert_wrong(latchwork_lock_give_ttl(NULL, 1000, &error));
+    assert_int_equal(latchwork_hold_release(NULL, NULL), LATCHWORK_LOCK_ERROR);
+    latchwork_hold_forget(NULL);
+    assert_int_equal(latchwork_hold_fence(NULL), 0);
+    assert_int_equal(latchwork_hold_fence_at(NULL, 0), 0);
+    assert_int_equal(latchwork_hold_deadline_ms(NULL), 0);
+    assert_int_equal(latchwork_hold_left_ms(NULL), 0);
+    assert_int_not_equal(latchwork_hold_lost(NULL), 0);
+    assert_string_equal(latchwork_hold_token(NULL), "");
+    latchwork_lock_close(mutex), latchwork_lock_close(again), latchwork_client_close(c);
+}
+
+/* A key of another type under a lock's name: it is passed over, and the locks behind it are listed. */
+static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
+    (void)info;
+    ++*(int *)ctx;
+    return 0;
+}
+static void a_foreign_key_does_not_end_a_listing(void **state) {
+    (void)state;
+    static const char *const foreign[] = {"lock", "write", "read", "permits"};
+    struct latchwork_client *c = open_client(NULL);
+    struct latchwork_hold *h[8];
+    struct latchwork_lock *l[8];
+    for (int i = 0; i < 8; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "mine%d", i);
+        l[i] = open_lock(c, name, NULL);
+        h[i] = take(l[i], 0);
+    }
+    for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
+    redis_says("LPUSH lwl:{mine0}:wait x"); /* who waits for it can't be counted */
+    int n = 0;
+    assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
+    assert_true(n >= 7);
+    redis_says("DEL lwl:{mine0}:wait");
+    for (int i = 0; i < 8; i++) {
+        assert_ok(latchwork_hold_release(h[i], &error));
+        latchwork_lock_close(l[i]);
+    }
+    latchwork_client_close(c);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {T(mutex_excludes_and_names_its_holder),
@@ -429,6 +539,9 @@ int main(void) {
                                        T(listing_and_breaking),
                                        T(wrong_calls_say_so),
                                        T(a_forked_child_is_refused),
-                                       T(an_interrupted_client_waits_no_more)};
+                                       T(an_interrupted_client_waits_no_more),
+                                       T(null_openers),
+                                       T(null_locks_and_holds),
+                                       T(a_foreign_key_does_not_end_a_listing)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

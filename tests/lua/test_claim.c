@@ -189,6 +189,24 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
+/* A due time from before the clock of Redis went back is not waited for; one that is meant to be far is. */
+static void skip_knows_how_long_a_message_was_to_wait(void **state) {
+    struct lt *l = *state;
+    l->skip = true;
+    park(l, message(1));
+    park(l, message(2));
+    due_at(l, 1, lt_now_ms(l) + 3600000);
+    due_at(l, 2, lt_now_ms(l) + 3600000);
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1+ 3600000 2+ 200");
+    assert_string_equal(claim1(l, "k", "t1"), "N");
+    assert_string_equal(lt_heads(l, 0), "0/2");
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/1");
+    struct lt_msg m = lt_with(message(2), "done", "next");
+    m.token = "t1";
+    lt_settle(l, &m, 1);
+    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* its own are gone */
+}
+
 /* More finished heads than a call may drop: the rest is left to the next hint. */
 static void dropping_has_a_bound(void **state) {
     struct lt *l = *state;
@@ -320,6 +338,7 @@ int main(void) {
         LT(a_paused_lane_is_not_claimed),
         LT(skip_takes_the_first_that_is_due),
         LT(skip_with_none_due_waits_for_the_earliest),
+        LT(skip_knows_how_long_a_message_was_to_wait),
         LT(a_full_batch),
         LT(a_doubled_hint_is_harmless),
         LT(a_broken_name_is_busy_for_that_lane_only),

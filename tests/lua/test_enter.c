@@ -64,6 +64,31 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
+/* A replica attached to the same process, that was none meanwhile: the same life, whose new name is remembered. */
+static void another_name_of_the_same_life_is_joined(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "FLUSHALL");
+    struct lt_enter e = caller("a");
+    e.history = "run/0";
+    entered(l, e);
+    e = caller("b");
+    e.life = "attached", e.history = "run/0";
+    assert_string_equal(entered(l, e).id, "a");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
+    e.history = ""; /* an older version, or a server that does not say */
+    assert_string_equal(entered(l, e).id, "a");
+    e.life = "other";
+    assert_string_equal(entered(l, e).id, "b"); /* unknown is not the same */
+    e = caller("c");
+    e.life = "other", e.history = "run/0";
+    assert_string_equal(entered(l, e).id, "b");
+    e.life = "back", e.history = "run/517"; /* it was a replica */
+    assert_string_equal(entered(l, e).id, "c");
+    e = caller("d");
+    e.life = "back again", e.history = "run2/517";
+    assert_string_equal(entered(l, e).id, "d");
+}
+
 static void an_epoch_that_jumped_ends_once(void **state) {
     struct lt *l = *state;
     fresh(l);
@@ -161,6 +186,51 @@ static void a_quarantine_too_long_is_cut(void **state) {
     assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
 }
 
+/* A wiped Redis does not know the longer leases that a caller knew: they count for this quarantine, and for no later one. */
+static void leases_of_earlier_epochs_count_once(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "FLUSHALL");
+    struct lt_enter e = caller("a");
+    e.old_ms = 5 * LT_TTL_MS;
+    struct lt_entered a = entered(l, e);
+    assert_quarantine(&a, 5 * LT_TTL_MS);
+    assert_int_equal(a.ttl_ms, LT_TTL_MS);
+    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* who knows less cuts nothing */
+    lt_text(l, "FLUSHALL");
+    struct lt_entered c = entered(l, caller("c"));
+    assert_quarantine(&c, LT_TTL_MS);
+}
+
+static void a_quarantine_under_way_grows(void **state) {
+    struct lt *l = *state;
+    struct lt_entered a = fresh(l);
+    struct lt_enter e = caller("b");
+    e.old_ms = LT_TTL_MS;
+    assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms); /* they are over at the same time */
+    e.old_ms = 3 * LT_TTL_MS;
+    struct lt_entered b = entered(l, e);
+    assert_string_equal(b.id, "a");
+    assert_int_equal(b.not_before_ms, a.not_before_ms + 2 * LT_TTL_MS);
+    assert_int_equal(entered(l, e).not_before_ms, b.not_before_ms);
+    lt_int(l, "HSET " LT_TAG "epoch not_before 5"); /* over: leases are handed out */
+    e.old_ms = 9 * LT_TTL_MS;
+    assert_int_equal(entered(l, e).not_before_ms, 5);
+}
+
+/* Redis restarts within a long quarantine, and who comes first knows nothing of what was before. */
+static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "FLUSHALL");
+    struct lt_enter e = caller("a");
+    e.old_ms = 5 * LT_TTL_MS;
+    struct lt_entered a = entered(l, e);
+    e = caller("b");
+    e.life = "another";
+    struct lt_entered b = entered(l, e);
+    assert_string_equal(b.id, "b");
+    assert_int_equal(b.not_before_ms, a.not_before_ms);
+}
+
 static void scores_too_far_ahead_are_cut(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l);
@@ -206,12 +276,22 @@ static void fences_rise_over_a_wipe(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        LT(starts_a_fresh_epoch),           LT(joins_an_epoch),
-        LT(another_life_is_another_epoch),  LT(an_epoch_that_jumped_ends_once),
-        LT(a_moved_clock_is_another_epoch), LT(a_far_new_host_is_another_epoch_once),
-        LT(another_schema_is_refused),      LT(the_largest_ttl_counts),
-        LT(a_quarantine_too_long_is_cut),   LT(scores_too_far_ahead_are_cut),
-        LT(the_fence_only_rises),           LT(fences_rise_over_a_wipe),
+        LT(starts_a_fresh_epoch),
+        LT(joins_an_epoch),
+        LT(another_life_is_another_epoch),
+        LT(another_name_of_the_same_life_is_joined),
+        LT(an_epoch_that_jumped_ends_once),
+        LT(a_moved_clock_is_another_epoch),
+        LT(a_far_new_host_is_another_epoch_once),
+        LT(another_schema_is_refused),
+        LT(the_largest_ttl_counts),
+        LT(a_quarantine_too_long_is_cut),
+        LT(leases_of_earlier_epochs_count_once),
+        LT(a_quarantine_under_way_grows),
+        LT(the_rest_of_a_quarantine_counts_in_the_next),
+        LT(scores_too_far_ahead_are_cut),
+        LT(the_fence_only_rises),
+        LT(fences_rise_over_a_wipe),
     };
     return LT_RUN(tests, LT_ALL);
 }

@@ -105,9 +105,32 @@ static void finished_is_finished(void **state) {
     lt_set_state(l, m[0], 2);
     lt_set_state(l, m[1], 3);
     lt_set_state(l, m[2], 1);
+    lt_int(l, "LPUSH " LT_TAG "wait:c x");
     assert_string_equal(lt_gate(l, m, 4), "DDWR");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
-    assert_string_equal(lt_waiting(l, m[2]), ""); /* is said to wait somewhere: never parked a second time */
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1); /* is said to wait there: never parked a second time */
+}
+
+/* Its state says that it waits, but its list was deleted by others. */
+static void what_lost_its_list_is_new(void **state) {
+    struct lt *l = *state;
+    const struct lt_msg m = lt_msg(0, 6, "c", "t1");
+    lt_set_state(l, m, 1);
+    assert_string_equal(gate1(l, m), "R");
+    assert_true(lt_int(l, "XLEN " LT_TAG "vanished") >= 1);
+}
+
+/* The lane was said to have waiters, and this one is alone in its list. */
+static void a_list_made_anew_is_told(void **state) {
+    struct lt *l = *state;
+    gate1(l, lt_msg(0, 1, "c", "t1"));
+    assert_string_equal(gate1(l, lt_msg(0, 2, "c", "t2")), "W");
+    assert_string_equal(gate1(l, lt_msg(0, 3, "c", "t3")), "W");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "vanished"), 0);
+    lt_int(l, "DEL " LT_TAG "wait:c");
+    assert_string_equal(gate1(l, lt_msg(0, 4, "c", "t4")), "W");
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1);
+    assert_true(lt_int(l, "PTTL " LT_TAG "vanished") > 0);
 }
 
 static void below_the_floor_is_finished(void **state) {
@@ -288,6 +311,7 @@ int main(void) {
         LT(a_busy_lane_drops_where_configured),
         LT(my_own_lock_runs_again),
         LT(finished_is_finished),
+        LT(a_list_made_anew_is_told),
         LT(below_the_floor_is_finished),
         LT(attempts_are_told),
         LT(a_recorded_business_id_is_a_duplicate),
@@ -301,5 +325,7 @@ int main(void) {
         LT(the_quarantine_admits_nothing),
         LT(maxmemory_refuses_all_of_it),
     };
-    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory there is only the last one */
+    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a second call tells it once more */
+    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) +
+           LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory there is only the last one */
 }

@@ -167,9 +167,58 @@ static void a_busy_lane_drops_all_where_configured(void **state) {
     busy(l, "k");
     l->drop = true;
     const struct lt_msg m[] = {bare(message(1)), bare(message(2)), lt_msg(0, 3, "j", "t1"), lt_msg(0, 4, "j", "t1")};
-    assert_string_equal(lt_gate(l, m, 4), "XXRA");
+    assert_string_equal(lt_gate(l, m, 4), "XXRX");
     assert_int_equal(lt_state(l, m[0]), 2);
     assert_int_equal(lt_state(l, m[1]), 2);
+    assert_string_equal(lt_waiting(l, m[0]), "");
+}
+
+static void what_was_granted_before_is_not_dropped(void **state) {
+    struct lt *l = *state;
+    l->drop = true;
+    const struct lt_msg m[] = {message(1), message(2), message(3)};
+    assert_string_equal(lt_gate(l, m, 1), "R");
+    lt_free_lock(l, m[0]); /* its worker died */
+    struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
+    again[1].token = again[2].token = "t2";
+    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* in one call: it waits for the run before it */
+    again[1].token = again[2].token = "t3";
+    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* from elsewhere: it waits in the list */
+    assert_string_equal(lt_waiting(l, m[0]), "0/1");
+    assert_int_equal(lt_state(l, m[0]), 1);
+    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* behind it, too */
+}
+
+/* What is older than the epoch may have been granted in an earlier one. Once it is known from where on all is new, it stays known. */
+static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
+    struct lt *l = *state;
+    busy(l, "k");
+    l->drop = true;
+    l->new_from = -1;
+    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(3)}, 1), "W");
+    l->new_from = 5;
+    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(4)}, 1), "W");
+    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(5)}, 1), "X");
+    l->new_from = -1;
+    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(6)}, 1), "X");
+    freeReplyObject(redisCommand(l->admin, "HSET " LT_TAG "new_from orders:0 %s", "another 0")); /* of an epoch before this one */
+    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
+}
+
+/* The caller runs one of the lane: it neither takes it nor parks in it, and what is not dropped stays with the caller. */
+static void behind_a_run_only_drops_are_asked_for(void **state) {
+    struct lt *l = *state;
+    l->drop = true;
+    struct lt_msg m[] = {message(1), message(2), message(3)};
+    assert_string_equal(lt_gate(l, m, 1), "R");
+    lt_free_lock(l, m[0]);
+    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* granted before, as 1 */
+    struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
+    for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
+    assert_string_equal(lt_gate(l, ask, 2), "GX");
+    lt_free_lock(l, m[0]);
+    assert_string_equal(lt_gate(l, ask + 2, 1), "G");
+    assert_string_equal(lt_lock(l, m[0]), "(nil)");
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
@@ -348,6 +397,9 @@ int main(void) {
         LT(a_bare_one_that_waits_is_told_and_those_behind_it_ask),
         LT(a_paused_lane_parks_all),
         LT(a_busy_lane_drops_all_where_configured),
+        LT(what_was_granted_before_is_not_dropped),
+        LT(what_may_be_older_than_the_epoch_is_not_dropped),
+        LT(behind_a_run_only_drops_are_asked_for),
         LT(my_own_lane_with_waiters_runs_again),
         LT(mine_is_granted_though_another_parked_it),
         LT(a_token_that_mine_begins_with_is_not_mine),

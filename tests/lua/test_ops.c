@@ -85,57 +85,6 @@ static void an_edit_of_what_is_no_more(void **state) {
     lt_assert_unchanged(l, before, true);
 }
 
-/* --- hold ------------------------------------------------------------------------------------------------------------------------------
- */
-
-static const char *hold(struct lt *l, const char *what, const char *token) {
-    static const char *const names[] = {"epoch", "lanes", "floor", "fence", "ready", "lock:k"};
-    lt_begin(l, &lw_op_hold);
-    for (size_t i = 0; i < 6; i++) key(l, names[i]);
-    arg(l, what), arg(l, token), arg(l, "60000");
-    lt_addf(&l->args, "%d", LT_HANDOFF_MS);
-    return lt_run(l);
-}
-
-static void a_trial_holds_the_lane(void **state) {
-    struct lt *l = *state;
-    park(l, 1, 1);
-    char value[80];
-    snprintf(value, sizeof value, "t.1:%s", hold(l, "take", "t.1"));
-    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
-    assert_string_equal(strchr(value, ':') + 1, lt_text(l, "GET " LT_TAG "fence"));
-    int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
-    assert_true(left > 50000 && left <= 60000);
-    assert_string_equal(hold(l, "take", "t.2"), "");
-    assert_string_equal(hold(l, "free", "t.2"), "0");
-    assert_string_equal(lt_lock(l, message(0)), "t.1");
-    assert_string_equal(hold(l, "free", "t.1"), "1");
-    assert_string_equal(lt_lock(l, message(0)), "(nil)");
-    assert_int_equal(hints(l), 1);
-    assert_string_equal(hold(l, "free", "t.1"), "0");
-}
-
-static void a_trial_hints_nobody_where_nothing_may_run(void **state) {
-    struct lt *l = *state;
-    hold(l, "take", "t.1");
-    hold(l, "free", "t.1"); /* nobody waits */
-    park(l, 1, 1);
-    lt_int(l, "SADD " LT_TAG "paused k");
-    hold(l, "take", "t.1"); /* an operator may try in a paused lane */
-    assert_string_equal(lt_lock(l, message(0)), "t.1");
-    hold(l, "free", "t.1");
-    assert_int_equal(hints(l), 0);
-}
-
-static void a_trial_is_refused_without_an_epoch(void **state) {
-    struct lt *l = *state;
-    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + 60000);
-    assert_string_equal(hold(l, "take", "t.1"), "QUARANTINE");
-    lt_int(l, "DEL " LT_TAG "epoch");
-    assert_string_equal(hold(l, "take", "t.1"), "NOEPOCH");
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k"), 0);
-}
-
 /* --- job -------------------------------------------------------------------------------------------------------------------------------
  */
 
@@ -323,9 +272,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         LT(an_edit_keeps_what_was),
         LT(an_edit_of_what_is_no_more),
-        LT(a_trial_holds_the_lane),
-        LT(a_trial_hints_nobody_where_nothing_may_run),
-        LT(a_trial_is_refused_without_an_epoch),
         LT(jobs_are_numbered_and_run_alone),
         LT(a_job_goes_on),
         LT(a_job_that_was_silent),

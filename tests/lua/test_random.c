@@ -48,7 +48,7 @@ struct world {
     struct lt *l;
     uint64_t seed;
     struct lane lane[LANES];
-    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS]; /* floor: all o below it */
+    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS]; /* floor: all o below it */
     int recorded[OFFSETS]; /* business id: by which message, part * OFFSETS + o; -1 */
     int duplicates, tokens, step;
     bool dedup;
@@ -133,6 +133,9 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
+/* Never what was granted before. */
+static bool may_drop(const struct world *w, struct id m) { return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o]; }
+
 static void expect_gate(struct world *w, struct lane *k, const struct id *m, int n, int token, bool bare, bool drop_busy, char *out) {
     enum { UNKNOWN, MINE, TAKEN } whose = UNKNOWN;
     bool stop = false, park = false;
@@ -147,6 +150,9 @@ static void expect_gate(struct world *w, struct lane *k, const struct id *m, int
         } else if (is_duplicate(w, m[i])) {
             set_state(w, m[i], 2);
             out[i] = 'U';
+        } else if (whose == MINE && drop_busy) {
+            out[i] = 'G';
+            if (may_drop(w, m[i])) set_state(w, m[i], 2), out[i] = 'X';
         } else if (whose == MINE) {
             out[i] = 'A';
         } else {
@@ -155,7 +161,8 @@ static void expect_gate(struct world *w, struct lane *k, const struct id *m, int
                 k->holder = token;
                 out[i] = 'R';
                 stop = w->dedup;
-            } else if (drop_busy && !k->paused) {
+                if (drop_busy) w->noted[m[i].part][m[i].o] = 1;
+            } else if (drop_busy && !k->paused && may_drop(w, m[i])) {
                 set_state(w, m[i], 2);
                 out[i] = 'X';
             } else if (bare) {
@@ -193,8 +200,8 @@ static void expect_put_back(struct world *w, struct lane *k, struct settle *s, c
         k->n++;
     }
     set_state(w, m, 1);
-    if (outcome == 'r') w->tries[m.part][m.o]++;
-    k->holder = outcome == 'r' && s->backoff_ms ? BACKOFF : NOBODY;
+    if (outcome == 'r') w->tries[m.part][m.o]++, w->noted[m.part][m.o] = 1;
+    k->holder = s->backoff_ms ? BACKOFF : NOBODY;
     k->listed = true;
     s->answer = 'L';
 }
@@ -216,7 +223,7 @@ static void record_done(struct world *w, struct settle *s, bool held) {
         if ((i == s->n_done - 1 && s->outcome != 'd') || (!held && i)) continue;
         struct id m = s->done[i];
         set_state(w, m, 2);
-        w->tries[m.part][m.o] = 0;
+        w->tries[m.part][m.o] = w->noted[m.part][m.o] = 0;
         if (w->dedup && w->recorded[dedup_of(m)] < 0) w->recorded[dedup_of(m)] = m.part * OFFSETS + m.o;
     }
 }
@@ -258,7 +265,7 @@ static void expect_settle(struct world *w, struct lane *k, struct settle *s, int
     char outcome = s->n_done && s->outcome != 'd' && finished(w, last) ? 'd' : s->outcome;
     if (strchr("xs", outcome)) {
         set_state(w, last, 3);
-        w->tries[last.part][last.o] = 0;
+        w->tries[last.part][last.o] = w->noted[last.part][last.o] = 0;
     }
     if (strchr("rb", outcome))
         expect_put_back(w, k, s, outcome);
@@ -576,6 +583,7 @@ static void forget_all(struct world *w) {
     memset(w->state, 0, sizeof w->state);
     memset(w->was, 0, sizeof w->was);
     memset(w->tries, 0, sizeof w->tries);
+    memset(w->noted, 0, sizeof w->noted);
     memset(w->floor, 0, sizeof w->floor);
     for (int o = 0; o < OFFSETS; o++) w->recorded[o] = -1;
 }

@@ -30,8 +30,8 @@ static void only_what_is_mine(void **state) {
 
 static void a_backoff_is_nobodys(void **state) {
     struct lt *l = *state;
-    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "backoff"), "retry", "next");
-    lt_text(l, "SET " LT_TAG "lock:k backoff:1 PX 60000"); /* as if a token had that name */
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "w.1"), "retry", "next");
+    lt_text(l, "SET " LT_TAG "lock:k w.1:1 PX 60000");
     m.backoff_ms = 1000;
     lt_settle(l, &m, 1);
     assert_string_equal(lt_lock(l, m), "backoff");

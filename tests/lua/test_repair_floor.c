@@ -112,11 +112,12 @@ static void floors_rise_and_never_sink(void **state) {
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");
-    assert_string_equal(lt_floor(l, tp, far_offset, 0), "OK");
-    assert_string_equal(floor_now(l), "1099511627776");
     quarantine(l); /* commits go on */
-    assert_string_equal(lt_floor(l, tp, far_offset + 1, 0), "OK");
-    assert_string_equal(floor_now(l), "1099511627777");
+    assert_string_equal(lt_floor(l, tp, 101, 0), "OK");
+    assert_string_equal(floor_now(l), "101");
+    assert_string_equal(lt_floor(l, "orders:4", far_offset, 0), "OK");
+    assert_string_equal(lt_floor(l, "orders:4", far_offset + 1, 0), "OK");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "floor orders:4"), "1099511627777");
 }
 
 static void floors_delete_passed_segments(void **state) {
@@ -168,6 +169,33 @@ static void repairs_of_a_log_that_begins_late(void **state) {
     assert_false(has_segment(l, "state", first));
 }
 
+/* However far a floor rises, all segments that it passes are deleted, a bounded number in each call. */
+static void floors_that_leap(bool by_repair, struct lt *l) {
+    static const int64_t some[] = {0, 1, 4095, 4096, 8191, 8192, 9998};
+    lt_floor(l, tp, 1, 0);
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) fill_segment(l, some[i]);
+    fill_segment(l, 9999);
+    const int64_t to = INT64_C(9999) * 16384 + 5;
+    if (by_repair) assert_string_equal(lt_repair(l, tp, to, 0, NULL, 0), "LATE");
+    int calls = by_repair;
+    for (bool again = true; again; calls++) {
+        again = strcmp(lt_floor(l, tp, to, 0), "OK") != 0;
+        assert_true(again || has_segment(l, "state", 9999));
+        assert_true(calls < 5);
+        if (calls == 0) assert_true(has_segment(l, "state", 4096));
+    }
+    assert_int_equal(calls, 3);
+    assert_string_equal(floor_now(l), "163823621");
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        assert_false(has_segment(l, "state", some[i]));
+        assert_false(has_segment(l, "tries", some[i]));
+    }
+    assert_true(has_segment(l, "state", 9999));
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "sweep"), 0);
+}
+static void a_floor_leaps(void **state) { floors_that_leap(false, *state); }
+static void a_repair_leaps(void **state) { floors_that_leap(true, *state); }
+
 static void floors_of_several_partitions(void **state) {
     struct lt *l = *state;
     lt_floor(l, "orders:1", 7, 0);
@@ -189,6 +217,8 @@ int main(void) {
         LT(floors_delete_passed_segments),
         LT(floors_of_a_log_that_begins_late),
         LT(deleting_has_a_bound),
+        LT(a_floor_leaps),
+        LT(a_repair_leaps),
         LT(repairs_of_a_log_that_begins_late),
         LT(floors_of_several_partitions),
     };

@@ -150,7 +150,6 @@ static void a_failed_message_goes_before_the_waiters(void **state) {
 static void back_counts_no_try(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "back", "next");
-    m.backoff_ms = 5000; /* means nothing here */
     run1(l, m);
     gate1(l, lt_msg(0, 2, "k", "t2"));
     assert_string_equal(settle1(l, m), "L");
@@ -159,6 +158,24 @@ static void back_counts_no_try(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(tries(l, 1), "(nil)");
     assert_int_equal(n_hints(l), 1);
+}
+
+/* A handler that gives back under a live lease: the lane rests, with retry.order skip too, which skips failures only. */
+static void back_may_wait(void **state) {
+    struct lt *l = *state;
+    for (int skip = 0; skip < 2; skip++) {
+        lt_setup(state);
+        l->skip = skip;
+        struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "back", "next");
+        m.backoff_ms = 5000;
+        run1(l, m);
+        gate1(l, lt_msg(0, 2, "k", "t2"));
+        assert_string_equal(settle1(l, m), "L");
+        assert_string_equal(lt_waiting(l, m), "0/1 0/2");
+        assert_string_equal(lt_lock(l, m), "backoff");
+        assert_string_equal(tries(l, 1), "(nil)");
+        assert_int_equal(n_hints(l), 0);
+    }
 }
 
 static void assert_dead_letter(struct lt *l, const struct lt_msg *m, const char *reason, const char *attempts) {
@@ -394,6 +411,7 @@ int main(void) {
         LT(retries_keep_their_first_failure),
         LT(a_failed_message_goes_before_the_waiters),
         LT(back_counts_no_try),
+        LT(back_may_wait),
         LT(dead_is_written_once),
         LT(dead_at_the_first_failure),
         LT(sent_is_dead_elsewhere),

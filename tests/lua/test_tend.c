@@ -62,12 +62,51 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
+/* The clock of Redis went back: no lock has longer to go than it was set for. */
+static void a_lock_that_lasts_too_long_is_cut(void **state) {
+    struct lt *l = *state;
+    static const struct {
+        const char *lane, *value;
+        int64_t left_ms;
+    } cases[] = {{"a", "t.1:1", LT_TTL_MS},
+                 {"b", "backoff:70000", 70000},
+                 {"c", "backoff:90000000", 90000000}, /* meant to be long */
+                 {"d", "backoff", 90000000},          /* of an older version: nobody knows */
+                 {"e", "backoff-host.1:5", LT_TTL_MS}};
+    enum { CASES = sizeof cases / sizeof cases[0] };
+    for (size_t i = 0; i < CASES; i++) {
+        waiter(l, cases[i].lane);
+        score(l, cases[i].lane, lt_now_ms(l) + 90000000);
+        lt_text(l, "SET " LT_TAG "lock:%s %s PX 90000000", cases[i].lane, cases[i].value);
+    }
+    int64_t from = lt_now_ms(l);
+    assert_string_equal(lt_tend(l), "5");
+    for (size_t i = 0; i < CASES; i++) {
+        int64_t left = lt_int(l, "PTTL " LT_TAG "lock:%s", cases[i].lane);
+        if (left > cases[i].left_ms || left < cases[i].left_ms - 60000) fail_msg("%s: %" PRId64 " ms left", cases[i].lane, left);
+    }
+    int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes b"));
+    assert_true(at <= lt_now_ms(l) + 70000 && at >= from + 10000);
+    assert_again_in(l, "a", from, LT_TTL_MS);
+    assert_int_equal(n_hints(l), 0);
+}
+
 static void a_lane_without_waiters_is_removed(void **state) {
     struct lt *l = *state;
     score(l, "k", 5);
     assert_string_equal(lt_tend(l), "1");
     assert_int_equal(n_hints(l), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1); /* its list was deleted by others */
+}
+
+static void a_held_lane_whose_list_vanished_is_told(void **state) {
+    struct lt *l = *state;
+    score(l, "k", 5);
+    lt_text(l, "SET " LT_TAG "lock:k t:1 PX 200000");
+    assert_string_equal(lt_tend(l), "1");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1);
 }
 
 static void a_paused_lane_is_not_hinted(void **state) {
@@ -182,7 +221,9 @@ int main(void) {
         LT(a_due_lane_is_hinted),
         LT(what_is_not_due_is_left),
         LT(a_locked_lane_is_looked_at_when_the_lease_ends),
+        LT(a_lock_that_lasts_too_long_is_cut),
         LT(a_lane_without_waiters_is_removed),
+        LT(a_held_lane_whose_list_vanished_is_told),
         LT(a_paused_lane_is_not_hinted),
         LT(scores_too_far_ahead_are_looked_at),
         LT(hints_have_a_bound),

@@ -14,13 +14,13 @@ import concurrent.futures, os, shutil, subprocess, sys
 SEEDS, LIMIT_S = 60, 120  # the seeds decide; the limit is for what hangs
 M = {
     'gate ignores waiters': [("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")],
-    'no quarantine': [('queue/lua/enter.lua', "'not_before', text(longest))\n    -- looks", "'not_before', '0')\n    -- looks")],
+    'no quarantine': [('queue/lua/enter.lua', "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- looks", "'not_before', '0')\n    -- looks")],
     'head popped at claim': [("queue/lua/claim.lua", "            given, answer = grant_heads(heads), 'N'\n", "            given, answer = grant_heads(heads), 'N'\n            call('RPOP', P .. 'wait:' .. lane)\n")],
     'no janitor': [('queue/lua/tend.lua', "local why = refuse", "if id then return 0 end\nlocal why = refuse")],
     'done not recorded': [("queue/lua/settle.lua", "if s.base + index >= s.floor then put_state(s, index, 2) end", "")],
     'release deletes any lock': [("queue/lua/settle.lua", "if value == mine then return true end", "if value then return true end")],
     'retry goes to the tail': [('queue/lua/settle.lua', "local rotate = skip and backoff > 0", "local rotate = backoff > 0")],
-    'chain on claimed runs too': [("consumer/settle.c", "if (h->kind == FAST && lane_first(w, h->lane)) {", "if (lane_first(w, h->lane)) {"), ("consumer/lane.c", "return l->hold->kind == LANE &&", "return false && l->hold->kind == LANE &&")],
+    'chain on claimed runs too': [("consumer/settle.c", "if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {", "if (lane_first(w, h->lane)) {"), ("consumer/lane.c", "return l->hold->kind == LANE || ", "return ")],
     'old assignment survives': [('consumer/lane.c', "!m->gen || m->part->gen != m->gen || m->part->pass != m->pass", "!m->part->gen"), ('consumer/partition.c', "    lane_drop_pending(w, p);\n    p->gen = 0;", "    p->gen = 0;")],
     'commit what is merely parked': [('consumer/gate.c', "part_mark(w, m->part, m->offset, LW_OFF_QUEUED);", "part_mark(w, m->part, m->offset, LW_OFF_DONE);")],
     'fence restarts after a wipe': [('queue/lua/lane.lua', "math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)", "tonumber(call('GET', P .. 'fence') or 0) + 1"), ('queue/lua/enter.lua', "if fence > tonumber", "if false and fence > tonumber")],
@@ -42,7 +42,7 @@ M = {
     'gate not idempotent': [("queue/lua/gate.lua", "if not is_mine(held, token) then return 'taken' end", "if true then return 'taken' end")],
     'claim not idempotent': [('queue/lua/claim.lua', "local mine = not broken and is_mine(held, token)", "local mine = false")],
     'the same message twice in one worker': [("consumer/lane.c", "if (l->hold && hold_has(", "if (0 && hold_has(")],
-    'another life of the server goes unseen': [('consumer/shard.c', "} else if (strcmp(sh->life, sh->new_life) != 0) {", "} else if (0) {"), ('consumer/shard.c', "if (sh->phase == READY && strcmp(sh->life, sh->new_life) != 0)", "if (0)"), ('queue/lua/enter.lua', "redis.call('HGET', epoch_key, 'life') ~= life or ", "")],
+    'another life of the server goes unseen': [('consumer/shard.c', "} else if (!same_life(sh)) {", "} else if (0) {"), ('consumer/shard.c', "if (sh->phase == READY && !same_life(sh))", "if (0)"), ('queue/lua/enter.lua', "not same or ", "")],
     'done only under a live lease': [("queue/lua/settle.lua", "and (is_held or k == 1) then", "and is_held then")],
     'no renewal': [('lock/lease.c', "    return n;\n}\n\nsize_t lw_leases_renewed", "    return 0;\n}\n\nsize_t lw_leases_renewed")],
     'floors not told again to another life': [('consumer/shard.c', "w->assigned[i]->floor_sent[sh->index] = -1;", ";"), ('consumer/shard.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;")],
@@ -57,11 +57,11 @@ M = {
     'taken back in the wrong order': [('consumer/hold.c', "    take_back(w, h, r->next);\n    struct msg *m = r->msg;", "    struct run *after = r->next;\n    struct msg *m = r->msg;"), ('consumer/hold.c', "        msg_free(w, m);\n    run_free(w, r);\n}\n\nvoid hold_cut", "        msg_free(w, m);\n    run_free(w, r);\n    take_back(w, h, after);\n}\n\nvoid hold_cut")],
     'nothing is taken back': [('consumer/run.c', "    if (v != V_DONE) {\n        h->failed = true;\n        hold_cut(w, h);\n    } else if", "    h->failed |= v != V_DONE;\n    if")],
     'taken back though it started': [('consumer/hold.c', "if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;", "if (before->state != FINISHED && (lw_job_unthen(&before->job, &r->job), true)) break;")],
-    'gate puts back at the end': [('consumer/gate.c', "            lane_push_front(w, it->lane, m);", "            lane_push(w, it->lane, m);")],
+    'gate puts back at the end': [('consumer/gate.c', "            lane_push_front(w, it->lane, m), n++;", "            lane_push(w, it->lane, m), n++;")],
     'settle sent again in mode drop': [('consumer/settle.c', "if (h->n_finished + h->n_open > it->n_runs) {", "if (!again && h->n_finished + h->n_open > it->n_runs) {")],
     'further heads from anywhere': [('queue/lua/lane.lua', "false, after_tp == nil, {}", "false, true, {}")],
     'further heads from anywhere, and again': [('queue/lua/lane.lua', "false, after_tp == nil, {}", "false, true, {}"), ('consumer/settle.c', "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {", "if (stop || (h && h->failed)) {")],
-    'heads not distinct': [('queue/lua/lane.lua', "local again = any and seen[tp] and seen[tp][offset]", "local again = false")],
+    'heads not distinct': [('queue/lua/lane.lua', "local again = mine and mine[offset]", "local again = false")],
     'retry before finished heads are dropped': [('queue/lua/settle.lua', "local head, head_tp, head_offset = first_unfinished(lane)", "local head = call('LINDEX', wait, -1)\n    local head_tp, head_offset = nil, nil\n    if head then head_tp, head_offset = identity_of(head) end")],
     'handed over heads dropped unseen': [('queue/lua/settle.lua', "if tp == s.tp and offset == s.base + index then", "if true then")],
     'more does not extend the lease': [('queue/lua/settle.lua', "                call('PEXPIRE', lock, ttl)\n                if heads", "                if mode == 107 or mode == 75 then call('PEXPIRE', lock, ttl) end\n                if heads")],
@@ -69,17 +69,89 @@ M = {
     'a follower starts past the lease': [('tests/sim/world.c', "if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {", "if (lease) {")],
     'a follower does not wait for the one before it': [('consumer/hold.c', "if (!before || before->state == FINISHED)", "if (true)")],
     'one fence a call': [('queue/lua/lane.lua', "text(fence_base + reserve - 1)", "text(fence_base)")],
-    'settle reserves one fence': [('consumer/settle.c', "lw_arg_i64(c, AHEAD_MAX), lw_arg_copy(c, (const char *)items", "lw_arg_i64(c, 1), lw_arg_copy(c, (const char *)items")],
+    'settle reserves one fence': [('consumer/settle.c', "lw_arg_i64(c, AHEAD_MAX), arg_bounds", "lw_arg_i64(c, 1), arg_bounds")],
     'one fence for all that are named': [('consumer/settle.c', "letters[k] == 'A' ? fence++ : 0", "letters[k] == 'A' ? fence : 0")],
     'what failed is forgotten before it is told': [('consumer/settle.c', "    if (!h->n_finished) h->failed = false;", "    h->failed = false;")],
     'the short way releases any lock': [('queue/lua/settle.lua', "not with_dedup and held[i] == ARGV[first_value + item[o]] then", "not with_dedup and held[i] then")],
     'the short way though something still runs': [('queue/lua/settle.lua', "item[o + 2] == 100 and (mode == 110 or mode == 45) and item[o + 4] == 0", "item[o + 2] == 100 and item[o + 4] == 0")],
     'the short way for several messages': [('queue/lua/settle.lua', "if item[o + 1] == 1 and item[o + 2] == 100", "if item[o + 2] == 100")],
-    'gate sent again parks what waits': [('queue/lua/gate.lua', "elseif state == 1 and whose ~= 'mine' then", "elseif state == 1 then")],
+    'gate sent again parks what waits': [('queue/lua/gate.lua', "elseif state == 1 and whose ~= 'mine' and still_waits(i, key) then", "elseif state == 1 and still_waits(i, key) then")],
+    # rebalances that wait
+    'a revoke waits for heads too': [('consumer/partition.c', "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;", "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;")],
+    'a leaving partition is granted more': [('consumer/partition.c', "    p->leaving = true;\n    p->pass++;", "    p->leaving = true;")],
+    'granted, given to no handler yet, and started though it leaves': [('consumer/partition.c', "    run_leave(w, p);\n", "")],
+    'a letter that its topic will never take is sent for ever': [('consumer/run.c', "    } else if (how == LW_SENT_NEVER) {\n        keep_letter(w, r, reason);\n", "")],
     'a late done written back with a gap before it': [('consumer/shard.c', "!quiet || !part_closed(p, r->msg) ||", "!quiet ||"), ('consumer/shard.c', "if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;", "")],
+    'leases in the order of their grants': [('lock/lease.c', "while (before != head && ", "while (0 && before != head && ")],
+    'a lock stands that the clock left behind': [('queue/lua/lane.lua', "if left <= most or most == 0 then return left end", "if left then return left end")],
+    'a due time stands that the clock left behind': [('queue/lua/lane.lua', "if wait and due - now > wait then due = now end", "")],
+    'max_run bounds nothing': [('consumer/settle.c', "w->c->lock.max_run - h->n", "1000000")],
+    'drop asks for nothing behind a run': [('consumer/lane.c', "(drops_busy(w) && l->n > l->n_asked)", "false")],
+    'drop grants several of a lane': [('queue/lua/gate.lua', "elseif whose == 'mine' and drop then", "elseif false then")],
+    'drop of what was granted before': [('queue/lua/gate.lua', "    return not (s.has_tries and call('HGET', tries_name(s), text(offset)))", "    return true")],
+    'drop of what is older than the epoch': [('queue/lua/gate.lua', "if not s.new_from or offset < s.new_from then return false end", "")],
+    'the first epoch tells for all what is new': [('queue/lua/gate.lua', "if of ~= id then", "if not of then")],
+    'what is new is not asked anew in a new epoch': [('consumer/partition.c', "        w->assigned[i]->new_from = INT64_MAX;", "")],
+    'a grant with drop is not noted': [('queue/lua/gate.lua', "    set_tries(s.tp, offset, 0, 0, 0)\n    s.has_tries = true", "")],
+    'business ids are not looked at': [('queue/lua/lane.lua', "return type(by) == 'string' and by ~= tp .. ':' .. text(offset)", "return false")],
+    'business ids are not recorded': [('queue/lua/settle.lua', "if dedup ~= '' and window > 0", "if false")],
+    'a lost lease counts an attempt': [('consumer/run.c', "    case LW_BACK:\n", "    case LW_BACK: if (w->c) { run_finish(w, r, V_RETRY); break; }\n")],
+    'attempts are not counted': [('queue/lua/settle.lua', "set_tries(tp, offset, tried + 1,", "set_tries(tp, offset, tried,")],
+    'one attempt too many': [('consumer/run.c', "job->attempt >= w->c->retry.max_attempts", "job->attempt > w->c->retry.max_attempts")],
+    'suspects run in company': [('consumer/run.c', "if (r->job.alone && w->in_handler) break;", "")],
+    'others start beside a suspect': [('consumer/run.c', "if (r->job.alone || w->waiting || w->running_alone)", "if (r->job.alone)")],
+    'a crash alone counts no attempt': [('consumer/run.c', "if (s == LW_BLAMED) {", "if (0) {")],
+    'what is given back comes at once': [('consumer/settle.c', "it->backoff_ms = w->stopping ? 0 : last->rest_ms;", "it->backoff_ms = 0;")],
+    'partitions of replays are never forgotten': [('consumer/lane.c', "if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);", "--m->part->n_msgs;")],
+    'the watch looks at the first segments only': [('consumer/watch.c', "lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {", "at < mark + LOOK_BATCH * SEGMENT && lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {")],
+    'records above the watermark without a bound': [('consumer/partition.c', "if (held < most) return false;", "if (most) return false;")],
+    # bounds in bytes
+    'a call reads lists without end': [('queue/lua/lane.lua', "call_left, largest = call_left - read, most_bytes", "largest = most_bytes")],
+    'a lane is granted bytes without end': [('queue/lua/lane.lua', "local fits = granted <= lane_bytes", "local fits = true")],
+    'pages of large messages': [('queue/lua/lane.lua', "local READ_AT_ONCE = 8", "local READ_AT_ONCE = 64"), ('queue/lua/lane.lua', "if largest * n > room then", "if false then")],
+    'settle carries without end': [('consumer/settle.c', "(bytes && bytes + more > w->bytes.call)", "false")],
+    'gate carries without end': [('consumer/gate.c', "if (*bytes >= w->bytes.call) break;", ""), ('consumer/gate.c', "bytes < w->bytes.call && ", "")],
+    'headers take no memory': [('consumer/lane.c', "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)", "0")],
+    'records are taken without end': [('consumer/partition.c', " || w->held_bytes >= w->bytes.held) return 0;", ") return 0;"), ('consumer/partition.c', "size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;", "size_t fit = HELD_MAX;")],
+    'what runs takes no memory': [('consumer/lane.c', "    if (l->n_asked) l->n_asked--;\n    w->held--;\n", "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->held_bytes -= m->bytes;\n    m->bytes = 0;\n")],
+    # what is written back in a quarantine
+    'commit metadata written back newest first': [('consumer/shard.c', "sh->repair[sh->n_repair++] = sh->meta[i];", "sh->repair[sh->n_repair++] = sh->meta[sh->n_meta - 1 - i];"), ('consumer/shard.c', "        meta_drop(sh, metas);", "        sh->n_meta -= metas;")],
+    'a repair from commit metadata is lost with its connection': [('consumer/shard.c', "    if (sh->n_late) collect_late(w, sh);\n    if (!sh->n_repair) return;", "    meta_drop(sh, (size_t)sh->n_repair);\n    if (sh->n_late) collect_late(w, sh);\n    if (!sh->n_repair) return;"), ('consumer/shard.c', "        meta_drop(sh, metas);", "        (void)metas;")],
+    'metadata believed though some of it ran again': [('consumer/partition.c', "p->n_fresh < w->n_shards || p->claims ||", "p->n_fresh < w->n_shards ||"), ('consumer/commit.c', "mark == p->committed && !p->claims", "mark == p->committed")],
+    'a repair goes on where others moved its place': [('consumer/shard.c', "    for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);", "    (void)w;")],
+    'a LATE repair is not forgotten': [('consumer/shard.c', "    if (forget) {", "    if (0 && forget) {")],
+    'gaps of a key in the commit metadata are ignored': [('consumer/partition.c', "if (in && !tag_test(p->meta_open, m->tag) &&", "if (in &&")],
+    'all dones of an ended lease count when the epoch is lost': [('consumer/hold.c', "        if (!live) return;", "        (void)live;")],
+    'a broker that takes less metadata is not heeded': [('consumer/commit.c', "    w->meta_max = w->meta_max / 2 < META_MIN", "    if (0) w->meta_max = w->meta_max / 2 < META_MIN")],
+    'commits before the states were read': [('consumer/commit.c', "if (!all && p->n_fresh < w->n_shards) continue;", "")],
+    'segments that a commit passes in one leap stay': [('queue/lua/lane.lua', "    if stop < last then\n", "    if false then\n")],
+    'parked and lost unseen': [('consumer/watch.c', "        x->lost = true;", "        x->lost = false;")],
+    'a wiped Redis is not told of longer leases': [('consumer/shard.c', "    return left > sh->ttl_ms ? left : sh->ttl_ms;", "    return 0 * left;")],
+    'a quarantine under way is cut by who knows less': [('queue/lua/enter.lua', "local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)", "local length = used + grace")],
+    'a list that vanished goes unseen': [('queue/lua/lane.lua', "    pcall_('XADD', P .. 'vanished'", "    if true then return end\n    pcall_('XADD', P .. 'vanished'")],
+    'what is not gated yet is passed over': [('consumer/vanished.c', "    x->to = offset;\n    return false;", "    (void)offset;\n    return true;")],
+    'an attached replica ends the epoch': [('queue/life.c', "return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));", "return !strcmp(a->id, b->id);")],
+    'a server that was a replica goes unseen': [('queue/life.c', '"%s/%s", run_id, bytes);', '"%s/%s", run_id, bytes + strlen(bytes));')],
+    # error replies
+    'an error reply to settle is taken for an answer': [('consumer/pipe.c', "if (c->kind == CALL_ALIVE) return;", "if (c->kind == CALL_ALIVE || c->kind == CALL_SETTLE) return;")],
+    'messages of a gate that is refused at maxmemory are lost': [('consumer/pipe.c', "        sh->oom_until_ms = now_ms(w) + 200;\n        gate_back(w, sh);\n", "        sh->oom_until_ms = now_ms(w) + 200;\n")],
+    'a claim that was refused is forgotten': [('consumer/pipe.c', "    sh->answered--;                    /* counts as unanswered */", "    if (c->kind != CALL_CLAIM) sh->answered--;")],
 }
 # The world that catches a variant soonest; not named: seeds go round all of them.
 MODE = {
+    'drop asks for nothing behind a run': 'drop',
+    'drop grants several of a lane': 'drop',
+    'drop of what was granted before': 'dropkill',
+    'drop of what is older than the epoch': 'dropwipe',
+    'what is new is not asked anew in a new epoch': 'dropwipe',
+    'a grant with drop is not noted': 'dropkill',
+    'business ids are not looked at': 'dedup',
+    'business ids are not recorded': 'dedup',
+    'suspects run in company': 'poison',
+    'others start beside a suspect': 'poison',
+    'a crash alone counts no attempt': 'poison',
+    'what is given back comes at once': 'stubborn',
+    'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
     'fence restarts after a wipe': 'wipe',
     'no rewind when the epoch is lost': 'wipe',
@@ -115,9 +187,31 @@ MODE = {
     'a follower starts after a message that failed': 'ahead',
     'a follower starts past the lease': 'aheadlate',
     'a follower does not wait for the one before it': 'ahead',
+    'a lock stands that the clock left behind': 'clockback',
+    'a call reads lists without end': 'tight',
+    'a lane is granted bytes without end': 'tight',
+    'pages of large messages': 'tight',
+    'settle carries without end': 'tight',
+    'gate carries without end': 'tight',
+    'headers take no memory': 'tight',
+    'records are taken without end': 'tight',
+    'what runs takes no memory': 'tight',
+    'commit metadata written back newest first': 'meta',
+    'a repair from commit metadata is lost with its connection': 'meta',
+    'a broker that takes less metadata is not heeded': 'small',
+    'parked and lost unseen': 'vanish',
+    'a list that vanished goes unseen': 'unlist',
+    'what is not gated yet is passed over': 'unlist',
+    'segments that a commit passes in one leap stay': 'far',
+    'an attached replica ends the epoch': 'attach',
+    'a server that was a replica goes unseen': 'failback',
+    'an error reply to settle is taken for an answer': 'errors',
+    'messages of a gate that is refused at maxmemory are lost': 'full',
+    'a claim that was refused is forgotten': 'errors',
 }
 # Noticed by a test with a situation built by hand: too rare for random runs, or no broken promise but a needless cost.
 TEST = {
+    'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',
     'done only under a live lease': 'tests/lua/test_settle',
     'further heads from anywhere': 'tests/lua/test_settle_lane',
     'heads not distinct': 'tests/lua/test_settle_lane',
@@ -129,11 +223,23 @@ TEST = {
     'claim not idempotent': 'tests/lua/test_claim',
     'no renewal': 'tests/unit/test_renewer',
     'repair after the quarantine': 'tests/lua/test_repair_floor',
+    'a LATE repair is not forgotten': 'tests/sim/sim_meta',
+    'gaps of a key in the commit metadata are ignored': 'tests/sim/sim_meta',
+    'metadata believed though some of it ran again': 'tests/sim/sim_meta',
+    'a repair goes on where others moved its place': 'tests/sim/sim_meta',
+    'all dones of an ended lease count when the epoch is lost': 'tests/sim/sim_meta',
+    'a wiped Redis is not told of longer leases': 'tests/sim/sim_meta',
+    'a quarantine under way is cut by who knows less': 'tests/lua/test_enter',
+    'a due time stands that the clock left behind': 'tests/lua/test_claim',
+    'the watch looks at the first segments only': 'tests/guard/guard --far',
+    'records above the watermark without a bound': 'tests/guard/guard --far',
 }
 # So many seeds where the usual number is too few.
 MORE = {'named messages known by their place alone': 300}
 # Break no promise within the seeds; run with --all only.
 QUIET = {
+    'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
+    'what is new is not asked anew in a new epoch': 'rare: a roll-back must forget a grant whose message comes again while another of its key runs',
     'repair of what has a gap before it': 'rare: needs a wipe before this owner has seen that another finished an older message',
     'old assignment survives': 'the tracker of the new assignment does not know the old delivery, or takes it for the new one',
     'the same message twice in one worker': 'the copy is found finished by keep or gate, or runs right behind itself',
@@ -177,11 +283,11 @@ def try_one(tree, name):
                 return name, 'NOT FOUND', f'{path}: {a!r}'
             with open(full, 'w') as f:
                 f.write(text.replace(a, b))
-        program = TEST.get(name, SIM)
+        program, *options = TEST.get(name, SIM).split()
         make(tree, program)
         try:
             if name in TEST:
-                args, seeds = [], program
+                args, seeds = options, program
             else:
                 seeds = MORE.get(name, SEEDS)
                 args, seeds = ['--seeds', str(seeds), '--until-bad', *(['--mode', MODE[name]] if name in MODE else [])], f'{seeds} seeds'
@@ -191,7 +297,7 @@ def try_one(tree, name):
             if p.returncode == 0:
                 return name, 'MISSED', seeds
             if name in TEST:
-                failed = [line for line in out if line.startswith('[  FAILED  ]') and 'test(s)' not in line]
+                failed = [line for line in out if line.startswith(('[  FAILED  ]', 'guard: ')) and 'test(s)' not in line]
                 return (name, 'caught', f'{program}: {failed[0][12:].strip()}') if failed else (name, 'BROKEN', str(out[-3:]))
             if p.returncode not in (1, -6, -11):
                 return name, 'BROKEN', f'status {p.returncode}: {out[-1:]}'

@@ -1,6 +1,9 @@
 #include "tests/sim/operator.h"
 
+#include "queue/life.h"
+
 #include "consumer/command.h"
+#include "lock/scripts.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"
 #include "tools/ops_script.h"
@@ -10,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { REPLAYS_MAX = 4000, BATCH_MAX = 8, HANDOFF_MS = TTL_MS / 2, TRIAL_MS = 600 };
+enum { REPLAYS_MAX = 4000, BATCH_MAX = 8, HANDOFF_MS = TTL_MS / 2, TRIALS_MS = 4 * TTL_MS };
 
 struct replay {
     int part, index;
@@ -30,7 +33,8 @@ struct operator{
     int64_t number;
     bool dropped[PARTS][MAX_RECORDS], never[PARTS][MAX_RECORDS], paused[KEYS], trial[KEYS];
     uint64_t broken[KEYS], fence_at_pause[KEYS];
-    int64_t trial_until_ms[KEYS];
+    char trial_value[KEYS][64];                       /* of its lock */
+    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS]; /* its lease, and its handler */
 };
 
 struct operator* operator_new(void) {
@@ -314,36 +318,121 @@ static void break_lane(struct world *w, int key) {
     freeReplyObject(r);
 }
 
-static redisReply *hold(struct world *w, int key, const char *what) {
-    static const char *const names[] = {"epoch", "lanes", "floor", "fence", "ready", NULL};
+/* --- trials: as tools/lane_lock.c and the lock library hold a lane --------------------------------------------------------------- */
+
+static void life_of(struct world *w, int shard, struct lw_life *life) {
+    redisReply *r = server_call(w, w->master[shard], 1, (const char *const[]){"INFO"}, NULL);
+    lw_life_read(life, r->str);
+    freeReplyObject(r);
+}
+
+/* Joins the epoch, or starts one where this life of the server has none. */
+static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32]) {
+    static const char *const names[] = {"epoch", "fence", "lanes", NULL};
+    struct lw_commands *cmd = &w->operator->cmd;
+    struct lw_life life;
+    char candidate[32];
+    life_of(w, shard, &life);
+    snprintf(candidate, sizeof candidate, "op%08x", (unsigned)rnd_below(w, 1 << 30));
+    script(w, shard, lw_script_enter.text, 0, names);
+    lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id), lw_arg_i64(cmd, TTL_MS);
+    lw_arg_text(cmd, "0"), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, "0"), lw_arg_text(cmd, "0");
+    lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
+    redisReply *r = send_it(w, shard);
+    assert(r->type == REDIS_REPLY_ARRAY && r->elements >= 3);
+    snprintf(epoch, 64, "%s", r->element[1]->str);
+    snprintf(redis_ms, 32, "%s", r->element[2]->str);
+    freeReplyObject(r);
+}
+
+static redisReply *hold(struct world *w, int key) {
+    static const char *const names[] = {"epoch", "fence", NULL};
     int shard = shard_of_key(key);
-    script(w, shard, lw_op_hold.text, 1, names);
+    struct lw_commands *cmd = &w->operator->cmd;
+    char epoch[64], redis_ms[32];
+    enter(w, shard, epoch, redis_ms);
+    script(w, shard, lw_script_hold.text, 1, names);
     name_arg(w, shard, "lock:", key);
-    lw_arg_text(&w->operator->cmd, what), lw_arg_text(&w->operator->cmd, "trial.1"), lw_arg_i64(&w->operator->cmd, TRIAL_MS);
-    lw_arg_i64(&w->operator->cmd, HANDOFF_MS);
+    lw_arg_copy(cmd, epoch, strlen(epoch)), lw_arg_copy(cmd, redis_ms, strlen(redis_ms)), lw_arg_i64(cmd, TTL_MS / 4);
+    lw_arg_i64(cmd, TTL_MS), lw_arg_text(cmd, "trial.1"), lw_arg_text(cmd, "1");
     return send_it(w, shard);
 }
 
-static void try_lane(struct world *w, int key) {
+static void granted(struct world *w, int key, const char *fence) {
     struct operator* op = w->operator;
-    redisReply *r = hold(w, key, op->trial[key] ? "free" : "take");
-    if (op->trial[key]) {
-        op->trial[key] = false;
-    } else if (r->len && strtoull(r->str, NULL, 10)) {
-        for (int i = 0; i < w->n_exec; i++)
-            if (w->exec[i].key == key && live(w, &w->exec[i]))
-                world_bad(w, "operator: a trial on key %d beside %s", key, w->exec[i].job->identity);
-        op->trial[key] = true;
-        op->trial_until_ms[key] = w->now_ms + TRIAL_MS;
-        if (strtoull(r->str, NULL, 10) <= w->fence_seen[key]) world_bad(w, "operator: the fence of a trial does not grow");
-        w->fence_seen[key] = strtoull(r->str, NULL, 10);
-    }
+    for (int i = 0; i < w->n_exec; i++)
+        if (w->exec[i].key == key && live(w, &w->exec[i]))
+            world_bad(w, "operator: a trial on key %d beside %s", key, w->exec[i].job->identity);
+    op->trial[key] = true;
+    op->trial_until_ms[key] = w->now_ms + TTL_MS;
+    op->trial_end_ms[key] = w->now_ms + rnd_below(w, TRIALS_MS);
+    snprintf(op->trial_value[key], sizeof op->trial_value[key], "trial.1:%s", fence);
+    if (strtoull(fence, NULL, 10) <= w->fence_seen[key]) world_bad(w, "operator: the fence of a trial does not grow");
+    w->fence_seen[key] = strtoull(fence, NULL, 10);
+    trace(w, "operator: a trial takes key %d", key);
+}
+
+static void take_lane(struct world *w, int key) {
+    redisReply *r = hold(w, key);
+    bool had = r->type == REDIS_REPLY_ARRAY && !strcmp(r->element[0]->str, "H");
+    if (had) granted(w, key, r->element[1]->str);
     freeReplyObject(r);
+}
+
+/* Extends the lease of a trial, or ends it. False: it was not ours any more. */
+static bool lease_call(struct world *w, int key, bool keep) {
+    static const char *const hint[] = {"lanes", "ready"};
+    struct operator* op = w->operator;
+    char lane[8];
+    int shard = shard_of_key(key);
+    begin(w, "EVAL");
+    lw_arg_text(&op->cmd, keep ? lw_lock_script_string_keep.text : lw_lock_script_mutex_drop.text);
+    lw_arg_i64(&op->cmd, keep ? 1 : 4);
+    for (int i = 0; i < (keep ? 1 : 2); i++) name_arg(w, shard, "lock:", key);
+    for (int i = 0; !keep && i < 2; i++) name_arg(w, shard, hint[i], -1);
+    lw_arg_text(&op->cmd, op->trial_value[key]);
+    snprintf(lane, sizeof lane, "k%d", key);
+    if (keep)
+        lw_arg_i64(&op->cmd, TTL_MS);
+    else
+        lw_arg_copy(&op->cmd, lane, strlen(lane));
+    redisReply *r = send_it(w, shard);
+    bool ours = r->type == REDIS_REPLY_INTEGER && r->integer == 1;
+    freeReplyObject(r);
+    return ours;
+}
+
+static void end_trial(struct world *w, int key) {
+    if (w->operator->trial[key]) lease_call(w, key, false);
+    w->operator->trial[key] = false;
+}
+
+void operator_tend(struct world *w) {
+    struct operator* op = w->operator;
+    for (int key = 0; key < KEYS; key++) {
+        if (!op->trial[key]) continue;
+        int64_t left = op->trial_until_ms[key] - w->now_ms;
+        if (left <= 0) {
+            op->trial[key] = false; /* its handler was killed */
+        } else if (w->now_ms >= op->trial_end_ms[key]) {
+            end_trial(w, key);
+        } else if (left < TTL_MS - TTL_MS / 3) {
+            op->trial[key] = lease_call(w, key, true);
+            if (op->trial[key]) op->trial_until_ms[key] = w->now_ms + TTL_MS;
+        }
+    }
+}
+
+static void try_lane(struct world *w, int key) {
+    if (w->operator->trial[key])
+        end_trial(w, key);
+    else
+        take_lane(w, key);
 }
 
 void operator_act(struct world *w) {
     int key = rnd_below(w, KEYS);
-    switch (rnd_below(w, 12)) {
+    switch (w->f->trials ? 4 : rnd_below(w, 12)) {
     case 0:
         if (!w->operator->paused[key]) pause_lane(w, key);
         break;
@@ -364,7 +453,7 @@ void operator_act(struct world *w) {
 void operator_rest(struct world *w) {
     for (int key = 0; key < KEYS; key++) {
         if (w->operator->paused[key]) resume_lane(w, key);
-        if (w->operator->trial[key]) try_lane(w, key);
+        end_trial(w, key);
     }
 }
 

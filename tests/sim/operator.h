@@ -13,6 +13,8 @@ struct operator* operator_new(void);
 void operator_free(struct operator* op);
 /* One act, by chance. */
 void operator_act(struct world *w);
+/* Its trials go on: leases are renewed, lost, given back. Each step. */
+void operator_tend(struct world *w);
 /* Faults stop: all lanes go on. */
 void operator_rest(struct world *w);
 

@@ -1,7 +1,9 @@
 /* What must hold in every run: O1 to O6 of the fault catalogue, as far as they need no process. */
 #include "tests/sim/world.h"
 
+#include "tests/sim/inside.h"
 #include "tests/sim/operator.h"
+#include "tests/sim/rules.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +32,19 @@ void oracle_start(struct world *w, struct exec *x) {
         world_bad(w, "fence of key %d not monotonic: %" PRIu64 " after %" PRIu64, x->key, fence, w->fence_seen[x->key]);
     if (fence > w->fence_seen[x->key]) w->fence_seen[x->key] = fence;
     operator_start(w, x);
+    int index = record_at(&w->part[x->job->partition], x->job->offset);
+    if (index < 0) world_bad(w, "a handler got %s, which was never produced", x->job->identity);
+    rules_start(w, x, index);
     w->runs++;
+}
+
+void oracle_fenced(struct world *w, const struct sim_worker *me) {
+    for (int i = 0; i < w->n_exec; i++) {
+        const struct exec *x = &w->exec[i];
+        if (x->worker == me->index && deadline(x) - w->now_ms <= TTL_MS / 3 && !atomic_load(&x->job->lease->cancelled))
+            world_bad(w, "%s on worker %d is not cancelled, %" PRId64 " ms before its lease ends", x->job->identity, me->index,
+                      deadline(x) - w->now_ms);
+    }
 }
 
 static void effect(struct world *w, int part, int index) {
@@ -52,6 +66,7 @@ static void first(struct world *w, int part, int index) {
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish) {
     int part = x->job->partition, index = record_at(&w->part[part], x->job->offset);
     if (index < 0) world_bad(w, "a handler got %s, which was never produced", x->job->identity);
+    wish = rules_finish(w, x, index, wish);
     if (wish != LW_DONE) return wish;
     struct sim_part *p = &w->part[part];
     if (operator_replay(x->job)) return operator_finish(w, x, index);
@@ -73,6 +88,7 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
 void oracle_died(struct world *w, int part, int64_t offset) {
     int index = record_at(&w->part[part], offset);
     if (index < 0) world_bad(w, "a dead letter of %d:%" PRId64 ", which was never produced", part, offset);
+    rules_died(w, part, index);
     w->part[part].dead[index] = true;
     effect(w, part, index);
     first(w, part, index);
@@ -81,7 +97,7 @@ void oracle_died(struct world *w, int part, int64_t offset) {
 void oracle_commit(struct world *w, int part, int64_t offset) {
     struct sim_part *p = &w->part[part];
     for (int i = 0; i < p->n && p->offset[i] < offset; i++) {
-        if (p->offset[i] < p->committed) continue;
+        if (p->offset[i] < p->committed || rules_gone(w, part, i)) continue;
         if (!p->done[i]) world_bad(w, "watermark %" PRId64 " passed unfinished %d:%" PRId64, offset, part, p->offset[i]);
         if (!p->stored[i] && !p->dead[i]) world_bad(w, "%d:%" PRId64 " committed, the store never took it", part, p->offset[i]);
     }
@@ -92,6 +108,7 @@ void oracle_commit(struct world *w, int part, int64_t offset) {
 static void check_order(struct world *w) {
     for (int part = 0; part < PARTS; part++)
         for (int key = 0; key < KEYS; key++) {
+            if (w->vanished[key]) continue;
             int last = -1;
             for (int i = 0; i < w->n_order; i++) {
                 if (w->order[i].part != part || w->part[part].key[w->order[i].index] != key) continue;
@@ -107,12 +124,14 @@ static void check_order(struct world *w) {
 static void check_convergence(struct world *w) {
     for (int part = 0; part < PARTS; part++)
         for (int key = 0; key < KEYS; key++) {
-            if (w->taint[key]) continue;
+            if (w->taint[key] || w->vanished[key]) continue;
             bool seen[MAX_RECORDS] = {false};
             int next = MAX_RECORDS;
             for (int i = w->n_effects - 1; i >= 0; i--) {
                 struct effect e = w->effects[i];
-                if (e.part != part || w->part[part].key[e.index] != key || seen[e.index] || operator_dropped(w, part, e.index)) continue;
+                if (e.part != part || w->part[part].key[e.index] != key || seen[e.index] || operator_dropped(w, part, e.index) ||
+                    rules_twin_forgot(w, part, e.index))
+                    continue;
                 seen[e.index] = true;
                 if (e.index > next)
                     world_bad(w,
@@ -151,9 +170,21 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     }
 }
 
+static void check_memory(struct world *w) {
+    for (int i = 0; i < WORKERS; i++) {
+        const char *part = w->w[i].lw ? inside_idle_replay(w->w[i].lw) : NULL;
+        if (part) world_bad(w, "worker %d remembers %s, of which nothing is left", i, part);
+    }
+}
+
 void oracle_end(struct world *w) {
+    const struct faults *f = w->f;
+    bool harmless = f->wipe <= 0 && f->failover <= 0 && f->failback <= 0 && f->clock <= 0;
+    if (f->attach > 0 && harmless && w->counts.epochs_lost) world_bad(w, "an epoch was lost though nothing was lost but connections");
+    check_memory(w);
+    rules_end(w);
     if (!w->o->skip_order) {
-        check_order(w);
+        if (!rules_forgot(w)) check_order(w);
         check_convergence(w);
     }
     operator_end(w);

@@ -64,7 +64,84 @@ static const struct faults modes[] = {
      .pool = true,
      .big = true,
      .max_run = 50},
+    {.name = "tight", .loss = 2, .burst = 12, .idle = 4, .churn = 3, .pool = true, .tight = true, .max_run = 50},
+    {.name = "tightkill",
+     .crash = 1,
+     .pause = 2,
+     .wipe = 1,
+     .loss = 4,
+     .pace = 2,
+     .burst = 12,
+     .idle = 4,
+     .pool = true,
+     .tight = true,
+     .prompt = true,
+     .max_run = 20},
+    {.name = "meta", .loss = 1, .churn = 4, .ttl_ms = 3000, .repairs = 2, .linger = 9, .burst = 12, .cut_repairs = 4, .disaster = 1.5},
+    {.name = "metalate",
+     .crash = 0.5,
+     .pause = 0.5,
+     .wipe = 0.3,
+     .loss = 3,
+     .churn = 3,
+     .ttl_ms = 2000,
+     .repairs = 1,
+     .linger = 5,
+     .burst = 12,
+     .pool = true,
+     .max_run = 50,
+     .commits = 0.3,
+     .seeks = 0.3,
+     .cut_repairs = 2,
+     .disaster = 1},
+    {.name = "small", .crash = 0.3, .wipe = 0.5, .loss = 2, .churn = 3, .linger = 7, .burst = 12, .meta_max = 17},
+    {.name = "offline", .crash = 0.3, .wipe = 0.3, .failover = 0.2, .loss = 3, .churn = 3, .linger = 7, .commits = 4, .seeks = 1},
+    {.name = "drop", .drop = true, .burst = 6},
+    {.name = "dropkill", .drop = true, .crash = 1, .pause = 2, .loss = 4, .pace = 2, .churn = 3, .burst = 6, .deaf = true, .prompt = true},
+    {.name = "dropwipe",
+     .drop = true,
+     .crash = 1,
+     .pause = 1,
+     .wipe = 3,
+     .failover = 2,
+     .lag = true,
+     .loss = 2,
+     .churn = 2,
+     .burst = 6,
+     .prompt = true},
+    {.name = "dedup", .dedup = true, .loss = 1, .churn = 2, .burst = 6},
+    {.name = "dedupkill", .dedup = true, .crash = 1, .pause = 1, .wipe = 1, .loss = 3, .churn = 2, .burst = 6, .prompt = true},
+    {.name = "skip", .skip = true, .crash = 1, .loss = 2, .churn = 2, .burst = 6},
+    {.name = "poison", .poison = true, .loss = 1, .churn = 2, .burst = 6, .pool = true, .max_run = 20},
+    {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
+    {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
+    /* compacted: more than 64 segments between the watermark and what waits */
+    {.name = "far", .crash = 1, .loss = 2, .churn = 2, .sparse = 1 << 22},
+    {.name = "ttls", .pause = 3, .wipe = 2, .loss = 2, .pace = 3, .churn = 2, .longer = 4},
+    {.name = "farlag", .failover = 2, .loss = 1, .churn = 2, .sparse = 1 << 22, .lag = true},
+    {.name = "attach", .attach = 3, .loss = 1, .crash = 1},
+    {.name = "failback", .failback = 1, .attach = 1, .loss = 1},
+    {.name = "errors", .errors = 1, .loss = 1, .churn = 2, .burst = 6},
+    {.name = "errorskill",
+     .errors = 2,
+     .refusals = 0.3,
+     .full = 0.3,
+     .crash = 1,
+     .pause = 1,
+     .loss = 2,
+     .pace = 2,
+     .burst = 12,
+     .idle = 4,
+     .churn = 2,
+     .pool = true,
+     .prompt = true,
+     .max_run = 20},
+    {.name = "errorswipe", .errors = 2, .refusals = 1, .wipe = 1, .failover = 1, .loss = 1, .churn = 2, .linger = 7, .burst = 12},
+    {.name = "full", .full = 2, .crash = 0.5, .loss = 1, .churn = 2, .burst = 12, .pool = true, .max_run = 20},
+    {.name = "unlist", .unlist = 2, .loss = 1, .churn = 2},
+    {.name = "unlistkill", .unlist = 2, .crash = 2, .pause = 1, .loss = 3, .churn = 3, .burst = 12, .idle = 5},
+    {.name = "unlistskip", .skip = true, .unlist = 2, .crash = 1, .loss = 2, .churn = 2, .burst = 6},
 };
 /* With an operator at work beside all that (--operate). */
 static const struct faults operators[] = {
@@ -82,8 +159,27 @@ static const struct faults operators[] = {
      .pool = true,
      .prompt = true,
      .max_run = 20},
+    /* A wipe takes replays and drops along, so the operator only tries here. */
+    {.name = "trials", .operate = 4, .trials = true, .wipe = 2, .failover = 1, .loss = 1},
+    {.name = "trialslate", .operate = 4, .trials = true, .pause = 2, .wipe = 2, .loss = 2, .pace = 2},
 };
 enum { MODES = sizeof modes / sizeof modes[0], OPERATORS = sizeof operators / sizeof operators[0] };
+
+static const struct faults *mode_of(const char *name) {
+    for (int k = 0; k < MODES; k++)
+        if (!strcmp(modes[k].name, name)) return &modes[k];
+    for (int k = 0; k < OPERATORS; k++)
+        if (!strcmp(operators[k].name, name)) return &operators[k];
+    return NULL;
+}
+
+static int no_such_mode(const char *program, const char *name) {
+    fprintf(stderr, "%s: there is no mode \"%s\"; the modes are:", program, name);
+    for (int k = 0; k < MODES; k++) fprintf(stderr, " %s", modes[k].name);
+    for (int k = 0; k < OPERATORS; k++) fprintf(stderr, " %s", operators[k].name);
+    fputc('\n', stderr);
+    return 2;
+}
 
 int main(int argc, char **argv) {
     long seeds = 300, first = 0;
@@ -114,18 +210,16 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
+    const struct faults *named = only ? mode_of(only) : NULL;
+    if (only && !named) return no_such_mode(argv[0], only);
     lw_log_setup(o.trace ? LW_LOG_DEBUG : LW_LOG_OFF, false, "sim");
     int bad = 0;
     struct lw_counts totals = {0};
     for (long seed = first; seed < first + seeds; seed++) {
-        const struct faults *f = operate ? &operators[seed % OPERATORS] : &modes[seed % MODES];
-        for (int k = 0; only && k < MODES; k++)
-            if (!strcmp(modes[k].name, only)) f = &modes[k];
-        for (int k = 0; only && k < OPERATORS; k++)
-            if (!strcmp(operators[k].name, only)) f = &operators[k];
+        const struct faults *f = named ? named : operate ? &operators[seed % OPERATORS] : &modes[seed % MODES];
         struct options run = o;
         run.dead_topic = seed / MODES % 3 == 1;
-        run.skip_order = seed / MODES % 7 == 3;
+        run.skip_order = f->skip || seed / MODES % 7 == 3;
         const char *why = world_run((uint64_t)seed, f, &run, &m, &totals);
         if (!why) continue;
         bad++;

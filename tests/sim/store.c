@@ -103,11 +103,25 @@ void store_restart(struct store *s, bool keep_data) {
     fresh_id(s->env, s->replid);
 }
 
+void store_attach(struct store *s) { fresh_id(s->env, s->replid); }
+
+void store_resync(struct store *s, const struct store *master) {
+    struct store kept = *s;
+    store_flushall(s);
+    struct store *c = store_copy(master);
+    s->keys = c->keys;
+    c->keys = NULL;
+    store_close(c);
+    s->repl_input = kept.repl_input + 1000;
+    fresh_id(s->env, s->replid);
+}
+
 void store_forget_scripts(struct store *s) { script_set_free(&s->scripts); }
 void store_set_time_us(struct store *s, int64_t us) { s->now_us = us; }
 int64_t store_time_us(const struct store *s) { return s->now_us; }
 int64_t store_now_ms(const struct store *s) { return s->now_us / 1000; }
 void store_set_oom(struct store *s, bool oom) { s->oom = oom; }
+void store_fail_script(struct store *s, int call, const char *text) { s->fail_call = call, s->fail_text = text; }
 void store_set_policy(struct store *s, const char *policy) { s->policy = policy; }
 void store_set_role(struct store *s, const char *role) { s->role = role; }
 

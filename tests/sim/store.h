@@ -28,6 +28,10 @@ struct store *store_copy(const struct store *s);
 
 /* Data gone, scripts and ids kept. */
 void store_flushall(struct store *s);
+/* A first replica was attached: a new master_replid, nothing else. */
+void store_attach(struct store *s);
+/* The server was a replica of another, and is promoted again: that one's data, the same run_id, a new master_replid, bytes were read. */
+void store_resync(struct store *s, const struct store *master);
 /* New run_id and master_replid, scripts gone; keep_data: as from an RDB file or a promoted replica. */
 void store_restart(struct store *s, bool keep_data);
 void store_forget_scripts(struct store *s);
@@ -37,6 +41,8 @@ void store_set_time_us(struct store *s, int64_t us);
 int64_t store_time_us(const struct store *s);
 /* At maxmemory under noeviction: commands flagged denyoom are refused, scripts as their shebang says. */
 void store_set_oom(struct store *s, bool oom);
+/* The call-th redis.call of the next script fails with this error, if it makes so many; 0: none. Nothing is rolled back. */
+void store_fail_script(struct store *s, int call, const char *text);
 /* What INFO says in maxmemory_policy ("noeviction") and role ("master"). The text must outlive the store. */
 void store_set_policy(struct store *s, const char *policy);
 void store_set_role(struct store *s, const char *role);
@@ -75,5 +81,7 @@ enum { STORE_WRITE = 1, STORE_DENYOOM = 2, STORE_NOSCRIPT = 4 };
 const struct store_command *store_command(size_t i);
 /* How often command i was run by any store of this process, in scripts too. */
 uint64_t store_command_runs(size_t i);
+/* Bytes that scripts read of lists, in all stores of this thread so far. */
+uint64_t store_list_bytes(void);
 
 #endif

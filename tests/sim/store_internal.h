@@ -78,8 +78,11 @@ struct store {
     struct entry *keys;
     int64_t now_us;
     bool oom;
+    int fail_call; /* of the next script, counted down */
+    const char *fail_text;
     const char *policy, *role;
     char run_id[41], replid[41];
+    long long repl_input; /* total_net_repl_input_bytes */
     uint32_t calls_to_sweep;
     struct script_env *env;
     struct script_set *scripts;

@@ -60,6 +60,10 @@ redisReply *store_cmd_info(struct store *s, int argc, const struct slice *argv) 
         snprintf(body, sizeof body, "role:%s\r\nconnected_slaves:0\r\nmaster_replid:%s\r\n", s->role, s->replid);
         info_add(text, sizeof text, "Replication", body);
     }
+    if (wants(argc, argv, "stats")) {
+        snprintf(body, sizeof body, "total_net_repl_input_bytes:%lld\r\n", s->repl_input);
+        info_add(text, sizeof text, "Stats", body);
+    }
     if (wants(argc, argv, "cluster")) info_add(text, sizeof text, "Cluster", "cluster_enabled:0\r\n");
     return reply_bytes(text, strlen(text));
 }

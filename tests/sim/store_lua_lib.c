@@ -72,15 +72,39 @@ static redisReply *call_args(lua_State *lua, int argc, struct slice *args, char 
     return refusal ? refusal : store_run(run->store, cmd, argc, args);
 }
 
+static _Thread_local uint64_t list_bytes;
+uint64_t store_list_bytes(void) { return list_bytes; }
+
+static uint64_t bytes_of(const redisReply *r) {
+    uint64_t n = r->str ? r->len : 0;
+    for (size_t i = 0; i < r->elements; i++) n += bytes_of(r->element[i]);
+    return n;
+}
+
+static redisReply *call_counted(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
+    redisReply *r = call_args(lua, argc, args, numbers);
+    if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r); /* LRANGE, LINDEX, RPOPLPUSH */
+    return r;
+}
+
+/* store_fail_script */
+static redisReply *failing(lua_State *lua) {
+    struct store *s = env_of(lua)->run.store;
+    if (!s || s->fail_call <= 0 || --s->fail_call > 0) return NULL;
+    return reply_error("%s", s->fail_text);
+}
+
 static redisReply *call(lua_State *lua) {
     int argc = lua_gettop(lua);
     struct slice some[ARGS_ON_STACK];
     char some_numbers[ARGS_ON_STACK][NUMBER_SIZE];
     if (argc == 0) return reply_error("ERR Please specify at least one argument for this redis.call() call");
-    if (argc <= ARGS_ON_STACK) return call_args(lua, argc, some, some_numbers);
+    redisReply *bad = failing(lua);
+    if (bad) return bad;
+    if (argc <= ARGS_ON_STACK) return call_counted(lua, argc, some, some_numbers);
     struct slice *args = store_alloc((size_t)argc * sizeof *args);
     char(*numbers)[NUMBER_SIZE] = store_alloc((size_t)argc * sizeof *numbers);
-    redisReply *r = call_args(lua, argc, args, numbers);
+    redisReply *r = call_counted(lua, argc, args, numbers);
     free(args);
     free(numbers);
     return r;

@@ -2,7 +2,9 @@
  * place, and the connections of the renewer and of the hints. Dead letters are checked here, where a settle executes. */
 #include "tests/sim/world.h"
 
+#include "tests/sim/bytes.h"
 #include "tests/sim/operator.h"
+#include "tests/sim/rules.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ bool serves(struct world *w, const struct server *s) { return s->until_ms < 0 ||
 
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len) {
     store_set_time_us(s->store, (w->now_ms + s->skew_ms + 1000000000) * 1000 + 123);
+    store_set_oom(s->store, errors_full(w, s->shard));
     if (w->o->trace) {
         fprintf(stderr, "%6" PRId64 "   redis %d:", w->now_ms, s->shard);
         for (int i = 0; i < argc && i < 60; i++) {
@@ -34,7 +37,8 @@ redisReply *server_call(struct world *w, struct server *s, int argc, const char 
         fputc('\n', stderr);
     }
     redisReply *r = store_call(s->store, argc, argv, len);
-    if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) && strncmp(r->str, "OOM", 3)) world_bad(w, "script: %s", r->str);
+    bool known = r->type != REDIS_REPLY_ERROR || !strncmp(r->str, "NOSCRIPT", 8) || !strncmp(r->str, "OOM", 3) || errors_meant(r->str);
+    if (!known) world_bad(w, "script: %s", r->str);
     if (w->o->trace && !strcmp(argv[0], "EVALSHA")) {
         fprintf(stderr, "         ->");
         if (r->type == REDIS_REPLY_ARRAY)
@@ -58,17 +62,24 @@ static int64_t i64_arg(const char *p, size_t n) {
     return strtoll(t, NULL, 10);
 }
 
-static bool finished_in(const struct server *s, const char *tp, int64_t offset) {
+int state_in(const struct server *s, const char *tp, int64_t offset) {
+    char name[160];
+    const char *v;
+    size_t n;
+    int len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / 16384);
+    if (!store_peek_string(s->store, name, (size_t)len, &v, &n)) return 0;
+    int64_t index = offset % 16384;
+    if ((size_t)(index / 4) >= n) return 0;
+    return (unsigned char)v[index / 4] >> (2 * (3 - index % 4)) & 3;
+}
+
+bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     char name[160];
     const char *v;
     size_t n;
     int len = snprintf(name, sizeof name, "lw:{t.%d}:floor", s->shard);
     if (store_peek_hash(s->store, name, (size_t)len, tp, strlen(tp), &v, &n) && offset < i64_arg(v, n)) return true;
-    len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / 16384);
-    if (!store_peek_string(s->store, name, (size_t)len, &v, &n)) return false;
-    int64_t index = offset % 16384;
-    if ((size_t)(index / 4) >= n) return false;
-    return ((unsigned char)v[index / 4] >> (2 * (3 - index % 4)) & 3) >= 2;
+    return state_in(s, tp, offset) >= 2;
 }
 
 /* A settle that makes dead letters: which of its messages die by it? */
@@ -78,14 +89,14 @@ struct dying {
     bool finished[256], letter[256];
 };
 static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
-    int a = 2 + int_arg(argv[2], len[2]), n = (int)len[a + 7] / 7;
-    const unsigned char *item = (const unsigned char *)argv[a + 7], *place = (const unsigned char *)argv[a + 8];
+    int a = 2 + int_arg(argv[2], len[2]), n = (int)len[a + 8] / 7;
+    const unsigned char *item = (const unsigned char *)argv[a + 8], *place = (const unsigned char *)argv[a + 9];
     (void)argc;
     for (int i = 0; i < n; i++, item += 7) {
         const unsigned char *last = place + 3 * (item[1] - 1);
         place += 3 * (item[1] + item[4]);
         if (!item[1] || (item[2] != 'x' && item[2] != 's')) continue;
-        int g = a + 10 + 4 * (last[0] - 1), part = argv[g][2] - '0';
+        int g = a + 11 + 4 * (last[0] - 1), part = argv[g][2] - '0';
         char tp[40];
         snprintf(tp, sizeof tp, "%.*s", (int)len[g], argv[g]);
         int64_t offset = 16384 * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
@@ -108,6 +119,8 @@ static int64_t dead_letters(const struct server *s) {
 }
 
 static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {
+    redisReply *refused = errors_refuse(w, s, c->argv[0]);
+    if (refused) return refused;
     struct dying dying = {0};
     bool settle = !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);
     int64_t letters = 0;
@@ -115,7 +128,14 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
         look_for_dying(s, c->argc, c->argv, c->len, &dying);
         letters = dead_letters(s);
     }
+    uint64_t list_bytes = store_list_bytes();
+    rules_before(w, s, c->argc, c->argv, c->len);
+    errors_tear(w, s);
     redisReply *r = server_call(w, s, c->argc, (const char *const *)c->argv, c->len);
+    store_fail_script(s->store, 0, NULL);
+    bool torn = r->type == REDIS_REPLY_ERROR && errors_meant(r->str);
+    if (torn) rules_lost_data(w); /* attempts may be counted twice, or not be */
+    if (!strcmp(c->argv[0], "EVALSHA")) bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
     for (int i = 0; i < dying.n; i++) {
         if (r->type != REDIS_REPLY_ARRAY || r->element[1]->str[dying.item[i]] == 'S' || dying.finished[i]) continue;
         if (dying.replay[i])
@@ -124,9 +144,12 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
             oracle_died(w, dying.part[i], dying.offset[i]);
         letters += dying.letter[i];
     }
-    if (settle && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
+    rules_after(w, s, c->argc, c->argv, c->len, r);
+    if (settle && !torn && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
     if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:"))
         snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
+    if (!strcmp(c->argv[0], "SCRIPT") && !w->repair_sha[0] && strstr(c->argv[2], "\n-- repair:"))
+        snprintf(w->repair_sha, sizeof w->repair_sha, "%s", r->str);
     return r;
 }
 
@@ -237,6 +260,11 @@ void wire_drop(struct world *w, struct sim_worker *me) {
         if (w->pipe[i]->live && w->pipe[i]->worker == me->index) sever(w, w->pipe[i]);
 }
 
+void wire_refuse(struct world *w, const struct server *srv) {
+    for (int i = w->n_pipes - 1; i >= 0; i--)
+        if (!w->pipe[i]->live && !w->pipe[i]->busy && w->pipe[i]->srv == srv) pipe_remove(w, w->pipe[i]);
+}
+
 void wire_close(struct world *w) {
     while (w->n_pipes) pipe_remove(w, w->pipe[0]);
 }
@@ -290,7 +318,7 @@ void step_renew(struct world *w, struct sim_worker *me) {
         size_t len[2 * LW_RENEW_BATCH + 8];
         int k = 0;
         snprintf(count, sizeof count, "%zu", n + 1);
-        snprintf(ttl, sizeof ttl, "%d", TTL_MS);
+        snprintf(ttl, sizeof ttl, "%" PRId64, world_config(w, me)->lock.ttl_ms);
         snprintf(epoch_key, sizeof epoch_key, "%sepoch", lw_worker_prefix(me->lw, s));
         argv[k++] = "EVAL", argv[k++] = lw_script_renew.text, argv[k++] = count, argv[k++] = epoch_key;
         for (size_t i = 0; i < n; i++) {
@@ -303,18 +331,21 @@ void step_renew(struct world *w, struct sim_worker *me) {
             argv[k++] = tokens[i];
         }
         for (int i = 0; i < k; i++) len[i] = strlen(argv[i]);
-        redisReply *r = server_call(w, me->srv[s], k, argv, len);
+        redisReply *r = errors_refuse(w, me->srv[s], argv[0]);
+        if (!r) r = server_call(w, me->srv[s], k, argv, len);
         if (r->type == REDIS_REPLY_STATUS && r->len == n) lw_leases_renewed(lw_worker_leases(me->lw), due, n, r->str, w->now_ms);
         freeReplyObject(r);
     }
     lw_leases_fence(lw_worker_leases(me->lw), w->now_ms);
+    oracle_fenced(w, me);
 }
 
 void step_hints(struct world *w, struct sim_worker *me) {
     for (int s = 0; s < SHARDS; s++) {
         if (!me->want[s] || !me->conn[s] || !serves(w, me->srv[s])) continue;
         const char *argv[] = {"RPOPLPUSH", me->ready[s], me->claimed[s]};
-        redisReply *r = server_call(w, me->srv[s], 3, argv, NULL);
+        redisReply *r = errors_refuse(w, me->srv[s], argv[0]);
+        if (!r) r = server_call(w, me->srv[s], 3, argv, NULL);
         if (r->type == REDIS_REPLY_STRING) lw_worker_hint(me->lw, s, lw_bytes(r->str, r->len));
         freeReplyObject(r);
     }

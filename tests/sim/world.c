@@ -1,6 +1,8 @@
 #include "tests/sim/world.h"
 
+#include "tests/sim/bytes.h"
 #include "tests/sim/operator.h"
+#include "tests/sim/rules.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -45,11 +47,16 @@ static void start(struct sim_worker *me, struct lw_job *job) {
     if (x.key < 0) world_bad(w, "a handler got a foreign key");
     trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, job->identity, x.key, job->fence, job->attempt);
     oracle_start(w, &x);
+    bytes_started(w, job);
     w->exec[w->n_exec++] = x;
 }
 
 static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
-    for (size_t i = 0; i < n; i++) start(ctx, jobs[i]);
+    struct sim_worker *me = ctx;
+    for (size_t i = 0; i < n; i++) {
+        revoke_started(me->world, me->index, jobs[i]);
+        start(me, jobs[i]);
+    }
 }
 
 /* A follower starts, or comes back where the lease is over. */
@@ -95,6 +102,7 @@ static void step_finish(struct world *w, struct sim_worker *me) {
         go_on(me, x.job);
         return;
     }
+    if (trouble_lingers(w, &x)) return;
     double v = rnd_unit(w);
     enum lw_outcome wish = v > 0.1 ? LW_DONE : v < 0.02 ? LW_DEAD : LW_RETRY;
     if (atomic_load(&x.job->lease->cancelled) && rnd_unit(w) < 0.5) wish = LW_BACK;
@@ -108,9 +116,17 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     if (next) follow(me, next);
 }
 
+/* One in ten is too large for the producer, one in ten for the topic, whoever sends it and however often; other refusals pass. */
+static char last_digit(const struct lw_letter *l) {
+    const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
+    return origin.n ? origin.p[origin.n - 1] : '?';
+}
+
 static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
     struct sim_worker *me = ctx;
     if (me->n_letter == 64 || rnd_unit(me->world) < 0.1) return lw_fail(err, "queue full");
+    if (last_digit(l) == '0') return lw_fail(err, "too large for the producer") ? 1 : 0;
+    me->never[me->n_letter] = last_digit(l) == '8';
     me->letter[me->n_letter++] = l->run;
     return 0;
 }
@@ -118,7 +134,8 @@ static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
 static void step_letters(struct world *w, struct sim_worker *me) {
     if (!me->n_letter) return;
     void *run = me->letter[--me->n_letter];
-    lw_worker_sent(me->lw, run, rnd_unit(w) < 0.8, "refused by chance");
+    enum lw_letter_end how = rnd_unit(w) >= 0.8 ? LW_SENT_LATER : me->never[me->n_letter] ? LW_SENT_NEVER : LW_SENT;
+    lw_worker_sent(me->lw, run, how, "refused by chance");
 }
 
 /* --- the worker's process ---------------------------------------------------------------------------------------------------------- */
@@ -126,11 +143,11 @@ static void step_letters(struct world *w, struct sim_worker *me) {
 static int64_t io_boot_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms; }
 static int64_t io_wall_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms + 1000000000; }
 static uint64_t io_random(void *ctx) { return rnd(((struct sim_worker *)ctx)->world); }
-static void io_release(void *ctx, void *origin) { (void)ctx, (void)origin; }
 static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) {
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
 static void io_stop(void *ctx, int status, const char *reason) {
+    if (((struct sim_worker *)ctx)->ending) return; /* a seek failed: the step after this one ends it */
     world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
 }
 
@@ -148,22 +165,39 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .commit_busy = kafka_commit_busy,
                                 .commit_sync = kafka_commit_sync,
                                 .committed = kafka_committed,
-                                .release = io_release,
+                                .release = bytes_release,
                                 .passed = io_passed,
+                                .pump = revoke_pump,
                                 .stop = io_stop};
+
+const struct lw_config *world_config(const struct world *w, const struct sim_worker *me) {
+    return w->f->longer && me->index == 1 ? &w->longer : &w->config;
+}
 
 static void birth(struct world *w, struct sim_worker *me) {
     snprintf(me->id, sizeof me->id, "w%d-%06x", me->index, (unsigned)(rnd(w) & 0xffffff));
     me->joined = true;
+    me->ending = false;
     me->n_commit = me->n_letter = me->n_ended = 0;
+    me->held_bytes = 0;
     for (int p = 0; p < PARTS; p++) me->gen[p] = 0;
     for (int s = 0; s < SHARDS; s++) me->conn[s] = 0, me->want[s] = false;
-    me->lw = lw_worker_open(&(struct lw_worker_setup){
-        .config = &w->config, .counts = &w->counts, .id = me->id, .host = "h", .cluster_id = "", .io = &io, .ctx = me});
+    me->lw = lw_worker_open(&(struct lw_worker_setup){.config = world_config(w, me),
+                                                      .board = rules_board(w, me->index),
+                                                      .counts = &w->counts,
+                                                      .id = me->id,
+                                                      .host = "h",
+                                                      .cluster_id = "",
+                                                      .bytes = bytes_bounds(w),
+                                                      .repair_batch = w->f->repairs,
+                                                      .io = &io,
+                                                      .ctx = me});
 }
 
 static void death(struct world *w, struct sim_worker *me) {
     trace(w, "worker %d dies", me->index);
+    me->ending = false;
+    rules_death(w, me);
     for (int i = w->n_exec - 1; i >= 0; i--)
         if (w->exec[i].worker == me->index) w->exec[i] = w->exec[--w->n_exec];
     wire_drop(w, me);
@@ -176,6 +210,11 @@ static void death(struct world *w, struct sim_worker *me) {
     }
 }
 
+void world_kill(struct world *w, struct sim_worker *me, int ms) {
+    death(w, me);
+    me->dead_until_ms = w->now_ms + ms;
+}
+
 /* --- faults ------------------------------------------------------------------------------------------------------------------------ */
 
 static void snapshot(struct world *w, int s) {
@@ -183,8 +222,16 @@ static void snapshot(struct world *w, int s) {
     w->snap[s] = store_copy(w->master[s]->store);
 }
 
+void world_wipe(struct world *w, int s) {
+    trace(w, "shard %d is wiped", s);
+    rules_lost_data(w);
+    store_flushall(w->master[s]->store);
+    snapshot(w, s);
+}
+
 static void fail_over(struct world *w, int s) {
     trace(w, "shard %d fails over", s);
+    rules_lost_data(w);
     struct store *st = store_copy(w->snap[s]);
     store_restart(st, true);
     w->master[s]->until_ms = w->now_ms + w->f->split_ms;
@@ -194,13 +241,25 @@ static void fail_over(struct world *w, int s) {
     snapshot(w, s);
 }
 
+/* It is within lw_worker_revoke(). */
+bool world_revoking(const struct world *w, const struct sim_worker *me) { return w->revoke.on && w->revoke.worker == me->index; }
+
+/* To a replica that misses writes, and back, faster than a worker connects: while the server was a replica it refused all calls. */
+static void fail_back(struct world *w, int s) {
+    trace(w, "shard %d fails over and back", s);
+    rules_lost_data(w);
+    store_resync(w->master[s]->store, w->snap[s]);
+    for (int i = 0; i < WORKERS; i++)
+        if (w->w[i].lw && w->w[i].conn[s] && w->w[i].dead_until_ms <= w->now_ms) wire_cut(w, &w->w[i], s);
+    wire_refuse(w, w->master[s]);
+}
+
 static bool fault(struct world *w) {
     const struct faults *f = w->f;
     if (rnd_unit(w) < 0.003 * f->crash) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
-        if (!me->lw) return true;
-        death(w, me);
-        me->dead_until_ms = w->now_ms + 200 + rnd_below(w, 2500);
+        if (!me->lw || world_revoking(w, me)) return true;
+        world_kill(w, me, 200 + rnd_below(w, 2500));
         return true;
     }
     if (rnd_unit(w) < 0.004 * f->pause) {
@@ -213,34 +272,54 @@ static bool fault(struct world *w) {
                 if (w->part[p].owner == me->index) w->part[p].owner = -1;
         return true;
     }
+    if (f->commits > 0 && trouble_begin(w)) return true;
+    if (f->cut_repairs > 0 && trouble_cut_repair(w)) return true;
+    if (f->disaster > 0 && trouble_disaster(w)) return true;
+    if ((f->full > 0 || f->refusals > 0) && errors_begin(w)) return true;
     if (rnd_unit(w) < 0.002 * (w->f->churn > 0 ? w->f->churn : 1)) {
-        kafka_rebalance(w);
+        if (!w->revoke.on) kafka_rebalance(w);
         return true;
     }
     if (rnd_unit(w) < 0.0015 * f->wipe) {
         int s = rnd_below(w, SHARDS);
         bool all = rnd_unit(w) >= 0.7;
         for (int k = 0; k < SHARDS; k++)
-            if (k == s || all) {
-                trace(w, "shard %d is wiped", k);
-                store_flushall(w->master[k]->store);
-                snapshot(w, k);
-            }
+            if (k == s || all) world_wipe(w, k);
         return true;
     }
     if (rnd_unit(w) < 0.003 * f->failover) {
         fail_over(w, rnd_below(w, SHARDS));
         return true;
     }
+    if (rnd_unit(w) < 0.002 * f->attach) {
+        int s = rnd_below(w, SHARDS);
+        trace(w, "shard %d: a replica is attached", s);
+        store_attach(w->master[s]->store);
+        return true;
+    }
+    if (f->vanish > 0 && rnd_unit(w) < 0.01 * f->vanish) {
+        lane_vanishes(w, rnd_below(w, SHARDS), rnd_below(w, KEYS), true);
+        return true;
+    }
+    if (f->unlist > 0 && rnd_unit(w) < 0.01 * f->unlist) {
+        lane_vanishes(w, rnd_below(w, SHARDS), rnd_below(w, KEYS), false);
+        return true;
+    }
+    if (rnd_unit(w) < 0.002 * f->failback) {
+        fail_back(w, rnd_below(w, SHARDS));
+        return true;
+    }
     if (rnd_unit(w) < (w->f->lag ? 0.002 : 0.02)) snapshot(w, rnd_below(w, SHARDS));
     if (rnd_unit(w) < 0.001 * f->clock) {
-        static const int jumps[] = {1250, 3000, 15000, -2000};
-        int s = rnd_below(w, SHARDS), j = jumps[rnd_below(w, f->back ? 4 : 3)];
+        enum { HOUR_MS = 3600 * 1000 };
+        static const int jumps[] = {1250, 3000, 15000, HOUR_MS, -2000, -HOUR_MS};
+        int s = rnd_below(w, SHARDS), j = jumps[rnd_below(w, f->back ? 6 : 4)];
         w->master[s]->skew_ms += j;
         trace(w, "clock of shard %d jumps by %d", s, j);
         return true;
     }
     if (rnd_unit(w) < 0.001) store_forget_scripts(w->master[rnd_below(w, SHARDS)]->store);
+    if (f->operate > 0) operator_tend(w);
     if (f->operate > 0 && rnd_unit(w) < 0.01 * f->operate) {
         operator_act(w);
         return true;
@@ -256,17 +335,21 @@ static bool fault(struct world *w) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------------------------ */
 
-static void step(struct world *w) {
+void world_step(struct world *w) {
     static const int dt[] = {0, 0, 0, 0, 0, 10, 20};
     w->now_ms += dt[rnd_below(w, 7)] * (w->f->pace ? w->f->pace : 1);
     if (w->faults_on && fault(w)) return;
-    if (step_wire(w)) return;
+    if (rules_step(w) || step_wire(w)) return;
     struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
     if (me->dead_until_ms > w->now_ms) return;
+    if (me->ending && !world_revoking(w, me)) {
+        world_kill(w, me, 100);
+        return;
+    }
     if (!me->lw) birth(w, me);
     me->joined = true;
     for (int p = 0; p < PARTS; p++)
-        if (w->part[p].owner < 0) kafka_assign(w, me, p);
+        if (w->part[p].owner < 0 && !world_revoking(w, me)) kafka_assign(w, me, p);
     for (int s = 0; s < SHARDS; s++) {
         struct server *srv = me->srv[s];
         if (me->conn[s] && srv != w->master[s] && (!serves(w, srv) || rnd_unit(w) < 0.03)) wire_cut(w, me, s);
@@ -276,7 +359,9 @@ static void step(struct world *w) {
     switch (rnd_below(w, 18)) {
     case 0:
     case 1:
-    case 2: step_poll(w, me); break;
+    case 2:
+        if (!world_revoking(w, me)) step_poll(w, me);
+        break;
     case 3:
     case 4:
     case 5:
@@ -291,7 +376,9 @@ static void step(struct world *w) {
     case 12:
         if (rnd_below(w, 10) >= w->f->idle) step_renew(w, me);
         break;
-    case 13: step_commits(w, me); break;
+    case 13:
+        if (!world_revoking(w, me)) step_commits(w, me);
+        break;
     case 14: step_hints(w, me); break;
     case 15: step_letters(w, me); break;
     case 16:
@@ -314,7 +401,7 @@ static void set_up(struct world *w) {
     c->key.from.from = LW_KEY_MESSAGE;
     c->key.from_text = "message-key";
     c->kafka.group_id = "t";
-    c->lock.ttl_ms = TTL_MS;
+    c->lock.ttl_ms = w->f->ttl_ms ? w->f->ttl_ms : TTL_MS;
     c->lock.max_run = w->f->max_run ? w->f->max_run : 3;
     c->lock.run_ahead = (int[]){1, 7, 64, 64}[w->rng % 4];
     c->queue.max_waiting = 60;
@@ -325,7 +412,9 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    c->shutdown.grace_ms = 1000;
+    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* a wait that has no end is one of revoke.c's oracles */
+    w->longer = *c;
+    w->longer.lock.ttl_ms *= w->f->longer;
     w->now_ms = 100000;
     w->operator= operator_new();
     for (int s = 0; s < SHARDS; s++) {
@@ -348,6 +437,7 @@ static void set_up(struct world *w) {
                                 : 5000 + rnd_below(w, 20000);
         }
     }
+    rules_open(w);
     for (int i = 0; i < WORKERS; i++) {
         w->w[i].world = w;
         w->w[i].index = i;
@@ -366,6 +456,7 @@ static void tear_down(struct world *w) {
     }
     free(w->effects);
     operator_free(w->operator);
+    rules_close(w);
 }
 
 const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals) {
@@ -378,18 +469,18 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
     w->faults_on = true;
     if (setjmp(w->out) == 0) {
         set_up(w);
-        for (int i = 0; i < o->steps; i++) step(w);
+        for (int i = 0; i < o->steps; i++) world_step(w);
         w->faults_on = false; /* O6: once faults stop, all gets done */
         operator_rest(w);
         trace(w, "faults stop");
         int i = 0;
-        for (; i < 150000 && !all_committed(w); i++) step(w);
+        for (; i < 150000 && !all_committed(w); i++) world_step(w);
         if (!all_committed(w) && o->trace) world_dump(w);
         if (!all_committed(w))
             world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed,
                       w->part[1].committed, w->part[2].committed, w->part[0].offset[o->records - 1] + 1,
                       w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
-        for (i = 0; i < 8000; i++) step(w);
+        for (i = 0; i < 8000; i++) world_step(w);
         oracle_end(w);
     }
     if (totals) {

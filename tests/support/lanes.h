@@ -46,12 +46,14 @@ struct lt {
     char epoch[64];
     int64_t off_ms; /* added to the expected time */
     int64_t ttl_ms, window_s;
-    bool skip, drop; /* retry.order skip, on_busy drop */
-    int taken;       /* hints that leave claimed:w */
-    int most;        /* of tend, hints */
-    int reserve;     /* fences a lane may need */
-    int want;        /* heads of each lane, of claim */
-    int narrow;      /* the bytes to read at once are 0 those of all messages of a segment, 1 of its first only, 2 none */
+    bool skip, drop;  /* retry.order skip, on_busy drop */
+    int64_t new_from; /* of all partitions, with drop; -1: not known */
+    int taken;        /* hints that leave claimed:w */
+    int most;         /* of tend, hints */
+    int reserve;      /* fences a lane may need */
+    int want;         /* heads of each lane, of claim */
+    char bounds[64];  /* in bytes, of claim and settle: "LANE CALL MET" */
+    int narrow;       /* the bytes to read at once are 0 those of all messages of a segment, 1 of its first only, 2 none */
 
     /* the last call and its answer */
     const struct lw_script *script;
@@ -81,7 +83,9 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
-    bool bare; /* gate is not given its envelope */
+    bool bare;   /* gate is not given its envelope */
+    size_t size; /* of its payload; 0: a short one */
+    bool behind; /* gate with drop: the caller runs one of the lane */
     /* for settle */
     const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more, heads */
     const struct lt_msg *next;           /* the one message that is named */
@@ -132,10 +136,11 @@ const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n); /* th
 struct lw_bytes lt_states(const struct lt *l, int i);                      /* the bytes of look i */
 
 struct lt_enter {
-    const char *candidate, *life, *jumped, *host;
+    const char *candidate, *life, *history, *jumped, *host;
     int64_t ttl_ms, grace_ms, offset_ms;
     uint64_t fence;
     const char *field, *value; /* of the schema */
+    int64_t old_ms;
 };
 struct lt_entered {
     char id[64], field[64], theirs[64];

@@ -21,7 +21,10 @@ void lt_encode(const struct lt_msg *m, struct lw_buf *out) {
                             .key = m->lane,
                             .dedup = lw_bytes_of(m->dedup),
                             .payload = lw_bytes_of("payload\n1 other 2 3 ")};
+    char *large = m->size ? lw_alloc(m->size) : NULL;
+    if (large) e.payload = lw_bytes(large, m->size);
     lw_envelope_encode(&e, out);
+    free(large);
 }
 
 struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane, const char *token) {
@@ -90,6 +93,19 @@ static void add_groups(struct lt *l, const struct places *p) {
     }
 }
 
+static void add_on_busy(struct lt *l, const struct places *p) {
+    char text[GROUPS_MAX * 24] = "park";
+    size_t n = 4;
+    if (l->drop) memcpy(text, "drop", 4);
+    for (int g = 0; l->drop && g < p->n; g++) {
+        if (l->new_from < 0)
+            n += (size_t)snprintf(text + n, sizeof text - n, " -");
+        else
+            n += (size_t)snprintf(text + n, sizeof text - n, " %" PRId64, l->new_from);
+    }
+    lt_add_text(&l->args, text);
+}
+
 static void add_envelope(struct lt *l, const struct lt_msg *m) {
     struct lw_buf b = {0};
     lt_encode(m, &b);
@@ -123,7 +139,7 @@ static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned 
     size_t k;
     for (size_t i = 0; i < n; i += k) {
         for (k = 1; i + k < n && lw_bytes_eq(m[i].lane, m[i + k].lane); k++) assert_true(k < 127);
-        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : 128));
+        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : 128) | (m[i].behind ? 64 : 0));
         any |= counts[l->n_items] != 1;
         begin_item(l, (int)k, 0);
     }
@@ -148,7 +164,7 @@ const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
     lt_add_text(&l->args, l->epoch);
     add_clock(l);
     lt_addf(&l->args, "%" PRId64, l->ttl_ms);
-    lt_add_text(&l->args, l->drop ? "drop" : "park");
+    add_on_busy(l, &places);
     add_token(l, m[0].token);
     lt_add_text(&l->args, dedup ? "1" : "0");
     lt_addf(&l->args, "%d", l->reserve);
@@ -192,7 +208,7 @@ static char outcome_of(const struct lt_item *it) {
 static void settle_needs(struct lt *l, const struct lt_item *it) {
     char outcome = outcome_of(it);
     const struct lt_msg *last = it->n_done ? &it->done[it->n_done - 1] : NULL;
-    if (outcome == 'r') lt_addf(&l->args, "%" PRId64, last->backoff_ms);
+    if (outcome == 'r' || outcome == 'b') lt_addf(&l->args, "%" PRId64, last->backoff_ms);
     if (outcome == 'x') lt_add_text(&l->args, last->reason);
     if (strchr("rbx", outcome)) add_envelope(l, last);
     if (!l->window_s) return;
@@ -233,6 +249,7 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
     else
         lt_add_text(&l->args, "");
     lt_addf(&l->args, "%d", l->reserve);
+    lt_add_text(&l->args, l->bounds);
     lt_add(&l->args, bytes, 7 * n);
     lt_add(&l->args, places.bytes, places.n_bytes);
     add_groups(l, &places);
@@ -270,6 +287,7 @@ const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n) {
     add_token(l, n ? m[0].token : "t");
     lt_addf(&l->args, "%d", l->reserve);
     lt_addf(&l->args, "%d", l->want);
+    lt_add_text(&l->args, l->bounds);
     for (size_t i = 0; i < n; i++) {
         assert_string_equal(m[i].token, m[0].token);
         begin_item(l, 0, 0);
@@ -383,6 +401,8 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
     lt_add_text(&l->args, e->jumped ? e->jumped : ""), lt_add_text(&l->args, e->host);
     lt_addf(&l->args, "%" PRId64, e->offset_ms);
     lt_addf(&l->args, "%" PRIu64, e->fence);
+    lt_add_text(&l->args, e->history ? e->history : "");
+    lt_addf(&l->args, "%" PRId64, e->old_ms);
     if (e->field) lt_add_text(&l->args, e->field), lt_add_text(&l->args, e->value);
     lt_run(l);
     if (l->reply->type != REDIS_REPLY_ARRAY) return l->answers;

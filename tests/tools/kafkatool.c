@@ -15,7 +15,7 @@
 
 static const char usage_text[] =
     "usage: kafkatool BROKERS COMMAND ...\n"
-    "  create TOPIC PARTITIONS               make a topic\n"
+    "  create TOPIC PARTITIONS [NAME=VALUE…] make a topic, with configuration\n"
     "  delete TOPIC\n"
     "  produce TOPIC [options]               lines of standard input: partition|key|payload. An empty partition is chosen by the\n"
     "                                        partitioner; \\N as key or payload is null\n"
@@ -148,12 +148,21 @@ static void check_topic(const rd_kafka_topic_result_t *const *results, size_t n,
     if (n && rd_kafka_topic_result_error(results[0])) die("%s: %s", topic, rd_kafka_topic_result_error_string(results[0]));
 }
 
-static void create_topic(const char *topic, int partitions) {
+static void set_topic_config(rd_kafka_NewTopic_t *new, const char *setting) {
+    char name[256];
+    const char *value = strchr(setting, '=');
+    if (!value || (size_t)(value - setting) >= sizeof name) die("not NAME=VALUE: %s", setting);
+    snprintf(name, sizeof name, "%.*s", (int)(value - setting), setting);
+    rd_kafka_NewTopic_set_config(new, name, value + 1);
+}
+
+static void create_topic(const char *topic, int partitions, char **settings, int n_settings) {
     rd_kafka_t *rk = reader(NULL);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
     char why[512];
     rd_kafka_NewTopic_t *new = rd_kafka_NewTopic_new(topic, partitions, 1, why, sizeof why);
     if (!new) die("%s: %s", topic, why);
+    for (int i = 0; i < n_settings; i++) set_topic_config(new, settings[i]);
     rd_kafka_CreateTopics(rk, &new, 1, NULL, queue);
     rd_kafka_event_t *event = answer(queue, topic);
     size_t n;
@@ -511,8 +520,8 @@ int main(int argc, char **argv) {
     const char *command = argv[1];
     char **a = argv + 2;
     int n = argc - 2;
-    if (!strcmp(command, "create") && n == 2)
-        create_topic(a[0], (int)number(a[1]));
+    if (!strcmp(command, "create") && n >= 2)
+        create_topic(a[0], (int)number(a[1]), a + 2, n - 2);
     else if (!strcmp(command, "delete") && n == 1)
         delete_topic(a[0]);
     else if (!strcmp(command, "produce") && n == 1)

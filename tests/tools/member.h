@@ -91,6 +91,7 @@ struct owned {
 struct member {
     struct lw_source *s;
     struct lw_config c;
+    const char *member_id; /* NULL: a dynamic member */
     struct lw_property properties[12];
     struct owned owned[GENS];
     int n_owned;
@@ -204,7 +205,7 @@ static void on_fatal(void *ctx, const char *reason) {
     snprintf(m->fatal, sizeof m->fatal, "%s", reason);
 }
 
-static const struct lw_source_events events = {on_assign, on_revoke, on_record, on_end, on_committed, on_fatal};
+static const struct lw_source_events events = {on_assign, on_revoke, on_record, on_end, on_committed, NULL, NULL, on_fatal};
 
 static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
@@ -230,7 +231,7 @@ static void join_with(struct member *m, const struct lw_source_events *ev) {
     property(m, "fetch.wait.max.ms", "20"); /* a seek waits for the fetch that is under way */
     property(m, "auto.offset.reset", m->c.kafka.reset_latest ? "latest" : "earliest");
     struct lw_err err = {0};
-    m->s = lw_source_open(&m->c, ev, m, &err);
+    m->s = lw_source_open(&m->c, m->member_id, ev, m, &err);
     if (!m->s) {
         printf("can't open: %s\n", err.text);
         exit(1);

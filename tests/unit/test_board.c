@@ -1,4 +1,5 @@
 /* The board: what is in a seat outlives the worker, suspicion moves as it should, and the tables hold at their bounds. */
+#include "base/clock.h"
 #include "consumer/board.h"
 
 #include <setjmp.h>
@@ -26,7 +27,7 @@ static int close_board(void **state) {
 }
 
 static void die(int worker, const char *identity, bool alone, bool crashed) {
-    lw_seat_take(&board->workers[worker].seats[0], identity, alone, 1);
+    lw_seat_take(&board->workers[worker].seats[0], identity, lw_bytes_of("k"), alone, 1);
     lw_board_blame(board, worker, crashed, "worker died of signal 11 (Segmentation fault)");
 }
 
@@ -38,7 +39,7 @@ static void test_bounds_of_open(void **state) {
     assert_null(lw_board_open(LW_BOARD_WORKERS + 1, &err));
     struct lw_board *b = lw_board_open(LW_BOARD_WORKERS, &err);
     assert_non_null(b);
-    lw_seat_take(&b->workers[LW_BOARD_WORKERS - 1].seats[LW_BOARD_SEATS - 1], "t/0/1", false, 1);
+    lw_seat_take(&b->workers[LW_BOARD_WORKERS - 1].seats[LW_BOARD_SEATS - 1], "t/0/1", lw_bytes_of("k"), false, 1);
     lw_board_close(b);
 }
 
@@ -46,8 +47,8 @@ static void test_seat_outlives_a_crash(void **state) {
     (void)state;
     pid_t pid = fork();
     if (pid == 0) {
-        lw_seat_take(&board->workers[1].seats[7], "orders/3/1042", true, 5);
-        lw_seat_take(&board->workers[1].seats[8], "orders/3/1043", true, 5);
+        lw_seat_take(&board->workers[1].seats[7], "orders/3/1042", lw_bytes_of("k"), true, 5);
+        lw_seat_take(&board->workers[1].seats[8], "orders/3/1043", lw_bytes_of("k"), true, 5);
         lw_seat_leave(&board->workers[1].seats[8]);
         atomic_fetch_add(&board->workers[1].counts.done, 41);
         _exit(3);
@@ -98,6 +99,21 @@ static void test_life_of_a_suspicion(void **state) {
     assert_int_equal(board->n_suspects, 0);
 }
 
+/* A message that another fleet's worker finished is not heard of here. */
+static void test_suspicions_end(void **state) {
+    (void)state;
+    die(0, "a/0/1", false, true);
+    die(0, "a/0/2", true, true);
+    int64_t now = lw_boot_ms();
+    lw_board_forget_old(board, now + LW_SUSPECT_MS / 2);
+    assert_int_equal(board->n_suspects, 2);
+    lw_board_forget_old(board, now + LW_SUSPECT_MS + 1);
+    assert_int_equal(board->n_suspects, 0);
+    assert_int_equal(lw_board_ask(board, "a/0/2", NULL), LW_INNOCENT);
+    die(0, "a/0/2", false, true);
+    assert_int_equal(lw_board_ask(board, "a/0/2", NULL), LW_SUSPECT);
+}
+
 static void test_full_table_replaces_the_oldest_suspect(void **state) {
     (void)state;
     char id[LW_IDENTITY_MAX];
@@ -130,7 +146,7 @@ static void test_all_seats_busy(void **state) {
     for (int w = 0; w < 3; w++)
         for (int s = 0; s < LW_BOARD_SEATS; s++) {
             snprintf(id, sizeof id, "t/%d/%d", w, s);
-            lw_seat_take(&board->workers[w].seats[s], id, false, 1);
+            lw_seat_take(&board->workers[w].seats[s], id, lw_bytes_of("k"), false, 1);
         }
     lw_board_blame(board, 1, true, "x");
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
@@ -143,7 +159,7 @@ static void test_long_texts_are_cut(void **state) {
     char id[2 * LW_IDENTITY_MAX], why[2 * LW_REASON_MAX], reason[LW_REASON_MAX];
     memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
     memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
-    lw_seat_take(&board->workers[0].seats[0], id, true, 1);
+    lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), true, 1);
     memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* a crash overwrote the NUL */
     lw_board_blame(board, 0, true, why);
     id[LW_IDENTITY_MAX - 1] = 0;
@@ -177,7 +193,7 @@ static void test_readers_against_the_writer(void **state) {
         atomic_store(&board->workers[0].counts.received, (uint64_t)i);
         snprintf(id, sizeof id, "t/0/%d", i);
         snprintf(why, sizeof why, "died of t/0/%d", i);
-        lw_seat_take(&board->workers[0].seats[0], id, i % 2, 1);
+        lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), i % 2, 1);
         lw_board_blame(board, 0, true, why);
     }
     atomic_store(&board->quick, true);
@@ -216,12 +232,57 @@ static void test_drained(void **state) {
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, open_board, close_board)
+/* What a worker was unsure of when it died is owed, and paid once; what it counted is not. */
+static void test_owed(void **state) {
+    (void)state;
+    struct lw_err err = {0};
+    struct lw_board *b = lw_board_open(2, &err);
+    bool dead = true;
+    assert_false(lw_board_owed(b, 77, &dead));
+    for (uint64_t i = 0; i < LW_UNSURE; i++) {
+        atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
+        atomic_store(&b->workers[1].unsure[63][i], lw_owed_id(1000 + (i << 8), i % 2)); /* the same: one message each */
+    }
+    atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
+    atomic_store(&b->workers[1].unsure[63][3], LW_UNSURE_COUNTED);
+    lw_board_owe(b, 0, -1);
+    assert_int_equal(b->n_owed, 0);
+    lw_board_owe(b, 1, -1);
+    assert_int_equal(b->n_owed, LW_UNSURE - 1);
+    lw_board_owe(b, 1, -1);
+    assert_int_equal(b->n_owed, LW_UNSURE - 1);
+    for (uint64_t i = 0; i < LW_UNSURE; i++) {
+        assert_int_equal(lw_board_owed(b, 1000 + (i << 8), &dead), i != 3);
+        if (i != 3) assert_int_equal(dead, i % 2);
+        assert_false(lw_board_owed(b, 1000 + (i << 8), &dead));
+    }
+    assert_int_equal(b->n_owed, 0);
+    lw_board_close(b);
+}
+
+/* More than there is room for: some are forgotten, none is made up, and nothing hangs. */
+static void test_owed_is_bounded(void **state) {
+    (void)state;
+    struct lw_err err = {0};
+    struct lw_board *b = lw_board_open(1, &err);
+    uint64_t told = 0, n = 2 * LW_OWED;
+    for (uint64_t i = 1; i <= n; i++) lw_board_owe_one(b, lw_owed_id(i * 0x9e3779b97f4a7c15U, false));
+    assert_true(b->n_owed <= LW_OWED && b->n_owed > LW_OWED / 2);
+    for (uint64_t i = 1; i <= n; i++) told += lw_board_owed(b, i * 0x9e3779b97f4a7c15U, NULL);
+    assert_true(told > LW_OWED / 2 && told <= LW_OWED);
+    assert_int_equal(b->n_owed, 0);
+    lw_board_close(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_owed),
+        cmocka_unit_test(test_owed_is_bounded),
         T(test_bounds_of_open),
         T(test_seat_outlives_a_crash),
         T(test_only_alone_and_crashed_is_blamed),
         T(test_life_of_a_suspicion),
+        T(test_suspicions_end),
         T(test_full_table_replaces_the_oldest_suspect),
         T(test_all_seats_busy),
         T(test_long_texts_are_cut),

@@ -10,9 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
+#include "consumer/source_anchor.h"
+#include "queue/commit_meta.h"
 #include "tests/support/redis_server.h"
 
 enum { WAIT_MS = 2000 };
@@ -72,7 +77,7 @@ static void say(const char *command) {
 }
 
 /* Checks the Redis at `url`; `want` NULL: no problem, otherwise the only one, which must hold it. */
-static void expect_redis(const char *url, const char *want) {
+static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
     lw_check_redis(c, &r);
@@ -81,10 +86,11 @@ static void expect_redis(const char *url, const char *want) {
     if (want && !strstr(problems, want)) fail_msg("want %s, got %s", want, problems);
     assert_null(strstr(problems, "hunter2"));
     if (!want) assert_non_null(strstr(text_of(&r.notes), ": version "));
-    assert_int_equal(r.problems.n_errors, want ? 1 : 0);
+    assert_int_equal(r.problems.n_errors, n);
     report_free(&r);
     lw_config_free(c);
 }
+static void expect_redis(const char *url, const char *want) { expect_problems(url, want, want ? 1 : 0); }
 
 static void test_redis_fine(void **state) {
     (void)state;
@@ -120,17 +126,22 @@ static void test_redis_rights(void **state) {
     char url[300];
     say("ACL SETUSER good on >hunter2 ~lw:* +@all");
     expect_redis(with_user(url, sizeof url, "good"), NULL);
-    say("ACL SETUSER few on >hunter2 ~lw:* +@all -zadd -brpoplpush");
-    expect_redis(with_user(url, sizeof url, "few"), "this user may not run ZADD, BRPOPLPUSH on names like lw:{t.0}:check");
+    say("ACL SETUSER few on >hunter2 ~lw:* +@all -zadd -brpoplpush -zscan");
+    expect_problems(with_user(url, sizeof url, "few"), "may not run ZADD on names like lw:{t.0}:lock:check, as workers and operators do",
+                    3);
+    expect_problems(url, "may not run BRPOPLPUSH on names like lw:{t.0}:lock:check, as a worker does", 3);
+    expect_problems(url, "may not run ZSCAN on names like lw:{t.0}:lock:check, as operators' commands do", 3);
     say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd"); /* hold and break, for `latchwork lock -c`, need these */
     expect_redis(with_user(url, sizeof url, "reader"), "may not run");
     expect_redis(url, "XADD");
     expect_redis(url, "PTTL");
     expect_redis(url, "SISMEMBER");
     say("ACL SETUSER elsewhere on >hunter2 ~other:* +@all");
-    expect_redis(with_user(url, sizeof url, "elsewhere"), "NOPERM");
+    expect_redis(with_user(url, sizeof url, "elsewhere"), "lw:{t.0}:workers; give it the key pattern ~lw:{t.*}:* (ACL)");
+    say("ACL SETUSER some on >hunter2 ~lw:{t.*}:[^d]* %%R~lw:{t.*}:d* +@all");
+    expect_redis(with_user(url, sizeof url, "some"), "may not read and write lw:{t.0}:dead, lw:{t.0}:dedup:check; give");
     say("ACL SETUSER noload on >hunter2 ~lw:* +@all -script");
-    expect_redis(with_user(url, sizeof url, "noload"), "NOPERM this user has no permissions to run the 'script|load'");
+    expect_problems(with_user(url, sizeof url, "noload"), "has no permissions to run the 'script|load' command", 2);
     expect_redis(with_user(url, sizeof url, "nobody"), "AUTH: WRONGPASS");
 }
 
@@ -166,6 +177,120 @@ static void test_kafka(void **state) {
     rd_kafka_destroy(rk);
 }
 
+/* ---- another fleet in the group ---- */
+
+#define OURS "018bcfe568000001"
+#define THEIRS "018bcfe568000002"
+
+struct group {
+    rd_kafka_t *rk, *member;
+    rd_kafka_mock_cluster_t *mock;
+    atomic_bool stop;
+};
+
+static struct group group_open(void) {
+    char why[256];
+    struct group g = {0};
+    g.rk = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), why, sizeof why);
+    g.mock = rd_kafka_mock_cluster_new(g.rk, 1);
+    rd_kafka_mock_topic_create(g.mock, "orders", 3, 1);
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set(conf, "bootstrap.servers", rd_kafka_mock_cluster_bootstraps(g.mock), why, sizeof why);
+    rd_kafka_conf_set(conf, "group.id", "t", why, sizeof why);
+    g.member = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    assert_non_null(g.member);
+    return g;
+}
+static void group_close(struct group *g) {
+    rd_kafka_destroy_flags(g->member, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    rd_kafka_mock_cluster_destroy(g->mock);
+    rd_kafka_destroy(g->rk);
+}
+
+static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char *fleet) {
+    char meta[LW_META_MAX + 1];
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, "orders", 1);
+    p->offset = offset;
+    p->metadata_size = lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
+    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7}; /* as a worker appends it */
+    assert_true(p->metadata_size + LW_ANCHOR_TEXT <= sizeof meta);
+    p->metadata_size += lw_anchor_encode(&anchor, meta + p->metadata_size);
+    p->metadata = strdup(meta);
+    rd_kafka_resp_err_t err = rd_kafka_commit(g->member, list, 0);
+    rd_kafka_topic_partition_list_destroy(list);
+    return err;
+}
+
+static void *goes_on(void *arg) {
+    struct group *g = arg;
+    for (int64_t offset = 8; !atomic_load(&g->stop); offset++) commit_as(g, offset, THEIRS), usleep(50000);
+    return NULL;
+}
+
+/* What check says where our Redis names `ours` ("" none, NULL: it was not asked). */
+static struct lw_check_report check_fleet(struct group *g, const char *ours) {
+    struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
+    struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};
+    if (ours) snprintf(r.fleet, sizeof r.fleet, "%s", ours);
+    lw_check_kafka(c, &r);
+    lw_config_free(c);
+    return r;
+}
+
+static void test_another_fleet_was_here(void **state) {
+    (void)state;
+    struct group g = group_open();
+    assert_int_equal(commit_as(&g, 7, THEIRS), 0);
+    const char *const ours[] = {OURS, "", THEIRS, NULL};
+    for (size_t i = 0; i < 4; i++) {
+        struct lw_check_report r = check_fleet(&g, ours[i]);
+        assert_int_equal(r.problems.n_errors, 0); /* an old epoch is no proof */
+        assert_int_equal(r.problems.n_warnings, i < 2 ? 1 : 0);
+        if (i < 2) {
+            const char *said = text_of(&r.problems.warnings);
+            assert_non_null(
+                strstr(said, "group t: the commits of 1 partitions (orders:1 at offset 7) are by another fleet (" THEIRS "), "));
+            assert_non_null(strstr(said, i ? "knows no fleet of this name" : "knows fleet " OURS));
+            assert_non_null(strstr(said, "If that Redis was wiped or replaced since, this is expected"));
+        }
+        report_free(&r);
+    }
+    group_close(&g);
+}
+
+static void test_another_fleet_is_at_work(void **state) {
+    (void)state;
+    struct group g = group_open();
+    assert_int_equal(commit_as(&g, 7, THEIRS), 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, goes_on, &g);
+    struct lw_check_report r = check_fleet(&g, OURS);
+    atomic_store(&g.stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(r.problems.n_errors, 1);
+    assert_non_null(
+        strstr(text_of(&r.problems.errors), "another fleet (" THEIRS ") is at work with another Redis: its commit of orders:1"));
+    report_free(&r);
+    group_close(&g);
+}
+
+static void test_redis_names_the_fleet(void **state) {
+    (void)state;
+    struct lw_config *c = config("127.0.0.1:1", socket_url, "redis");
+    struct lw_check_report r = {.wait_ms = WAIT_MS};
+    lw_check_redis(c, &r);
+    assert_true(r.fleet_known && !r.fleet[0]);
+    say("HSET lw:{t.0}:epoch id " OURS "0123456789abcdef");
+    report_free(&r);
+    r = (struct lw_check_report){.wait_ms = WAIT_MS};
+    lw_check_redis(c, &r);
+    assert_string_equal(r.fleet, OURS);
+    say("DEL lw:{t.0}:epoch");
+    report_free(&r);
+    lw_config_free(c);
+}
+
 static void test_kafka_down(void **state) {
     (void)state;
     struct lw_config *c = config("127.0.0.1:1", "unix:///r", "redis");
@@ -181,10 +306,17 @@ static void test_kafka_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_redis_fine),   cmocka_unit_test(test_redis_down),
-        cmocka_unit_test(test_redis_evicts), cmocka_unit_test(test_redis_is_a_replica),
-        cmocka_unit_test(test_redis_rights), cmocka_unit_test(test_redis_leaves_nothing),
-        cmocka_unit_test(test_kafka),        cmocka_unit_test(test_kafka_down),
+        cmocka_unit_test(test_redis_fine),
+        cmocka_unit_test(test_redis_down),
+        cmocka_unit_test(test_redis_evicts),
+        cmocka_unit_test(test_redis_is_a_replica),
+        cmocka_unit_test(test_redis_rights),
+        cmocka_unit_test(test_redis_leaves_nothing),
+        cmocka_unit_test(test_kafka),
+        cmocka_unit_test(test_kafka_down),
+        cmocka_unit_test(test_another_fleet_was_here),
+        cmocka_unit_test(test_another_fleet_is_at_work),
+        cmocka_unit_test(test_redis_names_the_fleet),
     };
     return cmocka_run_group_tests_name("check", tests, start_redis, stop_redis);
 }

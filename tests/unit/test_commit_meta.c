@@ -43,7 +43,7 @@ static void test_round_trip(void **state) {
         int64_t committed = (int64_t)rnd(seed % 3 ? 1000 : (uint64_t)1 << 46);
         size_t n = make_ranges(committed, rnd(seed % 10 ? 40 : MANY), (uint64_t)1 << (1 + rnd(seed % 7 ? 5 : 40)));
         struct lw_err err;
-        size_t len = lw_meta_encode(committed, in, n, text);
+        size_t len = lw_meta_encode(committed, in, n, LW_META_MAX, "", text);
         assert_true(len <= LW_META_MAX);
         assert_int_equal(strlen(text), len); /* no NUL inside */
         int got = decode(committed, text, len, &err);
@@ -58,16 +58,16 @@ static void test_round_trip(void **state) {
 static void test_limits(void **state) {
     (void)state;
     struct lw_err err;
-    assert_int_equal(lw_meta_encode(5, NULL, 0, text), 0);
+    assert_int_equal(lw_meta_encode(5, NULL, 0, LW_META_MAX, "", text), 0);
     assert_string_equal(text, "");
     assert_int_equal(decode(5, "", 0, &err), 0);
     in[0] = (struct lw_range){INT64_MAX - 2, INT64_MAX};
-    size_t len = lw_meta_encode(0, in, 1, text);
+    size_t len = lw_meta_encode(0, in, 1, LW_META_MAX, "", text);
     assert_int_equal(decode(0, text, len, &err), 1);
     assert_memory_equal(in, out, sizeof *in);
     /* ranges that touch are one */
     in[0] = (struct lw_range){10, 12}, in[1] = (struct lw_range){12, 13}, in[2] = (struct lw_range){15, 16};
-    len = lw_meta_encode(9, in, 3, text);
+    len = lw_meta_encode(9, in, 3, LW_META_MAX, "", text);
     assert_int_equal(decode(9, text, len, &err), 2);
     assert_true(out[0].lo == 10 && out[0].hi == 13 && out[1].lo == 15 && out[1].hi == 16);
     /* a small array gets the lowest */
@@ -76,18 +76,63 @@ static void test_limits(void **state) {
     assert_true(one[0].lo == 10 && one[0].hi == 13);
 }
 
+/* Whose commit it is: with or without ranges, as short as may be, and nothing of it is believed under a wrong checksum. */
+static void test_fleet(void **state) {
+    (void)state;
+    static const char fleet[] = "0123456789abcdef";
+    char who[LW_META_FLEET + 1];
+    struct lw_err err;
+    rng = 45;
+    size_t n = make_ranges(777, 20, 50), len = lw_meta_encode(777, in, n, LW_META_MAX, fleet, text);
+    assert_int_equal(decode(777, text, len, &err), n);
+    assert_memory_equal(in, out, n * sizeof *in);
+    assert_true(lw_meta_fleet(777, text, len, who));
+    assert_string_equal(who, fleet);
+    assert_false(lw_meta_fleet(778, text, len, who));
+    for (size_t i = 0; i < len; i++) {
+        text[i] ^= 1;
+        assert_int_equal(decode(777, text, len, &err), -1);
+        assert_false(lw_meta_fleet(777, text, len, who));
+        text[i] ^= 1;
+    }
+    for (size_t k = 1; k < len; k++) assert_int_equal(decode(777, text, k, &err), -1);
+    len = lw_meta_encode(777, NULL, 0, 32, fleet, text);
+    assert_int_equal(len, 30);
+    assert_int_equal(decode(777, text, len, &err), 0);
+    assert_true(lw_meta_fleet(777, text, len, who));
+    assert_int_equal(lw_meta_encode(777, in, n, 29, fleet, text), 0);
+    len = lw_meta_encode(777, in, n, LW_META_MAX, "", text);
+    assert_false(lw_meta_fleet(777, text, len, who));
+}
+
+/* A broker may take less: what is left is a prefix, never longer than asked for. */
+static void test_less_room(void **state) {
+    (void)state;
+    rng = 44;
+    size_t n = make_ranges(777, 200, 50);
+    for (size_t max = 0; max <= LW_META_MAX; max += 1 + max / 20) {
+        struct lw_err err;
+        size_t len = lw_meta_encode(777, in, n, max, "", text);
+        assert_true(len <= max && strlen(text) == len);
+        int got = decode(777, text, len, &err);
+        assert_true(got >= 0 && (got > 0) == (len > 0));
+        assert_memory_equal(in, out, (size_t)got * sizeof *in);
+        assert_true(max < 20 || got > 0);
+    }
+}
+
 /* The form is a promise to later versions: this text stays readable. */
 static void test_form_is_fixed(void **state) {
     (void)state;
     in[0] = (struct lw_range){1044, 1050}, in[1] = (struct lw_range){1400, 1401};
-    lw_meta_encode(1042, in, 2, text);
+    lw_meta_encode(1042, in, 2, LW_META_MAX, "", text);
     assert_string_equal(text, "lw1:AgbeAgE:2e573833");
 }
 
 static void test_every_bit_flipped(void **state) {
     (void)state;
     rng = 42;
-    size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), text);
+    size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), LW_META_MAX, "", text);
     for (size_t i = 0; i < len; i++) {
         for (int bit = 0; bit < 8; bit++) {
             struct lw_err err;
@@ -104,7 +149,7 @@ static void test_every_bit_flipped(void **state) {
 static void test_truncated_or_grown(void **state) {
     (void)state;
     rng = 43;
-    size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), text);
+    size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), LW_META_MAX, "", text);
     struct lw_err err;
     for (size_t n = 1; n < len; n++) {
         char *exact = malloc(n); /* a read past the end is seen by ASan */
@@ -119,7 +164,7 @@ static void test_truncated_or_grown(void **state) {
 
 static void test_foreign(void **state) {
     (void)state;
-    static const char *const foreign[] = {"x",     "lw",         "lw2:AgbeAgE:00000000",           "{\"offset\":1}", "some-host.example",
+    static const char *const foreign[] = {"x",     "lw",         "lw3:AgbeAgE:00000000",           "{\"offset\":1}", "some-host.example",
                                           "LW1:A", "\xff\xfe\0", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", " lw1:AgY:1234"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         struct lw_err err;
@@ -195,6 +240,7 @@ static void test_random_content(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_less_room),          cmocka_unit_test(test_fleet),
         cmocka_unit_test(test_form_is_fixed),      cmocka_unit_test(test_every_bit_flipped),
         cmocka_unit_test(test_truncated_or_grown), cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_impossible_content), cmocka_unit_test(test_random_content),

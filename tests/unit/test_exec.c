@@ -73,6 +73,7 @@ static void open_fx(struct fx *x, int timeout_ms) {
     x->c = fx_config("{\"type\":\"exec\",\"command\":[\"%s\",\"%s\",\"%s\"],\"processes\":1,\"timeout_ms\":%d}", python, path, x->folder,
                      timeout_ms);
     x->c->lock.ttl_ms = ttl_ms;
+    x->c->retry.max_attempts = 5;
     struct lw_err err = {0};
     x->h = lw_handler_exec.open(x->c, 0, &err);
     assert_non_null(x->h);
@@ -205,6 +206,7 @@ static void test_bad_answers_retry_and_replace(void **state) {
     };
     struct fx x;
     open_fx(&x, 20000);
+    assert_int_equal(play(&x, "ok"), LW_DONE); /* it can work: what fails is the message's fault */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(play(&x, cases[i].payload), LW_RETRY);
         assert_contains(x.j.job.reason, cases[i].reason);
@@ -217,6 +219,7 @@ static void test_heir_does_not_hide_a_death(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 20000);
+    assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(play(&x, "heir"), LW_RETRY); /* its grandchild still holds stdout */
     assert_contains(x.j.job.reason, "exited with status 5");
     assert_false(fx_alive(grandchild(&x)));
@@ -233,32 +236,115 @@ static void test_word_out_of_turn_costs_no_message(void **state) {
     close_fx(&x);
 }
 
+/* A process that never answered, and has not read its request, costs no message an attempt, whatever was before. */
+static void test_command_that_dies_at_its_start(void **state) {
+    (void)state;
+    struct fx x;
+    char path[256], why[512];
+    struct fx_job j;
+    open_fx(&x, 20000);
+    assert_int_equal(play(&x, "ok"), LW_DONE);
+    assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
+    path_of(&x, "handler.py", path);
+    fx_write(path, "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n"); /* a bad deploy */
+    assert_int_equal(play(&x, "exit"), LW_RETRY);                                                         /* it had answered: as ever */
+    assert_int_equal(play(&x, "ok"), LW_BACK);
+    assert_string_equal(x.j.job.reason, "");
+    assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
+    assert_string_equal(why, "handler: its process exited with status 3 before it ever answered: No module named zebra");
+    int64_t begun = lw_boot_ms();
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, x.s, fx_job(&j, 1, "k", "ok")), LW_BACK); /* at once: nothing is tried */
+    wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
+    assert_int_equal(play(&x, "ok"), LW_BACK);
+    wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
+    assert_true(lw_boot_ms() - begun >= 1000); /* 500 ms, then 1,000 ms */
+    fx_write(path, script);
+    assert_int_equal(play(&x, "ok"), LW_DONE);
+    assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
+    close_fx(&x);
+}
+
+/* It reads its request and dies. Until a process has answered that is the command's fault; then it is the message's, but not for ever. */
+static void test_whose_fault_a_death_is(void **state) {
+    (void)state;
+    struct fx x;
+    char why[512];
+    open_fx(&x, 20000);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(play(&x, "exit"), LW_BACK);
+        wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
+    }
+    assert_int_equal(play(&x, "ok"), LW_DONE);
+    assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* it had answered */
+    for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts of such */
+    assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
+    assert_int_equal(play(&x, "exit"), LW_BACK); /* nothing has worked for long */
+    close_fx(&x);
+}
+
+static void test_never_read_until_its_timeout(void **state) {
+    (void)state;
+    struct lw_config *c = fx_config("{\"command\":[\"sleep\",\"600\"],\"timeout_ms\":300}");
+    struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
+    struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
+    struct fx_job j;
+    char why[512];
+    struct lw_job *job = fx_job(&j, 1, "k", "small");
+    job->give_up_ms = lw_boot_ms() + 300;
+    assert_int_equal(fx_run(&lw_handler_exec, h, s, job), LW_BACK);
+    assert_int_equal(lw_handler_exec.health(h, why, sizeof why), LW_UNABLE);
+    assert_string_equal(why, "handler: its process did not read its first request within 300 ms");
+    lw_handler_exec.slot_close(h, s);
+    lw_handler_exec.close(h);
+    fx_config_free(c);
+}
+
+/* What `check --connect` asks. */
+static void test_slot_check(void **state) {
+    (void)state;
+    static const struct {
+        const char *command, *err;
+    } cases[] = {
+        {"echo no settings >&2; exit 4", "its process exited with status 4 before it was asked anything: no settings"},
+        {"exit 0", "its process exited with status 0 before it was asked anything"},
+        {"exec sleep 600", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_config *c = fx_config("{\"command\":[\"sh\",\"-c\",\"%s\"]}", cases[i].command);
+        struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
+        struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
+        struct lw_err err = {0};
+        int wait_ms = cases[i].err[0] ? 20000 : 200;
+        assert_int_equal(lw_handler_exec.slot_check(h, s, wait_ms, &err), cases[i].err[0] ? -1 : 0);
+        assert_string_equal(err.text, cases[i].err);
+        lw_handler_exec.slot_close(h, s);
+        lw_handler_exec.close(h);
+        fx_config_free(c);
+    }
+}
+
 static void test_backoff_of_a_useless_command(void **state) {
     (void)state;
     char *folder = fx_folder(), log[256];
     snprintf(log, sizeof log, "%s/log", folder);
-    struct lw_config *c = fx_config("{\"command\":[\"sh\",\"-c\",\"exit 3\"]}");
-    struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
-    struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
-    assert_non_null(s);
     int keep = fx_capture(log);
+    struct fx x;
+    open_fx(&x, 20000);
+    enum lw_outcome first = play(&x, "ok"), others[4];
+    for (int i = 0; i < 4; i++) others[i] = play(&x, "exit");
     struct fx_job j;
-    for (int i = 0; i < 4; i++) {
-        enum lw_outcome o = fx_run(&lw_handler_exec, h, s, fx_job(&j, i, "k", "p"));
-        assert_int_equal(o, LW_RETRY);
-    }
     struct lw_job *job = fx_job(&j, 9, "k", "p");
     job->lease->cancelled = true;
-    enum lw_outcome o = fx_run(&lw_handler_exec, h, s, job);
+    enum lw_outcome last = fx_run(&lw_handler_exec, x.h, x.s, job);
+    close_fx(&x);
     fx_release(keep);
-    assert_int_equal(o, LW_BACK); /* not started: no try is counted */
+    assert_int_equal(first, LW_DONE);
+    for (int i = 0; i < 4; i++) assert_int_equal(others[i], LW_RETRY);
+    assert_int_equal(last, LW_BACK); /* not started: no try is counted */
     char *text = fx_read(log);
     assert_contains(text, "2 processes in a row ended without an answer; the next starts in 100 ms");
     assert_contains(text, "the next starts in 200 ms");
     free(text);
-    lw_handler_exec.slot_close(h, s);
-    lw_handler_exec.close(h);
-    fx_config_free(c);
     fx_remove(folder);
 }
 
@@ -381,8 +467,7 @@ static void test_deaf_child_cannot_block_us(void **state) {
     memset(big, 'p', 1000000);
     struct lw_job *job = fx_job(&j, 1, "k", big);
     job->give_up_ms = lw_boot_ms() + 300;
-    assert_int_equal(fx_run(&lw_handler_exec, h, s, job), LW_RETRY);
-    assert_contains(job->reason, "timed out");
+    assert_int_equal(fx_run(&lw_handler_exec, h, s, job), LW_BACK); /* it never read */
     free(big);
     lw_handler_exec.slot_close(h, s);
     lw_handler_exec.close(h);
@@ -397,8 +482,10 @@ static void test_closed_stdin_is_no_sigpipe(void **state) {
     struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
     lw_sleep_ms(100);
     struct fx_job j;
-    assert_int_equal(fx_run(&lw_handler_exec, h, s, fx_job(&j, 1, "k", "p")), LW_RETRY);
-    assert_contains(j.job.reason, "exited with status 4");
+    char why[512];
+    assert_int_equal(fx_run(&lw_handler_exec, h, s, fx_job(&j, 1, "k", "p")), LW_BACK);
+    assert_int_equal(lw_handler_exec.health(h, why, sizeof why), LW_UNABLE);
+    assert_contains(why, "exited with status 4");
     lw_handler_exec.slot_close(h, s);
     lw_handler_exec.close(h);
     fx_config_free(c);
@@ -522,6 +609,10 @@ int main(void) {
         cmocka_unit_test(test_bad_answers_retry_and_replace),
         cmocka_unit_test(test_heir_does_not_hide_a_death),
         cmocka_unit_test(test_word_out_of_turn_costs_no_message),
+        cmocka_unit_test(test_command_that_dies_at_its_start),
+        cmocka_unit_test(test_whose_fault_a_death_is),
+        cmocka_unit_test(test_never_read_until_its_timeout),
+        cmocka_unit_test(test_slot_check),
         cmocka_unit_test(test_backoff_of_a_useless_command),
         cmocka_unit_test(test_command_that_cannot_start),
         cmocka_unit_test(test_timeout_kills_the_group),

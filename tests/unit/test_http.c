@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -55,6 +56,9 @@ static int connect_to(const struct world *w) {
     struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)lw_http_port(w->h)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval limit = {WAIT_MS / 1000, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* connect, too */
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
@@ -137,6 +141,44 @@ static void *open_gate(void *ctx) {
     return NULL;
 }
 
+struct crowd {
+    int fd[2 * LW_HTTP_CONNECTIONS];
+    atomic_bool over;
+};
+
+/* Each byte keeps its connection from being idle. */
+static void *drip(void *ctx) {
+    struct crowd *c = ctx;
+    while (!atomic_load(&c->over)) {
+        for (size_t i = 0; i < sizeof c->fd / sizeof *c->fd; i++) send(c->fd[i], "a", 1, MSG_NOSIGNAL);
+        lw_sleep_ms(100);
+    }
+    return NULL;
+}
+
+static void test_crowd_of_slow_clients(void **state) {
+    struct world w;
+    struct crowd crowd = {0};
+    char body[1024];
+    pthread_t t;
+    size_t n = sizeof crowd.fd / sizeof *crowd.fd;
+    (void)state;
+    open_world(&w);
+    atomic_store(&w.gate, true);
+    int kept = begin(&w, "GET /api/slow" HOST "\r\n"); /* the oldest of all, and it has asked */
+    wait_for(&w.begun, 1);
+    for (size_t i = 0; i < n; i++) crowd.fd[i] = begin(&w, "GET /a HTTP/1.1\r\nHost: localhost\r\nX: ");
+    pthread_create(&t, NULL, drip, &crowd);
+    for (int i = 0; i < 10; i++) assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
+    atomic_store(&w.gate, false);
+    assert_int_equal(end(kept, body), 200);
+    assert_string_equal(body, "slow");
+    atomic_store(&crowd.over, true);
+    pthread_join(t, NULL);
+    for (size_t i = 0; i < n; i++) close(crowd.fd[i]);
+    lw_http_close(w.h);
+}
+
 /* Also where the client has gone away. */
 static void test_close_under_way(void **state) {
     struct world w;
@@ -159,6 +201,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quick),
         cmocka_unit_test(test_slow_ones_are_bounded),
+        cmocka_unit_test(test_crowd_of_slow_clients),
         cmocka_unit_test(test_close_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

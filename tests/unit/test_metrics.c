@@ -1,6 +1,7 @@
 /* Metrics: what a scrape says is what the board says, in the form that Prometheus reads; health; the Host header. */
 #include "consumer/http.h"
 #include "consumer/metrics.h"
+#include "consumer/source.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -231,6 +232,8 @@ static void test_partitions_have_one_owner(void **state) {
     assert_sample(w, "latchwork_kafka_lag{topic=\"orders\",partition=\"1\"}", "0");
     atomic_store(&a->moved_ms, w->m.now_ms - 1500), atomic_store(&a->unfinished, 3);
     assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "1.500");
+    atomic_store(&a->records, 12);
+    assert_sample(w, "latchwork_commit_watermark_records{topic=\"orders\",partition=\"1\"}", "12");
     atomic_store(&a->unfinished, 0);
     assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "0.000");
     lw_board_disown_all(w->board, 1);
@@ -318,6 +321,65 @@ static void test_health(void **state) {
     lw_buf_free(&why);
 }
 
+static char *unready(struct world *w) {
+    struct lw_buf why = {0};
+    bool ready = lw_metrics_ready(&w->m, &why);
+    lw_buf_add(&why, "", 1);
+    assert_int_equal(ready, !why.p[0]);
+    return why.p;
+}
+
+static void expect_unready(struct world *w, const char *want) {
+    char *why = unready(w);
+    assert_string_equal(why, want);
+    free(why);
+}
+
+/* Ready is what a worker said in its last turn, and that it turns; else why not. */
+static void test_ready_says_why(void **state) {
+    struct world *w = *state;
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&w->board->workers[i].pid, 100 + i);
+        atomic_store(&w->board->workers[i].heartbeat_ms, w->m.now_ms - 500);
+        atomic_store(&w->board->workers[i].ready, true);
+        atomic_store(&w->board->workers[i].kafka, LW_KAFKA_JOINED + 1);
+    }
+    expect_unready(w, "");
+    assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
+    lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
+    expect_unready(w, ""); /* a remark alone is no trouble */
+    atomic_store(&w->board->workers[1].ready, false);
+    atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
+    expect_unready(w, "worker 1 is not ready: kafka: no broker reachable for 7 s\n");
+    assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "2");
+    assert_sample(w, "latchwork_kafka_workers{state=\"unreachable\"}", "1");
+    atomic_store(&w->board->workers[1].pid, 0);
+    expect_unready(w, "worker 1 is down\n");
+    assert_sample(w, "latchwork_kafka_workers{state=\"unreachable\"}", "0");
+    atomic_store(&w->board->workers[2].heartbeat_ms, w->m.now_ms - 30000); /* ready when it was last seen */
+    char *why = unready(w);
+    assert_non_null(strstr(why, "worker 2: no main-loop turn for 30000 ms"));
+    free(why);
+}
+
+/* A note that its writer left half-written is not read, and the next writer mends it. */
+static void test_note(void **state) {
+    struct world *w = *state;
+    struct lw_note *n = &w->board->workers[0].why;
+    char text[64];
+    assert_true(lw_note_get(n, text, sizeof text));
+    assert_string_equal(text, "");
+    lw_note_set(n, "a reason");
+    assert_true(lw_note_get(n, text, sizeof text));
+    assert_string_equal(text, "a reason");
+    atomic_fetch_add(&n->version, 1);
+    assert_false(lw_note_get(n, text, sizeof text));
+    assert_string_equal(text, "");
+    lw_note_set(n, "a reason");
+    assert_true(lw_note_get(n, text, sizeof text));
+    assert_string_equal(text, "a reason");
+}
+
 static void test_hosts(void **state) {
     (void)state;
     static const char *const good[] = {"127.0.0.1:9464", "127.0.0.1",   "localhost:1", "LocalHost",      "[::1]:9464",
@@ -367,6 +429,8 @@ int main(void) {
         T(test_contract),
         T(test_json),
         T(test_health),
+        T(test_ready_says_why),
+        T(test_note),
         T(test_hosts),
         T(test_http_texts),
     };

@@ -286,6 +286,32 @@ static void test_each_may_mark(void **state) {
     lw_offsets_free(t);
 }
 
+/* A search that goes on where its budget ended finds each record of a state once, over gaps of any size. */
+static void test_find_walks_all(void **state) {
+    (void)state;
+    for (size_t most = 1; most < 40; most += 3) {
+        struct lw_offsets *t = lw_offsets_open(5);
+        int64_t offset = 5, last = -1, at = 0;
+        int parked = 0, found = 0;
+        for (int i = 0; i < 300; i++, offset += 1 + (int64_t)rnd(3) * (1 << 21)) {
+            lw_offsets_deliver(t, offset, 0);
+            if (i % 7 == 3) lw_offsets_mark(t, offset, LW_OFF_QUEUED), parked++;
+            if (i % 7 == 4) lw_offsets_mark(t, offset, LW_OFF_DONE);
+        }
+        assert_int_equal(lw_offsets_held(t), 300);
+        for (int calls = 0; at < lw_offsets_next(t); calls++) {
+            assert_true(calls < 1000);
+            size_t budget = most;
+            if (!lw_offsets_find(t, LW_OFF_QUEUED, &at, &budget)) continue;
+            assert_true(at > last && lw_offsets_get(t, at) == LW_OFF_QUEUED);
+            last = at++;
+            found++;
+        }
+        assert_int_equal(found, parked);
+        lw_offsets_free(t);
+    }
+}
+
 static void test_long_queue_wraps_and_shrinks(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
@@ -305,7 +331,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_against_model),         cmocka_unit_test(test_random_orders),
         cmocka_unit_test(test_states_never_go_down),         cmocka_unit_test(test_each_may_mark),
-        cmocka_unit_test(test_long_queue_wraps_and_shrinks),
+        cmocka_unit_test(test_long_queue_wraps_and_shrinks), cmocka_unit_test(test_find_walks_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,7 +156,7 @@ static void test_seats(void **state) {
     struct many m = make_many(4, "seat");
     lw_pool_submit(x.p, m.jobs, 4);
     reap(&x, m.out, 4);
-    for (int i = 0; i < 4; i++) assert_false(x.h.seen_busy[i]);
+    for (int i = 0; i < 4; i++) assert_true(x.h.seen_busy[i]); /* nobody is blamed by it, but who hangs is named */
     free_many(&m);
     close_fx(&x);
     free(board);

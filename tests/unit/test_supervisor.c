@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 enum { NOW = 1000000, PID = 4242 };
@@ -91,6 +93,7 @@ static const struct expected cells[LW_SUP_STATES][LW_SUP_EVENTS] = {
         [LW_SUP_CRASHED] = C(GONE, BLAMED | FAILED),           [LW_SUP_KILLED] = C(GONE, SUSPECTED | FAILED),
         [LW_SUP_REFUSED] = C(GONE, REFUSED),                   [LW_SUP_TIMER] = C(STOPPING, KILL),
         [LW_SUP_STOP] = C(STOPPING, TERM | QUICK)},
+    [LW_SUP_GONE] = {[LW_SUP_START] = C(RUNNING, SPAWNED)}, /* a reload wants it again */
 };
 /* clang-format on */
 
@@ -99,9 +102,10 @@ static bool lives(enum lw_sup_state s) { return s == LW_SUP_RUNNING || s == LW_S
 static struct lw_sup_worker *put_in(enum lw_sup_state state) {
     struct lw_sup_worker *w = &sup->workers[0];
     w->state = state;
+    atomic_store(&board->quick, true);
     w->pid = lives(state) ? PID : 0;
     w->started_ms = NOW;
-    if (w->pid) lw_seat_take(&board->workers[0].seats[3], "t/0/1", true, 1);
+    if (w->pid) lw_seat_take(&board->workers[0].seats[3], "t/0/1", lw_bytes_of("k"), true, 1);
     atomic_store(&board->workers[0].ready, w->pid != 0);
     return w;
 }
@@ -242,7 +246,7 @@ static void test_hung_handler(void **state) {
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
     struct lw_seat *seat = &board->workers[0].seats[3];
     for (int i = 0; i < 100; i++) { /* one short job after the other */
-        lw_seat_take(seat, "t/0/1", true, i);
+        lw_seat_take(seat, "t/0/1", lw_bytes_of("k"), true, i);
         assert_false(lw_sup_stands_still(sup, w));
     }
     assert_int_equal(ticks_until_hung(w, true), 8); /* 2 × 1 s + 5 s and one tick more */
@@ -266,6 +270,33 @@ static void test_hung_handler(void **state) {
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, open_sup, close_sup)
+static void printed_summary(const struct lw_sup_report *r, int64_t now_ms, char *out, size_t size) {
+    int file = memfd_create("out", 0), was = dup(STDOUT_FILENO);
+    fflush(stdout);
+    dup2(file, STDOUT_FILENO);
+    lw_sup_report_summary(r, sup, now_ms);
+    dup2(was, STDOUT_FILENO);
+    ssize_t n = pread(file, out, size - 1, 0);
+    out[n > 0 ? n : 0] = 0;
+    close(file), close(was);
+}
+
+/* Ten seconds of quarantine, then 500 messages in a second. */
+static void test_rate_leaves_the_quarantine_out(void **state) {
+    (void)state;
+    static struct lw_supervise_options drain = {.drain = true};
+    sup->o = &drain;
+    struct lw_sup_report r;
+    lw_sup_report_init(&r, 1000);
+    for (int64_t at = 2000; at <= 11000; at += 1000) lw_sup_report_tick(&r, sup, at);
+    atomic_fetch_add(&board->workers[0].counts.done, 500);
+    lw_sup_report_tick(&r, sup, 11500);
+    char text[512];
+    printed_summary(&r, 12000, text, sizeof text);
+    assert_non_null(strstr(text, "done 500 "));
+    assert_non_null(strstr(text, "in 11.0 s  (500 msg/s)"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cell),
@@ -276,6 +307,7 @@ int main(void) {
         T(test_killed_after_a_second_signal_is_no_failure),
         T(test_hung_main_loop),
         T(test_hung_handler),
+        T(test_rate_leaves_the_quarantine_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

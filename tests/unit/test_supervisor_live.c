@@ -24,7 +24,7 @@ enum { PATIENCE_MS = 20000, WORKERS = 3 };
 
 /* What test, supervisor and workers tell each other. */
 struct shared {
-    atomic_int starts[WORKERS], terms, said[WORKERS], max_away, away, quick_seen, go, reloads;
+    atomic_int starts[WORKERS], terms, said[WORKERS], max_away, away, quick_seen, go, reloads, wanted;
     _Atomic int32_t pids[WORKERS];
     char reason[LW_REASON_MAX];
     char names[WORKERS][32]; /* config.name that the worker's last life saw */
@@ -69,7 +69,7 @@ static bool death_alone;
 static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {
     if (begin(c, b, i) == 1 && i == 0) {
         atomic_fetch_add(&b->workers[i].counts.done, 5);
-        lw_seat_take(&b->workers[i].seats[0], "t/0/1", death_alone, lw_boot_ms());
+        lw_seat_take(&b->workers[i].seats[0], "t/0/1", lw_bytes_of("k"), death_alone, lw_boot_ms());
         if (!death) return LW_EXIT_FAILED;
         death();
         for (;;) lw_sleep_ms(1000);
@@ -243,7 +243,7 @@ static void test_refusal_ends_the_run(void **state) {
     (void)state;
     live.worker_main = refusing_worker;
     launch();
-    assert_int_equal(end_status(), 1);
+    assert_int_equal(end_status(), 78); /* sysexits.h: EX_CONFIG; the unit's RestartPreventExitStatus */
     assert_int_equal(shared->starts[1], 1);
     assert_true(says(child.log, "worker 1 refused"));
 }
@@ -307,6 +307,7 @@ static struct lw_config *reload_new(void *ctx) {
     (void)ctx;
     new_config = live_config;
     new_config.name = (char *)"new";
+    if (atomic_load(&shared->wanted)) new_config.workers = atomic_load(&shared->wanted);
     atomic_fetch_add(&shared->reloads, 1);
     return &new_config;
 }
@@ -337,6 +338,52 @@ static void test_reload_rolls_one_at_a_time(void **state) {
     assert_int_equal(shared->max_away, 1);
     kill(child.pid, SIGTERM);
     assert_int_equal(end_status(), 0);
+}
+
+/* Says how its life is to end, which decides what becomes of its place in the group. */
+static int ending_worker(const struct lw_config *c, struct lw_board *b, int i) {
+    begin(c, b, i);
+    int status = live_until_term(b, i);
+    atomic_store(&shared->said[i], 1 + atomic_load(&b->workers[i].ending));
+    return status;
+}
+
+static void reload_to(int workers) {
+    atomic_store(&shared->wanted, workers);
+    int before = atomic_load(&shared->reloads);
+    kill(child.pid, SIGHUP);
+    wait_until(&shared->reloads, before + 1);
+}
+
+/* Workers are added and taken away; who is taken away gives up its place in the group, who has a turn keeps it. */
+static void test_reload_changes_the_number_of_workers(void **state) {
+    (void)state;
+    live.worker_main = ending_worker;
+    live.reload = reload_new;
+    live_config.workers = 2;
+    live_config.log.level = LW_LOG_INFO;
+    launch();
+    wait_for_starts(1);
+    reload_to(3);
+    wait_for_log("reload: done; 3 workers");
+    for (int i = 0; i < 3; i++) assert_int_equal(shared->starts[i], i < 2 ? 2 : 1);
+    for (int i = 0; i < 2; i++) assert_int_equal(shared->said[i], 1 + LW_END_REPLACED);
+    reload_to(1);
+    wait_for_log("reload: done; 1 workers");
+    for (int i = 1; i < 3; i++) {
+        wait_until(&shared->said[i], 1);
+        for (int64_t until = lw_boot_ms() + PATIENCE_MS; !kill(shared->pids[i], 0); lw_sleep_ms(2))
+            if (lw_boot_ms() > until) fail_msg("worker %d does not end", i);
+        assert_int_equal(shared->said[i], 1 + LW_END_LEAVES);
+    }
+    reload_to(3);
+    wait_until(&shared->starts[2], 2);
+    wait_until(&shared->starts[1], 3);
+    for (int i = 0; i < 3; i++) atomic_store(&shared->said[i], 0);
+    lw_sleep_ms(50);
+    kill(child.pid, SIGTERM);
+    assert_int_equal(end_status(), 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(shared->said[i], 1 + LW_END_STOPPED);
 }
 
 static void test_reload_with_errors_changes_nothing(void **state) {
@@ -377,13 +424,15 @@ static int draining_worker(const struct lw_config *c, struct lw_board *b, int i)
     return live_until_term(b, i);
 }
 
-static void launch_drain(bool json) {
-    live.worker_main = draining_worker;
+static void launch_drain_with(int (*worker)(const struct lw_config *c, struct lw_board *b, int i), bool json) {
+    live.worker_main = worker;
     live.drain = true;
     live.json = json;
     live.ends = two_ends;
     launch();
 }
+
+static void launch_drain(bool json) { launch_drain_with(draining_worker, json); }
 
 static void test_drain_ends_with_a_summary(void **state) {
     (void)state;
@@ -398,6 +447,31 @@ static void test_drain_ends_with_a_summary(void **state) {
         assert_true(says(child.out, json ? "{\"done\":14,\"dead\":1,\"dropped\":0,"
                                          : "done 14 dead 1 dropped 0 skipped 0 parked 0 drained 0 re-runs 0  in "));
     }
+}
+
+/* The first life of it dies: it has to be started again. */
+static int follow_group(const struct lw_config *c, struct lw_board *b) {
+    (void)c;
+    if (atomic_fetch_add(&shared->reloads, 1) == 0) return 1;
+    lw_board_committed(b, "t", 0, 10);
+    while (!atomic_load(&shared->go)) lw_sleep_ms(2);
+    lw_board_committed(b, "u", 0, 5);
+    for (;;) lw_sleep_ms(1000);
+    return 0; /* not reached */
+}
+
+/* The partitions belong to another supervisor of the group: this run's workers commit nothing. */
+static void test_drain_ends_by_what_the_group_commits(void **state) {
+    (void)state;
+    live.follow = follow_group;
+    launch_drain_with(good_worker, false);
+    wait_for_starts(1);
+    wait_until(&shared->reloads, 2);
+    lw_sleep_ms(50);
+    assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0);
+    atomic_store(&shared->go, 1);
+    assert_int_equal(end_status(), 0);
+    assert_true(says(child.log, "reads the group's commits ended; restarting it"));
 }
 
 static void test_drain_that_is_stopped_fails(void **state) {
@@ -472,8 +546,10 @@ int main(void) {
         L(test_second_signal_ends_at_once),
         L(test_workers_end_with_the_supervisor),
         L(test_reload_rolls_one_at_a_time),
+        L(test_reload_changes_the_number_of_workers),
         L(test_reload_with_errors_changes_nothing),
         L(test_drain_ends_with_a_summary),
+        L(test_drain_ends_by_what_the_group_commits),
         L(test_drain_that_is_stopped_fails),
         L(test_drain_without_ends_fails),
         L(test_drain_whose_ends_hang),

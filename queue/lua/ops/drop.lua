@@ -13,30 +13,38 @@ if why then return why end
 local HELD_MAX = 2 -- lanes of which the oldest are read
 local ahead, dry, out, held, n_held = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0
 
--- What a lane's holder may have: the oldest so many that are not finished. Any list of a lane that nobody holds: none. nil: enough.
+-- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished ones, of at most lane_bytes. A lane without a holder has
+-- none. Returns nil if the call has examined enough lanes.
 local function granted(lock)
     local g = held[lock]
     if g then return g end
     g = {}
     local value = pcall_('GET', lock)
-    if value and value ~= 'backoff' then
+    local is_held = value and (type(value) ~= 'string' or not is_backoff(value))
+    if is_held then
         if n_held == HELD_MAX then return nil end
         n_held = n_held + 1
     end
     held[lock] = g
-    if not value or value == 'backoff' then return g end
-    local list = pcall_('LRANGE', P .. 'wait:' .. lane_of(lock), -2 * ahead, -1)
-    if list.err then return g end
-    local n = 0
-    for k = #list, 1, -1 do
-        local tp, offset = identity_of(list[k])
-        local name = tp and tp .. ':' .. text(offset)
-        if tp and not g[name] and not finished(tp, offset) then -- one that stands there twice is one
-            g[name] = true
-            n = n + 1
-            if n == ahead then break end
+    if not is_held then return g end
+    local wait, at, n, bytes = P .. 'wait:' .. lane_of(lock), 0, 0, 0
+    repeat
+        local most = read_at_once(lane_bytes)
+        local list = pcall_('LRANGE', wait, -at - most, -at - 1)
+        if list.err then return g end
+        for k = #list, 1, -1 do
+            count_read(list[k])
+            local tp, offset = identity_of(list[k])
+            local name = tp and tp .. ':' .. text(offset)
+            if tp and not g[name] and not finished(tp, offset) then -- a message that is listed twice counts once
+                bytes = bytes + #list[k]
+                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a lane is never granted more
+                g[name] = true
+                n = n + 1
+            end
         end
-    end
+        at = at + #list
+    until #list < most or at >= 2 * ahead
     return g
 end
 

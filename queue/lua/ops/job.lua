@@ -31,7 +31,10 @@ if what ~= 'begin' then
     end
     return 1
 end
-if running and string.match(running, ' (.*)$') ~= token then return {'BUSY', string.match(running, '^%d+')} end
+if running and string.match(running, ' (.*)$') ~= token then
+    if call('PTTL', KEYS[2]) > tonumber(ttl) then call('PEXPIRE', KEYS[2], ttl) end -- set before Redis' clock went back
+    return {'BUSY', string.match(running, '^%d+')}
+end
 local number = ARGV[5]
 if number ~= '' then
     if call('EXISTS', KEYS[4]) == 0 then return {'NONE'} end

@@ -21,7 +21,9 @@ local out, read = {text(now)}, 0
 
 -- The oldest that is not finished: a few that are may still stand at the end. One by one, since payloads may be large.
 local function oldest(wait, n)
+    local enough = read + 8 * BYTES_MAX
     for k = 1, math.min(n, 16) do
+        if read > enough then return nil end
         local envelope = call('LINDEX', wait, -k)
         read = read + #envelope
         local tp, offset = identity_of(envelope)

@@ -3,20 +3,32 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 waiting list
 -- ARGV 1 how many elements to pass over, from the oldest, 2 how many at most
 -- Result: {elements of the list, -1 where its name holds another type, then four an element: 'w' it waits, 'f' it is finished and will be
---      dropped, '?' not an envelope of this version; attempts so far; when it is due, ms; the envelope}
+--      dropped, '?' not an envelope of this version; attempts so far; when it is due, ms; the envelope}. If elements are
+--      large, fewer than requested are returned, but at least two if there are two: ask again for the others.
 -- @lane
+local BYTES_MAX = 1048576
 local skip, most, wait = tonumber(ARGV[1]), tonumber(ARGV[2]), KEYS[4]
 local n = pcall_('LLEN', wait)
 if type(n) == 'table' then return {-1} end
-local out, list = {n}, call('LRANGE', wait, -skip - most, -skip - 1)
-if skip >= n then list = {} end
-for i = #list, 1, -1 do
-    local tp, offset = identity_of(list[i])
+local out, at = {n}, skip
+local stop = math.min(skip + most, n)
+local function tell(envelope)
+    local tp, offset = identity_of(envelope)
     local letter, tried, due, _ = '?', 0, 0, nil
     if tp then
         letter = finished(tp, offset) and 'f' or 'w'
         tried, _, due = tries_of(tp, offset)
     end
-    out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = letter, text(tried), text(due), list[i]
+    out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = letter, text(tried), text(due), envelope
+end
+call_left = BYTES_MAX
+while at < stop and (call_left > 0 or at < skip + 2) do
+    local some = math.min(at == skip and 2 or read_at_once(math.max(call_left, 1)), stop - at)
+    local list = call('LRANGE', wait, -at - some, -at - 1)
+    for i = #list, 1, -1 do
+        count_read(list[i])
+        tell(list[i])
+    end
+    at = at + some
 end
 return out

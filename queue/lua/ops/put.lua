@@ -30,7 +30,8 @@ local function put(lock, envelope, original, entry)
     if type(pushed) == 'table' then return 'B' end
     set_state(tp, offset, 1)
     if entry ~= '' then call('XDEL', dead, entry) end
-    local left = call('PTTL', lock)
+    local left = lock_left(lock)
+    if pushed == 1 and call('ZMSCORE', lanes, lane)[1] then list_vanished(lane) end
     if left == -2 and pushed == 1 and not is_paused(lock) then
         hint(lane, now + handoff)
     else

@@ -13,13 +13,14 @@ TOOL_LIMIT_S = 120
 
 
 class Kafka:
-    def __init__(self, build, directory):
+    def __init__(self, build, directory, *settings):
         self.dir = directory
+        self.settings = ("message.max.bytes=10000000",) + settings
         self.tool_path = os.path.join(build, "tests", "tools", "kafkatool")
         self.brokers = None
 
     def script(self, *args):
-        environment = dict(os.environ, KAFKA_OPTS_EXTRA="message.max.bytes=10000000")
+        environment = dict(os.environ, KAFKA_OPTS_EXTRA="\n".join(self.settings))
         done = subprocess.run([SCRIPT] + list(args), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=600, env=environment)
         if done.returncode:
             raise Failure("kafka.sh %s failed" % args[0])
@@ -38,6 +39,13 @@ class Kafka:
         with open(os.path.join(self.dir, "pid")) as f:
             return int(f.read())
 
+    def acl(self, *args):
+        libs = os.environ.get("LW_KAFKA_LIBS") or os.path.join(HERE, "..", "..", "..", "build", "kafka", "libs")
+        command = ["java", "-cp", os.path.join(libs, "*"), "kafka.admin.AclCommand", "--bootstrap-server", self.brokers, "--force"] + list(args)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TOOL_LIMIT_S)
+        if done.returncode:
+            raise Failure("AclCommand: " + done.stdout.decode())
+
     def command(self, *args):
         return [self.tool_path, self.brokers] + [str(a) for a in args]
 
@@ -51,9 +59,9 @@ class Kafka:
         with open(os.path.join(self.dir, "tool.log"), "ab") as log:
             return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stderr=log)
 
-    def create(self, topic, partitions):
+    def create(self, topic, partitions, *settings):
         """Returns when the broker knows the topic and leads its partitions, which is a little later than it says so."""
-        self.tool("create", topic, partitions)
+        self.tool("create", topic, partitions, *settings)
 
         def known():
             try:

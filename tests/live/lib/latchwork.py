@@ -16,10 +16,24 @@ def exec_handler(name="work.py", processes=4, **more):
                  "processes": processes, "timeout_ms": 20000}, **more)
 
 
+def crash_plugin(t):
+    """The plugin that does what its payload says: crash, abort, exit, hang."""
+    out = os.path.join(t.dir, "plugin")
+    root = os.path.abspath(os.path.join(HANDLERS, "..", "..", ".."))
+    built = subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.join(root, "include")],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
+    if built.returncode:
+        raise Failure("the plugin does not build: " + built.stdout.decode())
+    return {"type": "plugin", "path": os.path.join(out, "crash.so"), "threads": 4}
+
+
 def merged(base, over):
-    """Sections are merged, all else is replaced."""
+    """Sections are merged, all else is replaced; None takes a key away."""
     out = dict(base)
     for key, value in over.items():
+        if value is None:
+            out.pop(key, None)
+            continue
         both = isinstance(value, dict) and isinstance(out.get(key), dict) and key != "handler"
         out[key] = merged(out[key], value) if both else value
     return out

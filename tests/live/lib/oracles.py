@@ -198,7 +198,7 @@ def moved_back(samples):
 
 def not_idle(names, prefix):
     """O4: when nothing is left to do, of a shard's names these are left; expected ones are given by the caller."""
-    kept = (b"epoch", b"floor", b"fence", b"workers")
+    kept = (b"epoch", b"floor", b"fence", b"workers", b"new_from")
     bad = []
     for name in names:
         rest = name[len(prefix):] if name.startswith(prefix) else None

@@ -1,0 +1,14 @@
+#include "base/thread.h"
+
+#include <time.h>
+
+bool lw_join_within(pthread_t thread, int64_t timeout_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    if (!pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) return true;
+    pthread_detach(thread);
+    return false;
+}

@@ -1,0 +1,12 @@
+/* Threads: what POSIX leaves out. */
+#ifndef LW_BASE_THREAD_H
+#define LW_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Waits at most timeout_ms for the end of a thread. False: it has not ended and is detached; what it uses must stay. */
+bool lw_join_within(pthread_t thread, int64_t timeout_ms);
+
+#endif

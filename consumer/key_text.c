@@ -1,0 +1,17 @@
+#include "consumer/key.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]) {
+    size_t n = key.n < LW_KEY_SHOWN ? key.n : LW_KEY_SHOWN, at = 0;
+    json_t *text = memchr(key.p ? key.p : "", 0, n) ? NULL : json_stringn(key.p ? key.p : "", n);
+    if (text) {
+        snprintf(out, LW_KEY_TEXT, "%s", json_string_value(text));
+        json_decref(text);
+        return;
+    }
+    at = (size_t)snprintf(out, LW_KEY_TEXT, "0x");
+    for (size_t i = 0; i < n; i++) at += (size_t)snprintf(out + at, LW_KEY_TEXT - at, "%02x", (unsigned char)key.p[i]);
+}

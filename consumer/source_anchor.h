@@ -1,0 +1,55 @@
+/* Anchors detect that a log was replaced: a topic that was deleted and recreated has the same name, and
+ * soon the same offsets.
+ *
+ * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload. While a
+ * partition is ours, an inspector (a thread with its own client) reads that record again every few
+ * seconds and compares. The anchor is stored in the commit metadata, so that the next owner compares
+ * too. This works with every supported version of the broker and of librdkafka. */
+#ifndef LW_CONSUMER_SOURCE_ANCHOR_H
+#define LW_CONSUMER_SOURCE_ANCHOR_H
+
+#include "config/config.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LW_ANCHOR_TEXT = 64 };
+
+struct lw_anchor {
+    int64_t offset; /* -1: none */
+    int64_t timestamp_ms;
+    uint64_t hash;
+};
+
+struct lw_anchor lw_anchor_of(const rd_kafka_message_t *m);
+/* "@OFFSET,TIMESTAMP,HASH"; "" for none. Returns its length. */
+size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
+/* Finds the anchor at the end of commit metadata. Returns the length of the metadata without it. */
+size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
+
+/* A request about one partition, and its result. */
+enum lw_look { LW_LOOK_UNKNOWN, LW_LOOK_SAME, LW_LOOK_GONE, LW_LOOK_ANOTHER };
+struct lw_looked {
+    char topic[256];
+    int32_t partition;
+    uint32_t gen;
+    int64_t begin;           /* the offset where reading began */
+    struct lw_anchor anchor; /* offset -1: none yet; a record just before `begin` then becomes the anchor */
+    struct lw_anchor next;   /* a record delivered before the request: the next anchor */
+    enum lw_look found;      /* GONE: deleted by retention or compaction */
+    char why[160];           /* why it is ANOTHER */
+};
+
+struct lw_inspector;
+/* `fd`: an eventfd that is written when an answer is ready. */
+struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
+bool lw_inspector_busy(struct lw_inspector *i); /* a request was made and its answer not yet taken */
+/* Takes ownership of `all` (malloc'd). Must not be called while busy. */
+void lw_inspector_ask(struct lw_inspector *i, struct lw_looked *all, size_t n);
+/* Returns the answer: the array of the request, now owned by the caller. NULL: not ready yet. */
+struct lw_looked *lw_inspector_answer(struct lw_inspector *i, size_t *n);
+/* Waits at most timeout_ms for the inspector's thread, then detaches it. */
+void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms);
+
+#endif

@@ -1,0 +1,142 @@
+/* Looking at all commits of the group, those of partitions that others own too: a thread asks, with a client of its own that joins
+ * nothing.
+ *
+ * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 an assertion of its fails when the coordinator goes away while
+ * the question is open (rd_kafka_enq_once_del_source_return), and ends the process: seen in tests/live/test_kafka.py:broker_killed. */
+#include "consumer/source_private.h"
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "consumer/source_conf.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { ASK_MS = 3000, CLOSE_MS = 500, DESTROY_MS = 1000 };
+
+struct lw_looker {
+    rd_kafka_t *rk;
+    const struct lw_config *config;
+    int fd; /* made readable when there is an answer */
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t asked;
+    bool wanted, answered, ending;         /* under the mutex, as the answer */
+    rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
+};
+
+/* Adds every partition of a topic. False: the broker did not tell them. */
+static bool add_partitions(rd_kafka_t *rk, const char *topic, rd_kafka_topic_partition_list_t *list) {
+    const struct rd_kafka_metadata *m = NULL;
+    rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
+    bool told = t && !rd_kafka_metadata(rk, 0, t, &m, ASK_MS) && m->topic_cnt == 1 && !m->topics[0].err;
+    for (int i = 0; told && i < m->topics[0].partition_cnt; i++)
+        rd_kafka_topic_partition_list_add(list, topic, m->topics[0].partitions[i].id);
+    if (m) rd_kafka_metadata_destroy(m);
+    if (t) rd_kafka_topic_destroy(t);
+    return told;
+}
+
+static rd_kafka_topic_partition_list_t *read_commits(struct lw_looker *l) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    bool told = true;
+    for (size_t i = 0; told && i < l->config->kafka.n_topics; i++) told = add_partitions(l->rk, l->config->kafka.topics[i], list);
+    if (told && !rd_kafka_committed(l->rk, list, ASK_MS)) return list;
+    rd_kafka_topic_partition_list_destroy(list);
+    return NULL;
+}
+
+static void *look(void *arg) {
+    struct lw_looker *l = arg;
+    pthread_mutex_lock(&l->mutex);
+    while (!l->ending) {
+        if (!l->wanted) {
+            pthread_cond_wait(&l->asked, &l->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&l->mutex);
+        rd_kafka_topic_partition_list_t *list = read_commits(l);
+        uint64_t one = 1;
+        pthread_mutex_lock(&l->mutex);
+        l->list = list;
+        l->wanted = false;
+        l->answered = true;
+        if (!l->ending && write(l->fd, &one, sizeof one) < 0) continue; /* it is full, and then readable */
+    }
+    pthread_mutex_unlock(&l->mutex);
+    return NULL;
+}
+
+static struct lw_looker *open_looker(const struct lw_source *s, struct lw_err *err) {
+    rd_kafka_t *rk = lw_kafka_open_reader(s->config, err);
+    if (!rk) return NULL;
+    struct lw_looker *l = lw_alloc(sizeof *l);
+    *l = (struct lw_looker){.rk = rk, .config = s->config, .fd = s->fd};
+    pthread_mutex_init(&l->mutex, NULL);
+    pthread_cond_init(&l->asked, NULL);
+    if (!pthread_create(&l->thread, NULL, look, l)) return l;
+    lw_fail(err, "can't start a thread that looks at the group's commits");
+    lw_kafka_destroy(rk, DESTROY_MS);
+    free(l);
+    return NULL;
+}
+
+void lw_source_look(struct lw_source *s) {
+    struct lw_err err = {0};
+    if (s->looking || s->dead) return;
+    if (!s->looker) s->looker = open_looker(s, &err);
+    if (!s->looker) {
+        lw_warn("kafka: can't look at the commits of group \"%s\": %s", s->config->kafka.group_id, err.text);
+        return;
+    }
+    pthread_mutex_lock(&s->looker->mutex);
+    s->looker->wanted = true;
+    pthread_cond_signal(&s->looker->asked);
+    pthread_mutex_unlock(&s->looker->mutex);
+    s->looking = true;
+}
+
+static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
+    for (int i = 0; list && i < list->cnt && !s->dead; i++) {
+        const rd_kafka_topic_partition_t *tp = &list->elems[i];
+        if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
+        struct lw_anchor anchor; /* is for the owner alone */
+        size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
+        struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
+        s->ev.looked(s->ctx, &o);
+    }
+}
+
+void lw_source_serve_look(struct lw_source *s) {
+    if (!s->looking) return;
+    pthread_mutex_lock(&s->looker->mutex);
+    bool answered = s->looker->answered;
+    rd_kafka_topic_partition_list_t *list = s->looker->list;
+    s->looker->answered = false;
+    s->looker->list = NULL;
+    pthread_mutex_unlock(&s->looker->mutex);
+    if (!answered) return;
+    s->looking = false;
+    if (!list) lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
+    tell(s, list);
+    if (list) rd_kafka_topic_partition_list_destroy(list);
+}
+
+void lw_source_end_look(struct lw_source *s) {
+    struct lw_looker *l = s->looker;
+    s->looker = NULL;
+    s->looking = false;
+    if (!l) return;
+    pthread_mutex_lock(&l->mutex);
+    l->ending = true;
+    pthread_cond_signal(&l->asked);
+    pthread_mutex_unlock(&l->mutex);
+    if (!lw_join_within(l->thread, CLOSE_MS)) return; /* it asks a broker that does not answer; the process ends soon */
+    lw_kafka_destroy(l->rk, DESTROY_MS);
+    if (l->list) rd_kafka_topic_partition_list_destroy(l->list);
+    pthread_mutex_destroy(&l->mutex);
+    pthread_cond_destroy(&l->asked);
+    free(l);
+}

@@ -1,0 +1,30 @@
+#include "queue/life.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool lw_info_field(const char *info, const char *name, char *out, int size) {
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "\n%s:", name);
+    const char *p = strstr(info, pattern);
+    out[0] = 0;
+    if (!p) return false;
+    p += strlen(pattern);
+    snprintf(out, (size_t)size, "%.*s", (int)strcspn(p, "\r\n"), p);
+    return true;
+}
+
+void lw_life_read(struct lw_life *life, const char *info) {
+    char run_id[48], replid[48], role[16], bytes[24];
+    lw_info_field(info, "run_id", run_id, sizeof run_id);
+    lw_info_field(info, "master_replid", replid, sizeof replid);
+    lw_info_field(info, "role", role, sizeof role);
+    snprintf(life->id, sizeof life->id, "%s/%s", run_id, replid);
+    life->history[0] = 0;
+    if (run_id[0] && !strcmp(role, "master") && lw_info_field(info, "total_net_repl_input_bytes", bytes, sizeof bytes))
+        snprintf(life->history, sizeof life->history, "%s/%s", run_id, bytes);
+}
+
+bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {
+    return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));
+}

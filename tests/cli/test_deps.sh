@@ -1,0 +1,111 @@
+#!/bin/sh
+# tools/deps.sh and tools/need.sh, with doubles of apt-get, dpkg-query, sudo and id that only write down what they were asked.
+# Usage: tests/cli/test_deps.sh [BUILD_DIR]
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+check() { # NAME COMMAND…
+    name=$1
+    shift
+    if "$@"; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        sed 's/^/    | /' "$dir/out" "$dir/asked" 2>/dev/null
+    fi
+}
+said() { grep -Fq -- "$1" "$dir/out"; }
+asked() { grep -Fq -- "$1" "$dir/asked" 2>/dev/null; }
+double() { # NAME, text on stdin
+    { echo '#!/bin/sh'; cat; } >"$dir/bin/$1"
+    chmod +x "$dir/bin/$1"
+}
+deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the doubles alone in front
+    group=$1
+    shift
+    rm -f "$dir/asked"
+    env PATH="$dir/bin:$PATH" DIR="$dir" LW_POLICY_RC="$dir/policy-rc.d" "$@" tools/deps.sh "$group" >"$dir/out" 2>&1
+}
+
+mkdir -p "$dir/bin"
+double dpkg-query <<'E2'
+for last; do :; done
+case " $MISSING " in *" $last "*) exit 1 ;; *) echo 'install ok installed' ;; esac
+E2
+double apt-get <<'E2'
+state=none
+[ ! -e "$DIR/policy-rc.d" ] || { "$DIR/policy-rc.d" redis-server start; state=$?; }
+echo "apt-get $* (policy $state, by ${AS:-root})" >>"$DIR/asked"
+[ "$1" = update ] || exit "${APT_STATUS:-0}"
+E2
+double sudo <<'E2'
+echo "sudo $1" >>"$DIR/asked"
+AS=sudo exec "$@"
+E2
+double id <<'E2'
+echo "${FAKE_UID:-0}"
+E2
+
+deps test MISSING=
+check 'nothing missing: nothing is done' [ $? -eq 0 -a ! -e "$dir/asked" ]
+
+deps test MISSING='redis-server valgrind'
+check 'what is missing is installed' [ $? -eq 0 ]
+check 'and nothing else' asked 'apt-get install -y -qq --no-install-recommends redis-server valgrind ('
+check 'while no server may be started' asked '(policy 101, by root)'
+check 'the policy is taken away again' [ ! -e "$dir/policy-rc.d" ]
+
+deps build MISSING=valgrind
+check 'a group is not asked for what only another one needs' [ $? -eq 0 -a ! -e "$dir/asked" ]
+
+deps build MISSING=redis-server FAKE_UID=1000
+check 'with sudo' [ $? -eq 0 ]
+check 'apt-get runs by sudo' asked 'by sudo)'
+check 'with sudo no server may be started either' asked '(policy 101, by sudo)'
+check 'with sudo the policy is taken away' [ ! -e "$dir/policy-rc.d" ]
+
+deps build MISSING=redis-server APT_STATUS=100
+check 'a failure of apt-get is one' [ $? -ne 0 ]
+check 'and the policy is taken away' [ ! -e "$dir/policy-rc.d" ]
+
+echo kept >"$dir/policy-rc.d" && chmod +x "$dir/policy-rc.d"
+deps build MISSING=redis-server
+check "somebody else's policy stays" [ "$(cat "$dir/policy-rc.d")" = kept ]
+rm -f "$dir/policy-rc.d"
+
+deps nonsense
+check 'an unknown group is a usage error' [ $? -eq 2 ]
+
+# a machine without dpkg: every program by a link, but these
+mkdir "$dir/other"
+(
+    IFS=:
+    for folder in $PATH; do
+        case $folder in */ccache) continue ;; esac # it looks for the compiler behind it, and there is none
+        for program in "$folder"/*; do
+            case ${program##*/} in
+            dpkg* | apt* | sudo | luac5.1) ;;
+            *) [ -e "$dir/other/${program##*/}" ] || ln -s "$program" "$dir/other/" ;;
+            esac
+        done
+    done
+) 2>/dev/null
+PATH="$dir/other" tools/deps.sh build >"$dir/out" 2>&1
+check 'without dpkg, with everything there: fine' [ $? -eq 0 ]
+PATH="$dir/other" tools/deps.sh test >"$dir/out" 2>&1
+check 'without dpkg, with one missing: stops' [ $? -eq 1 ]
+check 'and names it' said 'lua5.1 (cmd:luac5.1)'
+
+# versions
+tools/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
+check 'recent enough' [ $? -eq 0 -a ! -s "$dir/out" ]
+tools/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1
+check 'too old' [ $? -eq 1 ]
+check 'says which, with both versions' said "the library hiredis is $(pkg-config --modversion hiredis); 99 or later is needed"
+check 'says what is missing' said 'the library nosuchlibrary is missing (3 or later is needed)'
+check 'says what to do' said 'make deps'
+tools/need.sh nosuchcompiler 'rdkafka' >"$dir/out" 2>&1
+check 'a compiler that is missing' [ $? -eq 1 ]
+check 'is named' said 'the compiler nosuchcompiler is missing'
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,47 @@
+#!/bin/sh
+# `make install` puts everything where it is looked for, examples build from what is installed alone, and `make uninstall` leaves nothing.
+# Usage: tests/cli/test_install.sh [BUILD_DIR]
+build=${1:-build}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+check() { # NAME COMMAND…
+    name=$1
+    shift
+    if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        tail -n 20 "$dir/out" | sed 's/^/    | /'
+    fi
+}
+root=$dir/root
+prefix=/opt/lw
+at=$root$prefix
+check 'make install' make --no-print-directory B="$build" DESTDIR="$root" PREFIX=$prefix install
+for file in bin/latchwork include/latchwork/handler.h include/latchwork/lock.h lib/liblatchwork.a lib/liblatchwork.so lib/pkgconfig/latchwork.pc \
+    lib/systemd/system/latchwork@.service share/man/man1/latchwork.1 share/bash-completion/completions/latchwork \
+    share/latchwork/grafana-dashboard.json share/latchwork/prometheus-alerts.yml share/doc/latchwork/tutorial.md share/doc/latchwork/LICENSE \
+    share/doc/latchwork/examples/config/exec.json share/doc/latchwork/examples/handlers/count/count.c \
+    share/doc/latchwork/examples/lock/inventory/inventory.c; do
+    check "$file is installed" test -s "$at/$file"
+done
+check 'no placeholder is left' sh -c "! grep -rn '@PREFIX@\|@VERSION@' '$at/lib'"
+check 'nothing is named by where it was staged' sh -c "! grep -rlF '$root' '$root'"
+check 'the program runs' "$at/bin/latchwork" --version
+check 'the unit starts what is installed' grep -qx "ExecStart=$prefix/bin/latchwork run -c /etc/latchwork/%i.json" "$at/lib/systemd/system/latchwork@.service"
+check 'the unit starts no refused worker again' grep -q '^RestartPreventExitStatus=.*78' "$at/lib/systemd/system/latchwork@.service"
+
+# a plugin and a program on the lock library, from what is installed alone
+export PKG_CONFIG_PATH="$at/lib/pkgconfig"
+flags=$(pkg-config --define-variable=prefix="$at" --cflags latchwork)
+libs=$(pkg-config --define-variable=prefix="$at" --libs latchwork)
+check 'a plugin builds' make -s -C "$at/share/doc/latchwork/examples/handlers/count" OUT="$dir/count" CPPFLAGS="$flags"
+check 'a program builds' make -s -C "$at/share/doc/latchwork/examples/lock/inventory" OUT="$dir/inventory" CPPFLAGS="$flags" LDLIBS="$libs"
+check 'and finds the library by its soname' env LD_LIBRARY_PATH="$at/lib" ldd "$dir/inventory/inventory"
+check 'the library is there' sh -c "LD_LIBRARY_PATH='$at/lib' ldd '$dir/inventory/inventory' | grep -q '$at/lib/liblatchwork.so.0'"
+
+check 'make uninstall' make --no-print-directory B="$build" DESTDIR="$root" PREFIX=$prefix uninstall
+check 'leaves no file' sh -c "[ -z \"\$(find '$root' ! -type d)\" ]"
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""What large messages that wait cost a worker. Arguments: build folder [scenario…]."""
+import time
+
+from lib.latchwork import exec_handler
+from lib.process import wait_until
+from lib.scenario import main, scenario
+
+LANES, EACH, SIZE = 10, 64, 1000000
+FILL = """
+local body = '{"pad":"' .. string.rep('x', tonumber(ARGV[3])) .. '"}'
+for lane = 0, tonumber(ARGV[1]) - 1 do
+    for k = 0, tonumber(ARGV[2]) - 1 do
+        local line = string.format('1 %s 1 %d 0 1 1 5 0 0 %d\\nbig-%d', KEYS[2], lane * ARGV[2] + k, #body, lane)
+        redis.call('LPUSH', KEYS[1] .. 'wait:big-' .. lane, line .. body)
+    end
+    redis.call('ZADD', KEYS[1] .. 'lanes', 1, 'big-' .. lane)
+end
+redis.call('SET', KEYS[1] .. 'state:' .. KEYS[2] .. ':1:0', string.rep('\\85', ARGV[1] * ARGV[2] / 4))
+"""
+
+
+def high_water_mb(pid):
+    with open("/proc/%d/status" % pid) as f:
+        return next(int(line.split()[1]) // 1024 for line in f if line.startswith("VmHWM"))
+
+
+@scenario
+def large_messages_wait(t):
+    """640 MB in ten waiting lists: a fresh worker takes them a few at a time, each key's in order, each once."""
+    t.start_redis()
+    t.make_topics(1)
+    settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}
+    first = t.start(**settings)
+    first.wait_workers(1)
+    wait_until(lambda: t.redis.call("EXISTS", t.prefix() + b"epoch"), 30, "an epoch")
+    time.sleep(6)  # its quarantine
+    first.stop()
+    t.redis.call("EVAL", FILL, "2", t.prefix(), t.topics[0], str(LANES), str(EACH), str(SIZE))
+    second = t.start(**settings)
+    second.wait_workers(1)
+    peak = [0]
+
+    def drained():
+        peak[0] = max(peak[0], *(high_water_mb(pid) for pid in second.workers()))
+        return not t.redis.call("EXISTS", *[t.prefix() + b"wait:big-%d" % k for k in range(LANES)])
+    wait_until(drained, 180, "empty waiting lists")
+    second.stop()
+    runs = t.runs()
+    t.same(len(runs), LANES * EACH, "runs")
+    offsets = {}
+    for run in runs:
+        offsets.setdefault(run.key, []).append(int(run.identity.split("/")[2]))
+    t.check(all(o == sorted(o) for o in offsets.values()), "a key's messages ran out of order")
+    t.same(second.log().count("no answer in"), 0, "answers that came too late")
+    t.check(peak[0] < 200, "a worker used %d MB" % peak[0])
+    t.figure(peak_mb=peak[0])
+
+
+if __name__ == "__main__":
+    main()

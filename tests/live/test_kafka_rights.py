@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""check --connect with a Kafka that has ACLs: each right that is missing is named, all of them are enough, nothing is written.
+Arguments: the build folder."""
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+from lib.kafka import Kafka
+from lib.process import wait_until
+from lib.redis import Redis
+
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+LIBS = os.environ.get("LW_KAFKA_LIBS", os.path.join(BUILD, "kafka/libs"))
+GROUP, TOPIC, DEAD = "orders-group", "orders", "orders.dead"
+RIGHTS = {
+    "group": (["--operation", "Read", "--group", GROUP], "may not READ the consumer group " + GROUP),
+    "topic": (["--operation", "Read", "--topic", TOPIC], "kafka.topics: .*" + TOPIC),
+    "dead": (["--operation", "Write", "--topic", DEAD], "dead.to: .*" + DEAD),
+}
+
+
+def three_ports():
+    for _ in range(200):
+        port = random.randrange(20000, 32000, 4)
+        try:
+            for p in range(port, port + 3):
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", p))
+            return port
+        except OSError:
+            continue
+    raise OSError("no three free ports")
+
+
+def start(directory):
+    port = three_ports()
+    os.makedirs(directory)
+    with open(os.path.join(directory, "port"), "w") as f:
+        f.write(str(port))
+    users = " ".join('user_%s="pw"' % u for u in ["all", "none"] + ["no_" + r for r in RIGHTS] + ["sees_" + r for r in RIGHTS])
+    kafka = Kafka(
+        BUILD, directory, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
+        "listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d,SASL://127.0.0.1:%d" % (port, port + 1, port + 2),
+        "advertised.listeners=PLAINTEXT://127.0.0.1:%d,SASL://127.0.0.1:%d" % (port, port + 2),
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required %s;" % users)
+    kafka.start()
+    return kafka, "127.0.0.1:%d" % (port + 2)
+
+
+def allow(kafka, users, what):
+    principals = [word for user in users for word in ("--allow-principal", "User:" + user)]
+    subprocess.run(["java", "-Xmx256m", "-cp", LIBS + "/*", "kafka.admin.AclCommand", "--bootstrap-server", kafka.brokers, "--add",
+                    *principals, *what], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+
+
+def check(directory, brokers, redis, user):
+    path = os.path.join(directory, "c.json")
+    with open(path, "w") as f:
+        json.dump({"name": "orders", "dead": {"to": "topic:" + DEAD}, "redis": {"url": redis.url}, "handler": {"type": "exec", "command": ["cat"]},
+                   "kafka": {"topics": [TOPIC], "properties": {
+                       "bootstrap.servers": brokers, "group.id": GROUP, "security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN",
+                       "sasl.username": user, "sasl.password": "pw"}}}, f)
+    done = subprocess.run([BUILD + "/latchwork", "check", "--connect", "-c", path, "--json"], capture_output=True, text=True, timeout=120)
+    return [e for e in json.loads(done.stdout)["errors"] if "redis" not in e and "handler" not in e]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        redis = Redis(os.path.join(directory, "redis"))
+        redis.start()
+        kafka, brokers = start(os.path.join(directory, "kafka"))
+        try:
+            kafka.create(TOPIC, 2)
+            kafka.create(DEAD, 1)
+            for right, (what, _) in RIGHTS.items():
+                others = [kind + r for r in RIGHTS if r != right for kind in ("no_", "sees_")]
+                allow(kafka, ["all"] + others, what)
+                allow(kafka, ["sees_" + right], ["Describe" if w in ("Read", "Write") else w for w in what])
+            wait_until(lambda: check(directory, brokers, redis, "all") == [], 60, "a check of a user that has all rights")
+            for missing, (_, said) in RIGHTS.items():
+                for user in ("no_" + missing, "sees_" + missing):
+                    errors = check(directory, brokers, redis, user)
+                    assert errors and all(re.search(said, e) for e in errors), (user, errors)
+            errors = check(directory, brokers, redis, "none")
+            assert all(any(re.search(said, e) for e in errors) for _, said in RIGHTS.values()), errors
+            assert kafka.ends([DEAD]) == {(DEAD, 0): (0, 0)}, "nothing was written"
+            assert all(at < 0 for at, _ in kafka.committed(GROUP, [TOPIC]).values()), "nothing was committed"
+        finally:
+            kafka.stop()
+            redis.stop()
+    print("1 passed, 0 failed")
+
+
+main()

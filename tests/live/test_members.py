@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Deaths and restarts in the consumer group, with session.timeout.ms and heartbeat.interval.ms at their defaults: what dies costs its own share
+alone. Arguments: build folder [scenario…].
+
+What nobody else notices is told by the log: no worker but the one concerned has a partition revoked or assigned. Times only bound what is
+far apart: a share that comes back at once, and one that waits for session.timeout.ms (15 s)."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from lib.process import boot_us, wait_until
+from lib.scenario import main, scenario
+
+SESSION_S = 15
+AT_ONCE_S = 10  # far below the session timeout, far above what it takes
+DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
+REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")
+
+
+def begin(t, *options, label=None, workers=4, properties=(), **over):
+    kafka = dict({"properties": dict(DEFAULTS, **dict(properties))}, **over.pop("kafka", {}))
+    return t.start(*options, label=label, workers=workers, kafka=kafka, log={"level": "debug"}, **over)
+
+
+def load(t, rate=400, seconds=600):
+    """Many keys, so that hardly one waits for the lease of a dead worker."""
+    t.generate(rate * seconds, keys=rate * seconds, rate=rate, zipf=0, partitioner="roundrobin", wait=False)
+
+
+def rebalances(run, since=0):
+    return [(int(w), what, int(n)) for w, n, what in REBALANCE.findall(run.log()[since:])]
+
+
+def owned(run):
+    """{worker: how many partitions}, from the log."""
+    n = {}
+    for worker, what, count in rebalances(run):
+        n[worker] = count if what == "assigned" else 0
+    return n
+
+
+def settled(t, runs, partitions=8):
+    """Until each worker has its share, and all partitions are at work."""
+    wait_until(lambda: sum(sum(owned(r).values()) for r in runs) == partitions and
+               all(len(owned(r)) == r.settings["workers"] and all(owned(r).values()) for r in runs), 90, "share for every worker")
+    working(t)
+
+
+def working(t, since_us=None, limit_s=60, partitions=8, without=()):
+    """Until every partition has run something, not counting the workers `without`; the time of the last one's first run, since `since_us`."""
+    since_us = since_us or boot_us()
+
+    def first():
+        seen = {}
+        for r in t.runs():
+            if r.start_us > since_us and r.pid not in without:
+                seen.setdefault(r.partition, r.start_us)
+        return seen if len(seen) == partitions else None
+    return (max(wait_until(first, limit_s, "work on every partition", 0.3).values()) - since_us) / 1e6
+
+
+def longest_gap(t, partitions, since_us, until_us):
+    """Of all these partitions: the longest time in which one ran nothing."""
+    longest = 0
+    for p in partitions:
+        times = [since_us] + sorted(r.start_us for r in t.runs() if r.partition == p and since_us < r.start_us < until_us) + [until_us]
+        longest = max([longest] + [b - a for a, b in zip(times, times[1:])])
+    return longest / 1e6
+
+
+def partitions_of(t, pids):
+    """Those of which these workers ran most in the last two seconds: what was parked may run anywhere."""
+    balance, since_us = {}, boot_us() - 2000000
+    for r in t.runs():
+        if r.start_us > since_us:
+            balance[r.partition] = balance.get(r.partition, 0) + (1 if r.pid in pids else -1)
+    return {p for p, n in balance.items() if n > 0}
+
+
+def end(t, *runs):
+    for tool in t.tools:
+        tool.kill()
+        tool.wait(10)
+    t.tools = []
+    t.wait_finished()
+    for run in runs:
+        run.stop()
+    return t.judge()
+
+
+def plugin(t):
+    out = os.path.join(t.dir, "plugin")
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.abspath(os.path.join(root, "include"))],
+                   check=True, env=environment, timeout=120)
+    return {"type": "plugin", "path": os.path.join(out, "crash.so"), "threads": 4}
+
+
+def index_of(run, pid):
+    return int(re.search(r"worker (\d+): started as \S+-%d-" % pid, run.log()).group(1))
+
+
+@scenario
+def worker_killed(t):
+    """kill -9 of one worker of four: the others notice nothing, its share is at work again long before the session timeout."""
+    t.start_redis()
+    t.make_topics()
+    run = begin(t)
+    load(t)
+    settled(t, [run])
+    for _ in range(2):
+        victim = run.workers()[0]
+        index, mine = index_of(run, victim), partitions_of(t, {victim})
+        others = {"%s/%d" % (topic, p) for topic in t.topics for p in range(4)} - mine
+        mark, at = len(run.log()), boot_us()
+        run.kill_worker(victim)
+        back = working(t, at, without={victim})
+        time.sleep(4)  # one heartbeat interval and more: a rebalance would have reached the others
+        t.same(sorted({w for w, _, _ in rebalances(run, mark)}), [index], "workers that saw a rebalance")
+        t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
+        gap = longest_gap(t, others, at, boot_us())
+        t.check(gap < AT_ONCE_S, "another worker's partition stood still for %.1f s" % gap)
+        t.figure(share_back_s="%.1f" % back, others_longest_gap_s="%.1f" % gap)
+    end(t, run)
+
+
+@scenario
+def plugin_crashed(t):
+    """A handler that takes its worker down: the same."""
+    t.start_redis()
+    t.make_topics()
+    run = begin(t, handler=plugin(t))
+    load(t)
+    settled(t, [run])
+    before, mark = set(run.workers()), len(run.log())
+    t.kafka.produce(t.topics[0], [(1, b"poison", b"once:segv")])
+    wait_until(lambda: "started again in" in run.log()[mark:], 30, "crash")
+    at = boot_us()
+    back = working(t, at, without=before - set(run.workers()))
+    time.sleep(4)
+    died = sorted({int(w) for w in re.findall(r"worker (\d+) died of signal", run.log()[mark:])})
+    t.same(sorted({w for w, _, _ in rebalances(run, mark)}), died, "workers that saw a rebalance, beside those that died")
+    t.check(len(died) < 4, "every worker died")
+    t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
+    t.figure(share_back_s="%.1f" % back)
+    end(t, run)
+
+
+@scenario
+def reloaded(t):
+    """SIGHUP: each worker gives its share to its own successor, and no other has a partition revoked."""
+    t.start_redis()
+    t.make_topics()
+    run = begin(t)
+    load(t)
+    settled(t, [run])
+    before, mark, at = owned(run), len(run.log()), boot_us()
+    run.signal(signal.SIGHUP)
+    wait_until(lambda: "reload: done" in run.log(), 120, "end of the reload")
+    gap = longest_gap(t, {"%s/%d" % (topic, p) for topic in t.topics for p in range(4)}, at, boot_us())
+    working(t)
+    time.sleep(4)
+    seen = rebalances(run, mark)
+    t.same(sorted((w, what, n) for w, what, n in seen), sorted((w, what, n) for w, n in before.items() for what in ("assigned", "revoked")),
+           "one revoke and one assignment a worker")
+    t.check(gap < AT_ONCE_S, "a partition stood still for %.1f s" % gap)
+    t.figure(longest_gap_s="%.1f" % gap)
+    end(t, run)
+
+
+@scenario
+def supervisor_gone(t):
+    """A supervisor is killed and never comes back: its share waits for session.timeout.ms, the others only for the rebalance behind it. One
+    that does come back in time takes its share back at once, and nobody notices."""
+    t.start_redis()
+    t.make_topics()
+    stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)
+    load(t)
+    settled(t, [stays, dies])
+    lost = set(dies.workers())
+    mark, at = len(stays.log()), boot_us()
+    dies.destroy()
+    again = begin(t, label="again", workers=2)
+    back = working(t, at, without=lost)
+    t.same(rebalances(stays, mark), [], "rebalances at the other supervisor")
+    t.check(back < AT_ONCE_S, "its share was back after %.1f s" % back)
+    time.sleep(2)
+    kept, lost, at = partitions_of(t, set(stays.workers())), set(again.workers()), boot_us()
+    again.destroy()
+    gone = working(t, at, 90, without=lost)
+    gap = longest_gap(t, kept, at, boot_us())
+    t.check(gone < SESSION_S + 20, "the share of the dead supervisor stood still for %.1f s" % gone)
+    t.check(gap < SESSION_S - 1, "partitions of the other supervisor stood still for %.1f s" % gap)
+    t.figure(restarted_s="%.1f" % back, gone_s="%.1f" % gone, others_longest_gap_s="%.1f" % gap)
+    end(t, stays)
+
+
+@scenario
+def supervisor_stopped(t):
+    """SIGTERM: the share goes to the others at once. With kafka.on_stop "stay" it waits for the next run, and nobody else notices."""
+    t.start_redis()
+    t.make_topics()
+    stays, stops = begin(t, label="stays", workers=2), begin(t, label="stops", workers=2, kafka={"on_stop": "stay"})
+    load(t)
+    settled(t, [stays, stops])
+    mark = len(stays.log())
+    stops.stop()
+    at = boot_us()
+    again = begin(t, label="again", workers=2)
+    back = working(t, at)
+    t.same(rebalances(stays, mark), [], "rebalances at the other supervisor")
+    t.check(back < AT_ONCE_S + 5, "its share was back after %.1f s" % back)
+    again.stop()
+    left = working(t, boot_us(), 90)
+    t.check(left < SESSION_S - 3, "the share of the stopped supervisor stood still for %.1f s" % left)
+    t.figure(restarted_s="%.1f" % back, left_s="%.1f" % left)
+    _, reruns = end(t, stays)
+    t.same(reruns, [], "re-runs")
+
+
+@scenario
+def same_id(t):
+    """Two supervisors are given one group.instance.id: the first is thrown out, says so, and goes on as a dynamic member; they do not
+    throw each other out for ever."""
+    t.start_redis()
+    t.make_topics()
+    one = begin(t, label="one", workers=1, properties={"group.instance.id": "the-same"})
+    load(t)
+    settled(t, [one])
+    two = begin(t, label="two", workers=1, properties={"group.instance.id": "the-same"})
+    wait_until(lambda: "which is this worker's id" in one.log(), 60, "word of the loss of the id")
+    wait_until(lambda: owned(one).get(0) == 4 and owned(two).get(0) == 4, 90, "share for both")
+    time.sleep(5)
+    t.same((one.log() + two.log()).count("which is this worker's id"), 1, "how often a worker was thrown out")
+    end(t, one, two)
+
+
+@scenario
+def stopped_in_a_rebalance(t):
+    """SIGTERM at any moment of a rebalance: status 0, and no question to a handle that is closing."""
+    t.start_redis()
+    t.make_topics()
+    base = begin(t, label="base", workers=1)
+    load(t)
+    settled(t, [base])
+    for i in range(6):
+        run = begin(t, label="run-%d" % i, workers=2)
+        run.wait_workers(2)
+        time.sleep(0.4 * i)  # joining; the base's heartbeat, which tells it of the rebalance, is 3 s away at most
+        run.stop()
+        for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):
+            t.check(bad not in run.log(), "run %d: %s" % (i, bad))
+    _, reruns = end(t, base)
+    t.same(reruns, [], "re-runs")
+
+
+@scenario
+def drain_beside_others(t):
+    """--drain ends beside another supervisor of the same name: at work, and idle with every partition its own."""
+    t.start_redis()
+    t.make_topics()
+    base = begin(t, label="base", workers=8)
+    t.generate(4000, keys=200, wait=True)
+    for label in ("busy", "idle"):
+        status, _ = begin(t, "--drain", label=label, workers=1).wait(90)
+        t.same(status, 0, "status of --drain beside a fleet that is " + label)
+        committed = t.kafka.committed(t.id, t.topics)
+        late = [tp for tp, (low, high) in t.kafka.ends(t.topics).items() if committed[tp][0] < high]
+        t.same(late, [], "partitions that were not drained")
+        t.wait_finished()
+    base.stop()
+    t.judge()
+
+
+if __name__ == "__main__":
+    main()

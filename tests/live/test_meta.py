@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Commit metadata: a broker that takes little of it, two fleets that it tells of each other. Arguments: build folder [scenario…]."""
+import os
+import subprocess
+import time
+
+from lib.kafka import Kafka
+from lib.process import wait_until
+from lib.redis import Redis
+from lib.scenario import main, scenario
+
+SLOW = b'{"do":"sleep","ms":2500}'
+
+
+@scenario
+def small_metadata(t):
+    """Commits whose metadata is refused carry less, down to none: the group's offset moves on, also after Redis lost its data."""
+    t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-small"), "offset.metadata.max.bytes=48")
+    t.rig.broker.start()
+    t.start_redis()
+    t.make_topics(1)
+    topic = t.topics[0]
+    run = t.start()
+    run.wait_workers(4)
+    config = os.path.join(t.dir, run.label + ".json")
+    subprocess.run([os.path.join(t.rig.build, "latchwork"), "queue", "pause", "-c", config, "p"], check=True, stdout=subprocess.DEVNULL)
+    # while the first is at work, every second one behind it finishes: its end moves the commit, with hundreds of ranges
+    t.kafka.produce(topic, [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)])
+    wait_until(lambda: "offset.metadata.max.bytes" in run.log(), 60, "word of the refusal")
+    wait_until(lambda: t.kafka.committed(t.id, t.topics).get((topic, 0), (0, ""))[0] > 0, 60, "commit with less metadata")
+    _, metadata = t.kafka.committed(t.id, t.topics)[topic, 0]
+    t.check(len(metadata) <= 48, "metadata of %d bytes" % len(metadata))
+    t.redis.call("FLUSHALL")  # the pause goes, too
+    t.wait_finished()
+    t.check(run.log().count("offset.metadata.max.bytes") <= 4, "said more than once a worker")
+    run.stop()
+    t.judge(wiped=True)
+
+
+@scenario
+def two_fleets(t):
+    """Two fleets of one name and group on two Redis servers: the younger one refuses within seconds, the older one says so and goes on."""
+    t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-two"))
+    t.rig.broker.start()
+    t.start_redis()
+    other = Redis(os.path.join(t.dir, "redis-other"))
+    other.start()
+    try:
+        t.make_topics(1)
+        older = t.start(label="older", workers=2)
+        older.wait_workers(2)
+        t.generate(30000, keys=50, rate=300, wait=False)
+        wait_until(lambda: t.ends_so_far() > 200, 60, "load")
+        begun = time.monotonic()
+        younger = t.start(label="younger", workers=2, redis={"url": other.url})
+        status, _ = younger.wait(90)
+        t.same(status, 78, "status of the younger fleet")
+        t.check("another fleet of" in younger.log(), "the younger fleet did not say why")
+        t.check(older.running(), "the older fleet ended")
+        wait_until(lambda: "another fleet of" in older.log(), 30, "word of the older fleet")
+        t.figure(noticed="%.0f s" % (time.monotonic() - begun))
+        for tool in t.tools:
+            tool.kill()
+        older.stop()
+    finally:
+        other.stop()
+
+
+@scenario
+def wiped_is_no_rival(t):
+    """A fleet whose Redis was wiped, and one that moved to another Redis, meet commits under names that are not theirs: they go on."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(workers=2)
+    run.wait_workers(2)
+    t.generate(9000, keys=50, rate=600, wait=False)
+    wait_until(lambda: t.ends_so_far() > 200, 60, "load")
+    t.redis.call("FLUSHALL")
+    wait_until(lambda: t.ends_so_far() > 2000, 60, "load")
+    run.stop()
+    t.redis.call("FLUSHALL")
+    run = t.start(label="again", workers=2)
+    t.wait_finished()
+    t.check("another fleet" not in run.log(), "taken for another fleet")
+    run.stop()
+    t.judge(wiped=True)
+
+
+if __name__ == "__main__":
+    main()

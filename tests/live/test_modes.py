@@ -1,0 +1,416 @@
+#!/usr/bin/env python3
+"""Settings that change what happens to a message: several shards, business ids, queue.on_busy drop, retry.order skip; each with workers that
+are killed. Arguments: build folder [scenario…]."""
+import json
+import random
+import re
+import time
+from collections import defaultdict
+
+from lib import oracles
+from lib.process import boot_us, wait_until
+from lib.scenario import SOAK, main, scenario
+
+COUNTS = re.compile(r"supervisor: done (\d+) dead (\d+) dropped (\d+) skipped (\d+)")
+
+
+def counts(run):
+    """{outcome: count} of the last summary."""
+    return dict(zip(("done", "dead", "dropped", "skipped"), map(int, COUNTS.findall(run.log())[-1])))
+
+
+def kill_one(t, run):
+    """kill -9 of a random worker under load; returns when another one has taken its place."""
+    before = t.ends_so_far()
+    wait_until(lambda: t.ends_so_far() > before + 20 or (t.tools and not t.producing()), 60, "load", 0.02)
+    run.kill_worker(random.choice(run.workers()))
+    run.wait_workers(4)
+
+
+def identity(topic, partition, offset):
+    return "%s/%d/%d" % (topic, partition, offset)
+
+
+def records(t):
+    """[(identity, key, payload)] of what was produced."""
+    return [(identity(topic, r["partition"], r["offset"]), r["key"], r["payload"]) for topic in t.topics for r in t.kafka.dump(topic)]
+
+
+def finished(runs):
+    return {r.identity for r in runs if r.outcome == "done"}
+
+
+# --- shards
+
+
+class Lanes:
+    """Where locks and waiting lists of a key were ever seen: {key in hex: {(server, shard)}}."""
+
+    def __init__(self, t):
+        self.t, self.seen = t, defaultdict(set)
+
+    def look(self):
+        for i, server in enumerate(self.t.servers):
+            for name in server.keys():
+                found = re.match(rb"lw:\{.*\.(\d+)\}:(?:lock|wait):(.*)", name, re.S)
+                if found:
+                    self.seen[found[2].hex()].add((i, int(found[1])))
+
+    def judge(self):
+        """Each key has one shard, each shard one server, and every shard has keys."""
+        t = self.t
+        for key, places in self.seen.items():
+            t.same(len(places), 1, "shards of key %s" % bytes.fromhex(key))
+        places = {place for places in self.seen.values() for place in places}
+        t.same(places, {(shard % len(t.servers), shard) for shard in range(t.shards)}, "(server, shard) that got keys")
+
+    def shard_of(self, key):
+        return next(iter(self.seen.get(key, {(None, None)})))[1]
+
+
+def sharded(t, servers, wipe):
+    """Three shards; two workers killed, and one server wiped: keys of the others do not notice."""
+    t.start_redis(servers=servers, shards=3)
+    t.make_topics()
+    run = t.start(lock={"ttl_ms": 1500})
+    run.wait_workers(4)
+    sampler = t.sample_commits()
+    t.generate(6000 * SOAK, keys=90, rate=600, zipf=0.4, wait=False)
+    lanes = Lanes(t)
+    kill_one(t, run)
+    lanes.look()
+    if wipe is not None:
+        t.servers[wipe].call("FLUSHALL")
+        wiped_us = boot_us()
+    while t.producing():
+        lanes.look()
+        time.sleep(0.05)
+        if len(run.deaths) < 2 and (wipe is None or boot_us() > wiped_us + 4000000):
+            kill_one(t, run)
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    runs, _ = t.judge(wiped=wipe is not None, samples=sampler.end())
+    lanes.judge()
+    if wipe is not None:
+        lost = set(range(wipe, 3, servers))
+        t.same(sorted(set(re.findall(r"shard (\d): epoch \S+ is lost", run.log()))), [str(s) for s in sorted(lost)], "shards that lost their epoch")
+        healthy = [r for r in runs if lanes.shard_of(r.key) not in lost | {None}]
+        t.expect(oracles.backwards(healthy))
+        t.check(healthy or len(lost) == t.shards, "no run of a shard that was not wiped")
+    t.figure(kills=len(run.deaths), keys=len(lanes.seen))
+
+
+@scenario
+def shards_on_one_server(t):
+    """Three shards on one Redis: each has its keys, and workers that die cost none of them a message."""
+    sharded(t, servers=1, wipe=None)
+
+
+@scenario
+def shards_on_two_servers(t):
+    """Three shards on two Redis servers, one of which loses its data: its shards start again, the others go on."""
+    sharded(t, servers=2, wipe=0)
+
+
+@scenario
+def shards_all_wiped(t):
+    """Three shards on one Redis that loses its data: all epochs are lost at once."""
+    sharded(t, servers=1, wipe=0)
+
+
+# --- business ids
+
+
+def duplicates(ids, keys, first):
+    """Each id twice at once, in two partitions of its key, and some of them once more."""
+    out = []
+    for n in range(first, first + ids):
+        key, body = b"k-%d" % (n % keys), json.dumps({"order": "o-%d" % n}).encode()
+        for p in random.sample(range(4), 2):
+            out.append((p, key, body))
+    return out
+
+
+def by_business_id(t):
+    """{(key, id): [identity]}"""
+    found = defaultdict(list)
+    for name, key, payload in records(t):
+        found[key, json.loads(payload)["order"]].append(name)
+    return found
+
+
+def judge_ids(t, run):
+    """Each id took effect under one identity; under another one, too, only where the worker that had it died before it was recorded."""
+    ids, twice = by_business_id(t), []
+    done = defaultdict(list)
+    for r in t.runs():
+        if r.outcome == "done":
+            done[r.identity].append(r)
+    dropped, doubled = 0, 0
+    for (key, name), identities in ids.items():
+        ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
+        t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
+        for rs in ran[:-1]:
+            # an effect that was not recorded: it ended at most a turn of the loop, or a slow Redis, before its worker's death
+            if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
+                twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
+            doubled += 1
+        dropped += len(identities) - len(ran)
+        t.dead |= set(i for i in identities if not done[i])
+    t.expect(twice)
+    t.figure(ids=len(ids), dropped=dropped, doubled_by_deaths=doubled)
+    return dropped, doubled
+
+
+def judge_dropped_count(t, found, dropped):
+    """What was dropped by a call whose answer a dead worker never read comes again as finished, and is not counted: never more than there were."""
+    t.check(dropped // 2 < found["dropped"] <= dropped, "the summary says dropped %d of %d" % (found["dropped"], dropped))
+
+
+DEDUP = {"id": "json:/order", "window_s": 600}
+
+
+@scenario
+def dedup(t):
+    """Each id comes three times, at once and later, in different partitions of its key: one takes effect, two are dropped and counted."""
+    t.start_redis()
+    t.make_topics(1)
+    topic, ids = t.topics[0], 500 * SOAK
+    run = t.start(dedup=DEDUP)
+    run.wait_workers(4)
+    batch = duplicates(ids, 40, 0)
+    t.kafka.produce(topic, batch)
+    t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])  # another key: another message
+    wait_until(lambda: t.ends_so_far() > ids // 2, 60, "load")
+    t.kafka.produce(topic, [((p + 1) % 4, key, body) for p, key, body in batch[::2]])
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    dropped, doubled = judge_ids(t, run)
+    _, again = t.judge()
+    t.same((again, doubled), ([], 0), "re-runs, and ids that took effect twice")
+    t.same(dropped, 2 * ids, "duplicates that did not run")
+    t.same(counts(run), {"done": ids + 50, "dead": 0, "dropped": dropped, "skipped": 0}, "the summary")
+
+
+@scenario
+def dedup_workers_killed(t):
+    """The same with workers that die: an id takes effect again only where its worker died between the effect and its record."""
+    t.start_redis()
+    t.make_topics(1)
+    topic, rounds = t.topics[0], 6 * SOAK
+    run = t.start(dedup=DEDUP, work_ms="2-8")
+    run.wait_workers(4)
+    sent = []
+    for n in range(rounds):
+        batch = duplicates(250, 40, 250 * n)
+        t.kafka.produce(topic, batch + [((p + 1) % 4, key, body) for p, key, body in random.sample(sent, min(len(sent), 100))])
+        sent += batch
+        if n % 2:
+            kill_one(t, run)
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    dropped, doubled = judge_ids(t, run)
+    t.judge()
+    found = counts(run)
+    t.same(found["done"], len(by_business_id(t)), "done in the summary")
+    dropped += doubled  # an effect that was not recorded: its message is a duplicate by now
+    judge_dropped_count(t, found, dropped)
+    t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
+
+
+@scenario
+def dedup_window_ends(t):
+    """After dedup.window_s an id is forgotten: the same id is a new message."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(dedup=dict(DEDUP, window_s=1))
+    run.wait_workers(4)
+    body = [(n % 4, b"k-%d" % n, json.dumps({"order": "o-%d" % n}).encode()) for n in range(40)]
+    for _ in range(2):
+        t.kafka.produce(t.topics[0], body)
+        t.wait_finished()
+        wait_until(lambda: not any(b"}:dedup:" in name for name in t.redis.keys()), 60, "end of the window")
+    t.judge_idle()
+    run.stop()
+    _, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.same(counts(run), {"done": 80, "dead": 0, "dropped": 0, "skipped": 0}, "the summary")
+
+
+# --- queue.on_busy drop
+
+
+def judge_dropped(t, runs):
+    """What ran is never dropped; in its key and partition nothing older runs after it; of each key one ran. Returns how many were dropped."""
+    done = finished(runs)
+    t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
+    t.expect(["an older one ran after it: %r after %r" % (b, a) for line in oracles.by_order(runs).values()
+              for a, b in zip(line, line[1:]) if b.offset < a.offset])
+    produced = records(t)
+    ran = {key for name, key, _ in produced if name in done}
+    t.same({key for _, key, _ in produced} - ran, set(), "keys of which nothing ran")
+    t.dead |= {name for name, _, _ in produced if name not in done}
+    return len(t.dead)
+
+
+def judge_firsts(t, done):
+    """Where a key stays in one partition, nothing is before its first message: that one ran."""
+    firsts = {}
+    for name, key, _ in records(t):
+        firsts.setdefault(key, name)
+    t.same(sorted(set(firsts.values()) - done), [], "first messages of a key that were dropped")
+
+
+def idle_keys(t):
+    """One message of each of 80 keys that nobody has used: none of them is busy, so each runs."""
+    t.kafka.produce(t.topics[0], [(n % 4, b"quiet-%d" % n, b"{}") for n in range(80)])
+    t.wait_finished()
+    return {name for name, key, _ in records(t) if key.startswith("quiet-")}
+
+
+@scenario
+def drop(t):
+    """queue.on_busy drop with hot keys: what was handled and what was dropped are all there was, and the summary says so."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(queue={"on_busy": "drop"}, work_ms="2-10")
+    run.wait_workers(4)
+    t.generate(5000 * SOAK, keys=60, rate=1200, partitioner="key", zipf=1, wait=False)
+    t.wait_finished()
+    quiet = idle_keys(t)
+    t.judge_idle()
+    run.stop()
+    runs = t.runs()
+    dropped = judge_dropped(t, runs)
+    judge_firsts(t, finished(runs))
+    t.same(sorted(quiet - finished(runs)), [], "messages of idle keys that were dropped")
+    _, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.same(counts(run), {"done": len(runs), "dead": 0, "dropped": dropped, "skipped": 0}, "the summary")
+    t.check(500 < dropped < 4900 * SOAK, "%d were dropped: the test does not test much" % dropped)
+    t.figure(dropped=dropped)
+
+
+@scenario
+def drop_workers_killed(t):
+    """The same with keys spread over partitions and workers that die with messages in their handlers: those run again, and are not dropped."""
+    t.start_redis()
+    t.make_topics()
+    run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
+    run.wait_workers(4)
+    sampler = t.sample_commits()
+    t.generate(6000 * SOAK, keys=40, rate=900, zipf=0.6, wait=False)
+    for _ in range(3):
+        kill_one(t, run)
+    t.wait_finished()
+    quiet = idle_keys(t)
+    t.judge_idle()
+    run.stop()
+    runs = t.runs()
+    dropped = judge_dropped(t, runs)
+    t.same(sorted(quiet - finished(runs)), [], "messages of idle keys that were dropped")
+    samples = sampler.end()
+    t.judge(samples=samples)
+    found = counts(run)
+    t.same(found["done"], len(finished(runs)), "done in the summary: what ran is not recorded as dropped")
+    judge_dropped_count(t, found, dropped)
+    t.check(dropped > 500, "%d were dropped: the test does not test much" % dropped)
+    t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
+
+
+# --- retry.order skip
+
+ATTEMPTS = 3
+# what the messages of a key do, in order: (payload, attempts, dead?)
+LANE = [({"do": "retry", "times": 2}, 3, False), ({}, 1, False), ({"do": "retry"}, ATTEMPTS, True), ({}, 1, False), ({"do": "dead"}, 1, True),
+        ({}, 1, False)]
+SKIP = {"order": "skip", "max_attempts": ATTEMPTS, "backoff_ms": 800}
+
+
+def failing_lanes(t, keys, prefix):
+    """LANE for each key; its partition stays the same."""
+    t.kafka.produce(t.topics[0], [(n % 4, b"%s-%d" % (prefix, n), json.dumps(payload).encode()) for payload, _, _ in LANE for n in range(keys)])
+
+
+def plan(t):
+    """{identity: (key, place in LANE)}"""
+    places, at = {}, defaultdict(int)
+    for name, key, _ in records(t):
+        places[name] = (key, at[key])
+        at[key] += 1
+    return places
+
+
+def judge_skip(t, killed=False):
+    """Each message has the attempts that it asks for, dead ones are dead, and good ones did not wait for those that fail."""
+    places, tried = plan(t), defaultdict(list)
+    for r in t.runs():
+        tried[r.identity].append(r)
+    overtaken = 0
+    for name, (key, place) in places.items():
+        payload, wanted, dies = LANE[place]
+        attempts = [r.attempt for r in tried[name]]
+        if killed:  # a death counts no attempt, and what was not recorded runs again with the same one
+            t.same(attempts, sorted(attempts), "order of attempts of " + name)
+            attempts = sorted(set(attempts))
+        t.same(attempts, list(range(1, wanted + 1)), "attempts of %s, which does %r" % (name, payload))
+        if dies:
+            t.dead.add(name)
+        if place == 0 and tried[name]:
+            behind = next(n for n, at in places.items() if at == (key, 1))
+            overtaken += any(r.outcome == "done" and r.end_us < tried[name][-1].start_us for r in tried[behind])
+    lanes = len(places) // len(LANE)
+    t.check(overtaken > lanes // 2, "only %d of %d failing heads were overtaken" % (overtaken, lanes))
+    failing = {name for name, (_, place) in places.items() if LANE[place][0]}
+    t.figure(lanes=lanes, overtaken=overtaken)
+    return failing, places
+
+
+@scenario
+def skip(t):
+    """retry.order skip: later messages go before a failing head; each is done or dead after its attempts; dead letters in Redis say so."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(retry=SKIP)
+    run.wait_workers(4)
+    failing_lanes(t, 80, b"k")
+    t.wait_finished()
+    t.same(len(t.dead_letters()), 160, "dead letters")
+    letters = sorted(int(letter[b"attempts"]) for letter in t.dead_letters())
+    run.stop()
+    failing, _ = judge_skip(t)
+    t.same(letters, [1] * 80 + [ATTEMPTS] * 80, "attempts of the dead letters")
+    _, again = t.judge(unordered=failing)
+    t.same(again, [], "re-runs")
+    t.same(counts(run), {"done": 320, "dead": 160, "dropped": 0, "skipped": 0}, "the summary")
+
+
+@scenario
+def skip_workers_killed(t):
+    """The same with workers that die, and dead letters in a topic: none is missing, and a death costs no attempt."""
+    t.start_redis()
+    t.make_topics(1)
+    grave = t.id + "-dead"
+    t.kafka.create(grave, 2)
+    run = t.start(retry=SKIP, dead={"to": "topic:" + grave}, work_ms="5-20")
+    run.wait_workers(4)
+    for turn in range(3):
+        failing_lanes(t, 60, b"turn-%d" % turn)
+        kill_one(t, run)
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    failing, _ = judge_skip(t, killed=True)
+    headers = [dict(letter["headers"]) for letter in t.kafka.dump(grave)]
+    t.same({header["latchwork-origin"] for header in headers}, t.dead, "dead letters in the topic")
+    t.judge(unordered=failing)
+    found = counts(run)
+    t.same((found["done"], found["dead"]), (3 * 60 * 4, 3 * 60 * 2), "done and dead in the summary")
+    t.figure(kills=len(run.deaths), dead=len(t.dead), letters=len(headers))
+
+
+if __name__ == "__main__":
+    main()

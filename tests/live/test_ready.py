@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""/readyz, the metrics and the log tell what Kafka is to the workers. Arguments: build folder [scenario…]."""
+import os
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+
+from lib.kafka import Kafka
+from lib.latchwork import exec_handler
+from lib.process import send, wait_until
+from lib.scenario import main, scenario
+
+SHORT = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
+LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}  # librdkafka notices a loss long after /readyz has to
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Health:
+    def __init__(self, run, port):
+        self.run, self.port = run, port
+
+    def get(self, path):
+        self.run.check_running()
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (self.port, path), timeout=10) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+        except OSError as e:
+            return 0, str(e)
+
+    def workers(self, state):
+        m = re.search(r'^latchwork_kafka_workers\{state="%s"\} (\d+)$' % state, self.get("/metrics")[1], re.M)
+        return int(m.group(1)) if m else None
+
+    def wait_ready(self, workers=2):
+        wait_until(lambda: self.get("/readyz") == (200, "ok\n"), 60, "/readyz 200")
+        assert self.workers("joined") == workers
+
+    def wait_unready(self, state, pattern, workers=2):
+        def unready():
+            status, why = self.get("/readyz")
+            return status == 503 and len(re.findall(pattern, why)) == workers
+        wait_until(unready, 60, "/readyz 503 with " + pattern)
+        wait_until(lambda: self.workers(state) == workers, 10, "workers that are " + state)
+        assert self.get("/healthz") == (200, "ok\n"), "alive all the same"
+
+
+def start(t, properties=SHORT, **over):
+    port = free_port()
+    run = t.start(workers=2, http={"listen": "127.0.0.1:%d" % port}, kafka={"properties": properties}, **over)
+    return run, Health(run, port)
+
+
+@scenario
+def broker_dead_then_back(t):
+    """kill -9 of the only broker: 503 with the reason; the broker is back: 200, and messages go on."""
+    t.start_redis()
+    t.make_topics(1)
+    run, health = start(t)
+    health.wait_ready()
+    t.kafka.kill()
+    health.wait_unready("unreachable", "is not ready: kafka: (no broker reachable|the coordinator)")
+    wait_until(lambda: "not ready: kafka: no broker reachable" in run.log(), 60, "a line of the log that says so")
+    t.kafka.start()
+    health.wait_ready()
+    wait_until(lambda: "serving again" in run.log(), 30, "a line of the log that says so")
+    t.generate(50, keys=5)
+    t.wait_finished()
+    run.stop()
+    t.judge()
+
+
+@scenario
+def broker_frozen(t):
+    """SIGSTOP of the broker: its connections stay up, and nothing is answered."""
+    t.start_redis()
+    t.make_topics(1)
+    run, health = start(t, LONG)
+    health.wait_ready()
+    send(t.kafka.pid(), signal.SIGSTOP)
+    try:
+        # a worker that was in a rebalance waits for Kafka, and does not turn
+        wait_until(lambda: health.get("/readyz")[0] == 503 and len(re.findall(
+            r"is not ready: kafka: .* has not answered for \d+ s|no main-loop turn for \d+ ms", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
+        wait_until(lambda: health.workers("silent"), 30, "workers that say so")
+        assert health.get("/healthz") == (200, "ok\n"), "alive all the same"
+    finally:
+        send(t.kafka.pid(), signal.SIGCONT)
+    health.wait_ready()
+    run.stop()
+
+
+@scenario
+def broker_frozen_before_the_start(t):
+    """Nothing was ever connected: not ready, though Redis is and the workers turn."""
+    t.start_redis()
+    t.make_topics(1)
+    send(t.kafka.pid(), signal.SIGSTOP)
+    try:
+        run, health = start(t)
+        health.wait_unready("unreachable", "is not ready: kafka: no broker reachable")
+    finally:
+        send(t.kafka.pid(), signal.SIGCONT)
+    health.wait_ready()
+    run.stop()
+
+
+@scenario
+def spare_member(t):
+    """More workers than partitions: the one that was given nothing is ready while it is a member, and not beyond."""
+    t.start_redis()
+    t.make_topics(1, partitions=1)
+    run, health = start(t)
+    health.wait_ready()
+    wait_until(lambda: "in the group, without a partition" in health.get("/api/v1/workers")[1], 30, "the remark about it")
+    t.kafka.kill()
+    health.wait_unready("unreachable", "is not ready: kafka: ")
+    t.kafka.start()
+    health.wait_ready()
+    run.stop()
+
+
+@scenario
+def wrong_topic(t):
+    """A topic that does not exist, alone and beside one that does: 503 with its name; it is made: 200."""
+    t.start_redis()
+    t.make_topics(1)
+    existing = list(t.topics)
+    for n, beside in enumerate(([], existing)):
+        missing = "%s-missing-%d" % (t.id, n)
+        t.topics = beside + [missing]
+        # while other topics are read, librdkafka looks for a missing one only this often: five minutes by default
+        run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
+        health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
+        t.kafka.create(missing, 1)  # of two workers one gets nothing of it
+        health.wait_ready()
+        run.stop()
+
+
+@scenario
+def no_rights_to_the_group(t):
+    """READ on the group is denied: 503 with the broker's reason; it is granted: 200."""
+    t.start_redis()
+    shared = t.rig.broker
+    t.rig.broker = Kafka(t.rig.build, os.path.join(t.dir, "kafka"),
+                         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                         "allow.everyone.if.no.acl.found=true")
+    try:
+        t.kafka.start()
+        t.make_topics(1)
+        right = ["--deny-principal", "User:ANONYMOUS", "--operation", "Read", "--group", t.id]
+        t.kafka.acl("--add", *right)
+        run, health = start(t)
+        health.wait_unready("refused", r"is not ready: kafka: the brokers have refused this client for \d+ s: .*[Aa]uthorization failed")
+        t.kafka.acl("--remove", *right)
+        health.wait_ready()
+        run.stop()
+    finally:
+        t.rig.broker.kill()
+        t.rig.broker = shared
+
+
+@scenario
+def redis_away(t):
+    """The other half of ready."""
+    t.start_redis()
+    t.make_topics(1)
+    run, health = start(t)
+    health.wait_ready()
+    t.redis.kill()
+    wait_until(lambda: len(re.findall("is not ready: redis shard 0: not connected", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
+    t.check(health.workers("joined") == 2, "Kafka is as it was")
+    t.redis.start()
+    health.wait_ready()
+    run.stop()
+
+
+@scenario
+def handler_cannot_start(t):
+    """A handler whose process dies at its start costs no message an attempt: nothing is dead, /readyz says why with the last line of
+    stderr, and once it starts everything is done at its first attempt."""
+    t.start_redis()
+    t.make_topics(1)
+    module = os.path.join(t.dir, "nosuchmodule.py")
+    handler = exec_handler()
+    work = handler["command"][-1]
+    broken = os.path.join(t.dir, "broken.py")
+    with open(broken, "w") as f:
+        f.write("import runpy, sys\nsys.path[:0] = [%r, %r]\nimport nosuchmodule\nrunpy.run_path(%r, run_name='__main__')\n"
+                % (t.dir, os.path.dirname(work), work))
+    run, health = start(t, handler=dict(handler, command=handler["command"][:-1] + [broken]))
+    t.generate(200, keys=20)
+    wait_until(lambda: len(re.findall("is not ready: handler: .*ModuleNotFoundError: No module named 'nosuchmodule'",
+                                      health.get("/readyz")[1])) == 2, 60, "/readyz 503 with the reason")
+    wait_until(lambda: run.log().count("pausing for 2000 ms") >= 1, 60, "a backoff that grows")
+    t.check(health.get("/healthz")[0] == 200, "alive all the same")
+    with open(module, "w"):
+        pass
+    t.wait_finished()
+    health.wait_ready()
+    run.stop()
+    runs, again = t.judge()
+    t.same([r for r in runs if r.attempt != 1], [], "burnt attempts")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+    main()

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs a command on a clean copy of this source tree inside another Debian, in a chroot that debootstrap makes.
+# usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …)
+#
+# The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. The tree is copied anew each time, without
+# what is ignored by git, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
+# $LW_DEBIAN_MIRROR. Needs root, for chroot and mount; it mounts in a namespace of its own, and all processes of the command end with it.
+# exit: that of the command; 2 usage, or no chroot can be made
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+[ $# -ge 2 ] || { sed -n '3s/^# //p' "$0" >&2; exit 2; }
+suite=$1
+shift
+chroots=${LW_CHROOTS:-$PWD/build/debian}
+root=$chroots/$suite
+
+die() {
+    echo "debian.sh: $*" >&2
+    exit 2
+}
+
+mirror() {
+    [ -z "${LW_DEBIAN_MIRROR:-}" ] || { echo "$LW_DEBIAN_MIRROR"; return; }
+    apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        awk '$1 == "Debian" && $2 !~ /-/ {print $3; exit}'
+}
+
+make_root() {
+    [ ! -e "$root/.complete" ] || return 0
+    command -v debootstrap >/dev/null 2>&1 || tools/deps.sh matrix || die "debootstrap is missing"
+    rm -rf "$root"
+    mkdir -p "$chroots"
+    echo "debian.sh: making a chroot of $suite"
+    # shellcheck disable=SC2046 # no argument where no mirror is known
+    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" $(mirror) >"$chroots/$suite.log" 2>&1 ||
+        { tail -n 20 "$chroots/$suite.log" >&2; rm -rf "$root"; die "debootstrap failed; the whole log: $chroots/$suite.log"; }
+    touch "$root/.complete"
+}
+
+copy_tree() {
+    local tree=$root/src/latchwork
+    mkdir -p "$tree"
+    find "$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    git ls-files -z | tar --null -T - -cf - --ignore-failed-read 2>/dev/null | tar -xf - -C "$tree"
+}
+
+[ "$(id -u)" -eq 0 ] || die "needs root, for chroot and mount"
+make_root
+copy_tree
+cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
+# shellcheck disable=SC2016 # expanded inside
+exec unshare --mount --pid --fork --kill-child sh -c '
+    root=$1; shift
+    mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp" || exit 2
+    exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb \
+        CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" sh -c "cd /src/latchwork && exec \"\$@\"" sh "$@"
+' sh "$root" "$@"

@@ -1,0 +1,137 @@
+/* What a real redis-server says of itself when replicas come and go, when it is promoted, and when it starts anew. */
+#include "base/clock.h"
+#include "queue/life.h"
+#include "tests/support/redis_server.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { WAIT_MS = 60000 };
+
+struct node {
+    struct lw_test_redis *server;
+    redisContext *c;
+    char port[8];
+};
+
+static void free_port(char out[8]) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
+    snprintf(out, 8, "%d", ntohs(a.sin_port));
+    close(fd);
+}
+
+static void start(struct node *n) {
+    free_port(n->port);
+    const char *const args[] = {"--port", n->port, "--bind", "127.0.0.1", "--repl-backlog-ttl", "1", "--repl-diskless-sync-delay",
+                                "0",      NULL};
+    n->server = lw_test_redis_start(args);
+    assert_non_null(n->server);
+    n->c = lw_test_redis_connect(n->server);
+    assert_non_null(n->c);
+}
+
+static struct lw_life look(struct node *n, const char *field, char *out, int size) {
+    struct lw_life life;
+    redisReply *r = redisCommand(n->c, "INFO server replication stats");
+    assert_true(r && r->type == REDIS_REPLY_STRING);
+    lw_life_read(&life, r->str);
+    if (field) lw_info_field(r->str, field, out, size);
+    freeReplyObject(r);
+    return life;
+}
+static struct lw_life life_of(struct node *n) { return look(n, NULL, NULL, 0); }
+
+static void follow(struct node *n, const char *host, const char *port) {
+    redisReply *r = redisCommand(n->c, "REPLICAOF %s %s", host, port);
+    assert_true(r && r->type == REDIS_REPLY_STATUS);
+    freeReplyObject(r);
+    for (int64_t until = lw_boot_ms() + WAIT_MS; strcmp(host, "NO") != 0;) {
+        char up[8];
+        look(n, "master_link_status", up, sizeof up);
+        if (!strcmp(up, "up")) return;
+        assert_true(lw_boot_ms() < until);
+        usleep(20000);
+    }
+}
+
+/* Waits until the replication id is another. */
+static struct lw_life renamed(struct node *n, const struct lw_life *before) {
+    struct lw_life now = life_of(n);
+    for (int64_t until = lw_boot_ms() + WAIT_MS; !strcmp(now.id, before->id); now = life_of(n)) {
+        assert_true(lw_boot_ms() < until);
+        usleep(20000);
+    }
+    return now;
+}
+
+static void test_replicas_and_promotions(void **state) {
+    (void)state;
+    struct node a = {0}, b = {0};
+    start(&a), start(&b);
+    struct lw_life a0 = life_of(&a), b0 = life_of(&b), now;
+    assert_true(lw_life_same(&a0, &a0));
+    assert_false(lw_life_same(&a0, &b0));
+
+    follow(&b, "127.0.0.1", a.port); /* a first replica is attached: nothing happened to a */
+    now = renamed(&a, &a0);
+    assert_true(lw_life_same(&a0, &now));
+    struct lw_life replica = life_of(&b);
+    assert_false(lw_life_same(&b0, &replica));
+
+    follow(&b, "NO", "ONE"); /* b is promoted, and a forgets its replica */
+    struct lw_life b1 = life_of(&b);
+    assert_false(lw_life_same(&b0, &b1));
+    assert_false(lw_life_same(&replica, &b1));
+    now = renamed(&a, &now);
+    assert_true(lw_life_same(&a0, &now));
+
+    follow(&a, "127.0.0.1", b.port); /* a follows b: for b that is harmless, though it was promoted */
+    now = life_of(&a);
+    assert_false(lw_life_same(&a0, &now));
+    now = life_of(&b);
+    assert_true(lw_life_same(&b1, &now));
+    follow(&a, "NO", "ONE"); /* and back: a has the data of b now, and the same run_id */
+    struct lw_life a1 = life_of(&a);
+    assert_false(lw_life_same(&a0, &a1));
+    follow(&b, "127.0.0.1", a.port); /* what a says then looks as if it had never been a replica, but for the bytes */
+    now = life_of(&a);
+    assert_true(lw_life_same(&a1, &now));
+    assert_false(lw_life_same(&a0, &now));
+
+    redisFree(a.c);
+    assert_true(lw_test_redis_restart(a.server));
+    a.c = lw_test_redis_connect(a.server);
+    struct lw_life a2 = life_of(&a);
+    assert_false(lw_life_same(&now, &a2));
+    redisFree(a.c), redisFree(b.c);
+    lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
+}
+
+/* A server that does not count what it read as a replica is compared by its replication id alone. */
+static void test_a_server_that_says_less(void **state) {
+    (void)state;
+    struct lw_life a, b, c;
+    lw_life_read(&a, "# Server\r\nrun_id:r\r\n# Replication\r\nrole:master\r\nmaster_replid:x\r\n");
+    lw_life_read(&b, "# Server\r\nrun_id:r\r\n# Replication\r\nrole:master\r\nmaster_replid:y\r\n");
+    lw_life_read(&c, "# Server\r\nrun_id:r\r\nrole:slave\r\nmaster_replid:z\r\ntotal_net_repl_input_bytes:0\r\n");
+    assert_true(lw_life_same(&a, &a));
+    assert_false(lw_life_same(&a, &b));
+    assert_string_equal(c.history, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas_and_promotions), cmocka_unit_test(test_a_server_that_says_less)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
