@@ -23,6 +23,7 @@ struct script_env {
     int globals_ref;      /* what scripts see: empty, protected, falls through to the real ones */
     int real_globals_ref; /* libraries, redis, KEYS, ARGV */
     struct script *compiled;
+    struct digest *digests;
     struct script_run run;
 };
 
