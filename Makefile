@@ -33,8 +33,9 @@ endif
 all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand ---------------------------
-DIRS := base config queue lock handlers consumer tools
-SRC := $(filter-out consumer/main.c,$(wildcard $(DIRS:%=%/*.c)))
+DIRS := base config lock queue handlers kafka consumer monitor ops tools cli
+MAIN := consumer/main
+SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name examples -prune -o -name '*.c' -print)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
 OPS_LUA := $(sort $(wildcard queue/lua/ops/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
@@ -75,15 +76,15 @@ $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
 
 $(CORE): $(filter-out $(LOCKOBJ),$(OBJ))
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 $(LOCKLIB): $(LOCKOBJ)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 $(B)/$(SO): $(LOCKOBJ)
 	$(call say,LD)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs hiredis) -lpthread
 	@ln -sf $(SO) $(B)/$(SONAME) && ln -sf $(SO) $(B)/liblatchwork.so
-$(B)/latchwork: $(B)/consumer/main.o $(LIB)
+$(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -197,4 +198,4 @@ help:
 	@sed -n '1,2s/^# //p' Makefile
 	@awk -f tools/help.awk Makefile tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
 
--include $(OBJ:.o=.d) $(B)/consumer/main.d
+-include $(OBJ:.o=.d) $(B)/$(MAIN).d
