@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "consumer/board.h"
 #include "consumer/command.h"
 #include "consumer/key.h"
-#include "consumer/source.h"
+#include "kafka/source.h"
 #include "handlers/handler.h"
 #include "lock/lease.h"
 
@@ -44,7 +44,7 @@ struct lw_io {
     /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if it cannot be
      * queued now, 1 if it never can be; err says why. */
     int (*letter)(void *ctx, const struct lw_letter *l, struct lw_err *err);
-    /* Kafka: as in consumer/source.h. */
+    /* Kafka: as in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
     int (*seek)(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
     int (*commit)(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);

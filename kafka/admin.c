@@ -1,8 +1,8 @@
 /* Questions to the cluster by a client that lives only for them. */
-#include "consumer/source.h"
+#include "kafka/source.h"
 
 #include "base/clock.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "consumer/source_anchor.h"
+#include "kafka/anchor.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * partition is ours, an inspector (a thread with its own client) reads that record again every few
  * seconds and compares. The anchor is stored in the commit metadata, so that the next owner compares
  * too. This works with every supported version of the broker and of librdkafka. */
-#ifndef LW_CONSUMER_SOURCE_ANCHOR_H
-#define LW_CONSUMER_SOURCE_ANCHOR_H
+#ifndef LW_KAFKA_ANCHOR_H
+#define LW_KAFKA_ANCHOR_H
 
 #include "config/config.h"
 

@@ -2,7 +2,7 @@
  *
  * Eager: revoke all, then assign all. Cooperative (only where configured): parts come and go; librdkafka then pauses what stays
  * around the callback, which purges fetched records and can go on behind them, so each that stays is put back by a seek. */
-#include "consumer/source_private.h"
+#include "kafka/private.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,7 +1,7 @@
 /* Checks that each log is still the one that we read. Every few seconds the inspector compares one record
  * of each partition with its anchor. The anchor moves on only to a record that was delivered before a
  * check found the old anchor unchanged, so a record of a new log never becomes the anchor. */
-#include "consumer/source_private.h"
+#include "kafka/private.h"
 
 #include "base/clock.h"
 #include "base/log.h"

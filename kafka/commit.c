@@ -2,7 +2,7 @@
  *
  * Answers come by a queue of their own, so that a commit can be waited for inside a rebalance callback. An unanswered commit never
  * reaches into a later generation: librdkafka rejoins the group only after all of them are answered. */
-#include "consumer/source_private.h"
+#include "kafka/private.h"
 
 #include "base/clock.h"
 #include "base/log.h"

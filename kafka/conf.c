@@ -1,5 +1,5 @@
 /* librdkafka configurations, and an end for clients that is bounded in time. */
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -22,9 +22,9 @@ static const struct setting consumer_defaults[] = {
     {"session.timeout.ms", "15000"}, /* five heartbeats; the partitions of a dead host wait this long */
 };
 
-/* What the guarantees rest on. auto.offset.reset: source_assign.c resolves the configured reset itself, and only for a partition
+/* What the guarantees rest on. auto.offset.reset: kafka/assign.c resolves the configured reset itself, and only for a partition
  * without a commit, so that a committed offset which is no longer in the log is an error and not a silent jump. The statistics give the
- * state of brokers and group (source_state.c). */
+ * state of brokers and group (kafka/state.c). */
 static const struct setting consumer_forced[] = {
     {"enable.auto.commit", "false"}, {"enable.auto.offset.store", "false"}, {"enable.partition.eof", "true"},
     {"auto.offset.reset", "error"},  {"statistics.interval.ms", "2000"},    {"allow.auto.create.topics", "false"},

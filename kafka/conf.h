@@ -1,6 +1,6 @@
 /* librdkafka configurations made from kafka.properties, one for each thing Latchwork does with Kafka. */
-#ifndef LW_CONSUMER_SOURCE_CONF_H
-#define LW_CONSUMER_SOURCE_CONF_H
+#ifndef LW_KAFKA_CONF_H
+#define LW_KAFKA_CONF_H
 
 #include "base/err.h"
 #include "config/config.h"

@@ -1,12 +1,12 @@
-/* The inspector reads single records again (source_anchor.h). It has its own client, outside of the
+/* The inspector reads single records again (kafka/anchor.h). It has its own client, outside of the
  * consumer group, so that it does not disturb fetching. */
-#include "consumer/source_anchor.h"
+#include "kafka/anchor.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -3,12 +3,12 @@
  *
  * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 an assertion of its fails when the coordinator goes away while
  * the question is open (rd_kafka_enq_once_del_source_return), and ends the process: seen in tests/live/test_kafka.py:broker_killed. */
-#include "consumer/source_private.h"
+#include "kafka/private.h"
 
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <pthread.h>
 #include <stdlib.h>

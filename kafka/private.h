@@ -1,9 +1,9 @@
-/* What the files of the source share: source.c (open, poll, close), source_assign.c (rebalances), source_commit.c. */
-#ifndef LW_CONSUMER_SOURCE_PRIVATE_H
-#define LW_CONSUMER_SOURCE_PRIVATE_H
+/* What the files of the source share: source.c (open, poll, close), kafka/assign.c (rebalances), kafka/commit.c. */
+#ifndef LW_KAFKA_PRIVATE_H
+#define LW_KAFKA_PRIVATE_H
 
-#include "consumer/source.h"
-#include "consumer/source_anchor.h"
+#include "kafka/source.h"
+#include "kafka/anchor.h"
 
 /* One partition while it is assigned to us. */
 struct lw_part {
@@ -15,11 +15,11 @@ struct lw_part {
     bool held;
     bool broken; /* a seek failed half-way: nothing more is delivered */
     int64_t begin;
-    struct lw_anchor anchor, candidate; /* compared with the log; the next anchor after a good check (source_check.c) */
+    struct lw_anchor anchor, candidate; /* compared with the log; the next anchor after a good check (kafka/check.c) */
     int64_t candidate_ms;
 };
 
-/* The state learned from errors, rebalances and the last statistics (source_state.c). */
+/* The state learned from errors, rebalances and the last statistics (kafka/state.c). */
 struct lw_kafka_look {
     bool assigned;    /* the last rebalance gave us an assignment, and we accepted it */
     int64_t since_ms; /* when `assigned` last changed */
@@ -37,7 +37,7 @@ struct lw_source {
     rd_kafka_t *rk;
     rd_kafka_queue_t *consumer_queue; /* rebalances and errors; no records */
     rd_kafka_queue_t *commit_queue;   /* answers to commits */
-    struct lw_looker *looker;         /* source_look.c; NULL: never asked */
+    struct lw_looker *looker;         /* kafka/look.c; NULL: never asked */
     bool looking;                     /* its answer is awaited */
     const struct lw_config *config;
     struct lw_source_events ev;
@@ -60,7 +60,7 @@ struct lw_source {
     bool no_anchors;                /* the broker's metadata limit is small: leave the room to finished offsets */
 };
 
-/* source_check.c: checks that each log is still the one that we read */
+/* kafka/check.c: checks that each log is still the one that we read */
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m); /* a delivered record */
 void lw_source_check(struct lw_source *s);
 /* Appends the partition's anchor to commit metadata (NULL: none). The caller frees it. */
@@ -81,7 +81,7 @@ void lw_source_serve_look(struct lw_source *s);
 void lw_source_end_look(struct lw_source *s); /* abandons the request in flight */
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
 
-/* source_state.c */
+/* kafka/state.c */
 enum { LW_SOURCE_STATS_MS = 2000 };                                      /* statistics.interval.ms */
 int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source); /* librdkafka's callback */
 void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *text);

@@ -1,9 +1,9 @@
 /* The sink: dead letters to a topic. */
-#include "consumer/source.h"
+#include "kafka/source.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <stdlib.h>
 #include <string.h>

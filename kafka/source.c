@@ -1,14 +1,14 @@
-/* The source: opening, polling, seeking, closing. Rebalances are in source_assign.c, commits in source_commit.c.
+/* The source: opening, polling, seeking, closing. Rebalances are in kafka/assign.c, commits in kafka/commit.c.
  *
  * Why no record can be skipped or overtake another: a partition's fetch queue has its forwarding switched off *before*
- * rd_kafka_assign() (source_assign.c). librdkafka remembers that the application did so and leaves the queue alone when it starts to
+ * rd_kafka_assign() (kafka/assign.c). librdkafka remembers that the application did so and leaves the queue alone when it starts to
  * fetch, so the partition's records only ever come by its own queue, in the order of offsets. After a seek or a new assignment what was
  * fetched before is outdated by librdkafka's version barrier, which is raised within the call. */
-#include "consumer/source_private.h"
+#include "kafka/private.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -7,8 +7,8 @@
  * Each partition's fetch queue is read by itself (its forwarding to the consumer queue is switched off), so that holding a partition back
  * is just not reading it: rd_kafka_pause_partitions() would purge what was fetched, and misplaces offsets in 2.0.2 (TRAPS).
  * Records that reached the consumer queue before the switch are delivered first. */
-#ifndef LW_CONSUMER_SOURCE_H
-#define LW_CONSUMER_SOURCE_H
+#ifndef LW_KAFKA_SOURCE_H
+#define LW_KAFKA_SOURCE_H
 
 #include "base/err.h"
 #include "config/config.h"

@@ -5,7 +5,7 @@
  * revokes an assignment only after session.timeout.ms, and an empty one never. So this file also uses
  * librdkafka's statistics: the group's state, which brokers are connected, and which of them has not
  * answered for long. */
-#include "consumer/source_private.h"
+#include "kafka/private.h"
 
 #include "base/clock.h"
 

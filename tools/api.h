@@ -1,7 +1,7 @@
 /* /api/v1/: what the commands queue, dead and lock show and do, as JSON over HTTP, in the process that serves the metrics.
  * doc/reference/http.md says which paths there are; they are made of the commands' own functions.
  *
- * One request after the other, in a thread and with connections of their own (consumer/http.h): Redis has at most one question of it at a
+ * One request after the other, in a thread and with connections of their own (monitor/http.h): Redis has at most one question of it at a
  * time. Every question has a time-out, every request a limit, every answer a bound; a Redis that does not answer costs this API its answers
  * and nothing else. */
 #ifndef LW_TOOLS_API_H
@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 #include "consumer/board.h"
-#include "consumer/exporter.h"
+#include "monitor/exporter.h"
 
 extern const struct lw_exporter_api lw_api;
 

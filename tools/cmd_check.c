@@ -1,7 +1,7 @@
 /* latchwork check */
 #include "tools/cmd_check.h"
 
-#include "consumer/metrics.h"
+#include "monitor/metrics.h"
 #include "tools/check_servers.h"
 
 #include <getopt.h>

@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "consumer/drain.h"
 #include "consumer/member.h"
-#include "consumer/source.h"
+#include "kafka/source.h"
 #include "consumer/supervisor.h"
 #include "handlers/handler.h"
 #include "tools/api.h"

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "consumer/member.h"
-#include "consumer/source.h"
+#include "kafka/source.h"
 #include "consumer/supervisor.h"
 #include "tools/api.h"
 

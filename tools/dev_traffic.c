@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>

@@ -3,7 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <librdkafka/rdkafka_mock.h>
 #include <stdlib.h>

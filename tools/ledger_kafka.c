@@ -2,7 +2,7 @@
 #include "tools/ledger.h"
 
 #include "base/clock.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 #include "tools/ops_kafka.h"
 
 #include "base/clock.h"
-#include "consumer/source_conf.h"
+#include "kafka/conf.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

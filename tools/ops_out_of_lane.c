@@ -1,7 +1,7 @@
 #include "tools/ops_out_of_lane.h"
 
 #include "base/clock.h"
-#include "consumer/source.h"
+#include "kafka/source.h"
 #include "tools/ops_job.h"
 
 #include <stdlib.h>

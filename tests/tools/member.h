@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/source.h"
+#include "kafka/source.h"
 
 #include <errno.h>
 #include <inttypes.h>

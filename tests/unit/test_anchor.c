@@ -1,5 +1,5 @@
 /* Anchors in commit metadata: what was put behind it comes off again, and nothing else does. */
-#include "consumer/source_anchor.h"
+#include "kafka/anchor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

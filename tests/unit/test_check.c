@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "consumer/source_anchor.h"
+#include "kafka/anchor.h"
 #include "queue/commit_meta.h"
 #include "tests/support/redis_server.h"
 

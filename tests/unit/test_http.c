@@ -1,6 +1,6 @@
 /* The HTTP server: what is slow holds up nothing else, has bounds, and ends in order. Texts of requests: test_metrics.c. */
 #include "base/clock.h"
-#include "consumer/http.h"
+#include "monitor/http.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Metrics: what a scrape says is what the board says, in the form that Prometheus reads; health; the Host header. */
-#include "consumer/http.h"
-#include "consumer/metrics.h"
-#include "consumer/source.h"
+#include "monitor/http.h"
+#include "monitor/metrics.h"
+#include "kafka/source.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Metrics for programs: JSON, and whether everything turns. */
-#include "consumer/metrics.h"
-#include "consumer/source.h"
+#include "monitor/metrics.h"
+#include "kafka/source.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-#include "consumer/metrics.h"
-#include "consumer/source.h"
+#include "monitor/metrics.h"
+#include "kafka/source.h"
 
 #include "base/clock.h"
 
@@ -400,7 +400,7 @@ static void reference_buckets(const struct metric *row, struct lw_buf *out) {
 
 void lw_metrics_reference(struct lw_buf *out) {
     lw_buf_addf(out, "# Metrics\n\n"
-                     "<!-- made by `latchwork check --reference-metrics` from the table in consumer/metrics.c -->\n\n"
+                     "<!-- made by `latchwork check --reference-metrics` from the table in monitor/metrics.c -->\n\n"
                      "`run` serves `/metrics` (Prometheus text) on `http.listen`, for all its workers. Counters go on when a worker dies; "
                      "they begin at 0 "
                      "with the supervisor. Each supervisor tells of its own workers, so sum over the machines; what has the label `shard` "

@@ -1,12 +1,12 @@
 /* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It reads the board and asks Redis every few
  * seconds; nothing that it does, or that anybody does to it, can hold up a worker. Where its port is taken the run goes on without it, and
  * it tries again. */
-#ifndef LW_CONSUMER_EXPORTER_H
-#define LW_CONSUMER_EXPORTER_H
+#ifndef LW_MONITOR_EXPORTER_H
+#define LW_MONITOR_EXPORTER_H
 
 #include "config/config.h"
 #include "consumer/board.h"
-#include "consumer/http.h"
+#include "monitor/http.h"
 
 /* What is below /api/v1/ and not on the board: asks Redis, so it has a thread of its own (http.h), and may be slow. */
 struct lw_exporter_api {

@@ -1,8 +1,8 @@
-#include "consumer/exporter.h"
+#include "monitor/exporter.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/metrics.h"
+#include "monitor/metrics.h"
 
 #include <pthread.h>
 #include <stdio.h>

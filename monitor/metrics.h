@@ -3,8 +3,8 @@
  * Everything is read from the board, whose counters go on over the deaths of workers, and from what the exporter asked Redis a moment ago
  * (shard_look.h). Reading takes no lock that a worker could wait for. Labels never hold keys: only outcomes, states, shards, topics and
  * partitions, all of them few. */
-#ifndef LW_CONSUMER_METRICS_H
-#define LW_CONSUMER_METRICS_H
+#ifndef LW_MONITOR_METRICS_H
+#define LW_MONITOR_METRICS_H
 
 #include "base/bytes.h"
 #include "config/config.h"

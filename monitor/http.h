@@ -7,8 +7,8 @@
  *
  * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the
  * oldest connection. A connection whose request waits for the second thread is exempt. */
-#ifndef LW_CONSUMER_HTTP_H
-#define LW_CONSUMER_HTTP_H
+#ifndef LW_MONITOR_HTTP_H
+#define LW_MONITOR_HTTP_H
 
 #include "base/bytes.h"
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* What a request says, looked at without a server. */
-#include "consumer/http.h"
+#include "monitor/http.h"
 
 #include <arpa/inet.h>
 #include <jansson.h>

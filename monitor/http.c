@@ -1,4 +1,4 @@
-#include "consumer/http.h"
+#include "monitor/http.h"
 
 #include "base/clock.h"
 
