@@ -41,7 +41,7 @@ OPS_LUA := $(sort $(wildcard queue/lua/ops/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
 # the lock library: lock/ but what only the worker uses, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
-LOCKSRC := $(filter-out lock/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis_url.c
+LOCKSRC := $(filter-out lock/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis/url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
 LOCKLIB := $(B)/liblatchwork.a
 SONAME := liblatchwork.so.0
@@ -61,13 +61,13 @@ $(B)/%.o: %.c $(B)/flags.mk
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh
+$(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh base/script.h lw_script_ queue/lua $(LUA) > $@.tmp && mv $@.tmp $@
-$(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) tools/embed-lua.sh
+	@tools/embed-lua.sh base/redis/script.h lw_script_ queue/lua $(LUA) > $@.tmp && mv $@.tmp $@
+$(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) tools/embed-lua.sh Makefile
 	@mkdir -p $(@D)
 	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/ops_script.h tools/embed-lua.sh
+$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/ops_script.h tools/embed-lua.sh Makefile
 	@mkdir -p $(@D)
 	@tools/embed-lua.sh tools/ops_script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
 $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c

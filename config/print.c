@@ -1,5 +1,5 @@
 /* Shows a configuration again, and writes the reference page, from the table of keys. */
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 #include "config/option.h"
 
 #include <stdio.h>

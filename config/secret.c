@@ -1,5 +1,5 @@
 /* What is never shown. */
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 #include "config/option.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Takes one value of a known key into the configuration, or says what is wrong with it. */
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 #include "config/option.h"
 
 #include <arpa/inet.h>

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "consumer/histogram.h"
+#include "base/histogram.h"
 #include "handlers/handler.h"
 
 #include <stdatomic.h>

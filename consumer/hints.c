@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/script.h"
+#include "base/redis/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef LW_CONSUMER_HINTS_H
 #define LW_CONSUMER_HINTS_H
 
-#include "consumer/wire.h"
+#include "base/redis/wire.h"
 
 struct lw_hints;
 

@@ -5,7 +5,7 @@
 #include "consumer/hints.h"
 #include "consumer/pool.h"
 #include "consumer/renewer.h"
-#include "consumer/wire.h"
+#include "base/redis/wire.h"
 #include "consumer/worker.h"
 
 /* A shard's connections on the main thread. */

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/script.h"
-#include "consumer/wire.h"
+#include "base/redis/script.h"
+#include "base/redis/wire.h"
 
 #include <errno.h>
 #include <inttypes.h>

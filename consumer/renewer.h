@@ -7,7 +7,7 @@
 #ifndef LW_CONSUMER_RENEWER_H
 #define LW_CONSUMER_RENEWER_H
 
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 #include "consumer/board.h"
 #include "lock/lease.h"
 

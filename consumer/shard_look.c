@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
-#include "base/redis_connect.h"
+#include "base/redis/connect.h"
 
 #include <stdio.h>
 #include <stdlib.h>

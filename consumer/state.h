@@ -2,7 +2,7 @@
 #ifndef LW_CONSUMER_STATE_H
 #define LW_CONSUMER_STATE_H
 
-#include "base/script.h"
+#include "base/redis/script.h"
 #include "consumer/worker.h"
 #include "queue/envelope.h"
 #include "queue/life.h"

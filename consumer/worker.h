@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 #include "consumer/board.h"
-#include "consumer/command.h"
+#include "base/redis/command.h"
 #include "consumer/key.h"
 #include "kafka/source.h"
 #include "handlers/handler.h"

@@ -8,7 +8,7 @@
 #define LW_LOCK_CLIENT_H
 
 #include "base/bytes.h"
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 #include "include/latchwork/lock.h"
 #include "lock/scripts.h"
 

@@ -4,7 +4,7 @@
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 
-#include "base/script.h"
+#include "base/redis/script.h"
 
 enum { LW_LOCK_SCRIPTS = 18 };
 extern const struct lw_script *const lw_lock_scripts[LW_LOCK_SCRIPTS];

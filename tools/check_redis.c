@@ -1,6 +1,6 @@
 /* Does each Redis answer, is it one that Latchwork can rely on, and may this user do what the scripts do? */
-#include "base/redis_url.h"
-#include "base/script.h"
+#include "base/redis/url.h"
+#include "base/redis/script.h"
 #include "tools/check_servers.h"
 #include "tools/redis_rights.h"
 

@@ -1,7 +1,7 @@
 /* One shard, as Redis has it. */
 #include "tools/ledger.h"
 
-#include "base/redis_connect.h"
+#include "base/redis/connect.h"
 
 #include <inttypes.h>
 #include <stdio.h>

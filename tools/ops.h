@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "config/config.h"
-#include "consumer/command.h"
+#include "base/redis/command.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"
 #include "tools/ops_script.h"

@@ -3,7 +3,7 @@
 #ifndef LW_TOOLS_OPS_SCRIPT_H
 #define LW_TOOLS_OPS_SCRIPT_H
 
-#include "base/script.h"
+#include "base/redis/script.h"
 
 enum { LW_OPS = 7 };
 extern const struct lw_script *const lw_ops[LW_OPS];

@@ -1,6 +1,6 @@
 /* Connections to the shards of an application, one command at a time. */
 #include "base/clock.h"
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 #include "tools/ops.h"
 
 #include <stdlib.h>

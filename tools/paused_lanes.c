@@ -1,7 +1,7 @@
 #include "tools/paused_lanes.h"
 
 #include "base/clock.h"
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 
 #include <hiredis/hiredis.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ words() { # ROLE FILE...
     done
 }
 
-words worker consumer/*.c base/redis_connect.c lock/lua/renew.lua $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
-words operator $(ls tools/*.c | grep -v -e /dev -e /cmd_dev -e /check_ -e /redis_rights) base/redis_connect.c \
+words worker consumer/*.c base/redis/connect.c lock/lua/renew.lua $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
+words operator $(ls tools/*.c | grep -v -e /dev -e /cmd_dev -e /check_ -e /redis_rights) base/redis/connect.c \
     lock/call.c lock/client.c lock/inspect.c lock/one.c lock/lua/lib/mutex_drop.lua lock/lua/lib/string_keep.lua \
     queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/lane.lua queue/lua/ops/*.lua

@@ -3,8 +3,8 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/script.h"
-#include "consumer/command.h"
+#include "base/redis/script.h"
+#include "base/redis/command.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "queue/life.h"
 
-#include "consumer/command.h"
+#include "base/redis/command.h"
 #include "lock/scripts.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/script.h"
+#include "base/redis/script.h"
 #include "tests/sim/store.h"
 #include "tests/sim/store_diff_gen.h"
 #include "tests/support/redis_server.h"

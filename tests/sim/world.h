@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 #include "consumer/worker.h"
-#include "base/script.h"
+#include "base/redis/script.h"
 #include "tests/sim/store.h"
 
 #include <setjmp.h>

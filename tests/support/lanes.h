@@ -14,7 +14,7 @@
 #define LW_TEST_LANES_H
 
 #include "base/bytes.h"
-#include "base/script.h"
+#include "base/redis/script.h"
 #include "tests/support/redis_server.h"
 
 #include <setjmp.h>

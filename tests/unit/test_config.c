@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 
 #define CASES "tests/config/cases"
 enum { SETS_MAX = 16, CASES_MIN = 50 };

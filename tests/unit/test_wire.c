@@ -1,7 +1,7 @@
 /* The wire against a private redis-server: long pipelines, servers that die, freeze and come back, login. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/wire.h"
+#include "base/redis/wire.h"
 #include "tests/support/redis_server.h"
 
 #include <setjmp.h>

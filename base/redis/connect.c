@@ -1,6 +1,6 @@
-#include "base/redis_connect.h"
+#include "base/redis/connect.h"
 
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 
 #include <stdbool.h>
 

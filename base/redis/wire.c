@@ -1,4 +1,4 @@
-#include "consumer/wire.h"
+#include "base/redis/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -14,11 +14,11 @@
  * Sockets, reading and writing are our own; replies are parsed by hiredis. Its connections are not used: their sockets leak into
  * processes that other threads start meanwhile (no SOCK_CLOEXEC in 0.14), and redisBufferWrite() moves the whole rest of a big pipeline
  * after each write. */
-#ifndef LW_CONSUMER_WIRE_H
-#define LW_CONSUMER_WIRE_H
+#ifndef LW_BASE_REDIS_WIRE_H
+#define LW_BASE_REDIS_WIRE_H
 
-#include "base/redis_url.h"
-#include "consumer/command.h"
+#include "base/redis/url.h"
+#include "base/redis/command.h"
 
 #include <hiredis/hiredis.h>
 #include <poll.h>

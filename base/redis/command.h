@@ -1,7 +1,7 @@
 /* Redis commands of one pipeline, built without an allocation each: arguments point to bytes that live until the pipeline is sent, or into
  * an arena that is kept from one pipeline to the next. */
-#ifndef LW_CONSUMER_COMMAND_H
-#define LW_CONSUMER_COMMAND_H
+#ifndef LW_BASE_REDIS_COMMAND_H
+#define LW_BASE_REDIS_COMMAND_H
 
 #include "base/bytes.h"
 

@@ -1,4 +1,4 @@
-#include "consumer/command.h"
+#include "base/redis/command.h"
 
 #include <stdlib.h>
 

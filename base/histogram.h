@@ -2,8 +2,8 @@
  *
  * No lock and no allocation. A reader takes each bucket once and makes the running sums itself, so within one reading `le` buckets never
  * fall and `+Inf` equals the count; the sum may be ahead of them by what is being added. Any number of writers. */
-#ifndef LW_CONSUMER_HISTOGRAM_H
-#define LW_CONSUMER_HISTOGRAM_H
+#ifndef LW_BASE_HISTOGRAM_H
+#define LW_BASE_HISTOGRAM_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "base/redis_url.h"
+#include "base/redis/url.h"
 
 #include "base/bytes.h"
 
