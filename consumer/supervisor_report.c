@@ -1,7 +1,7 @@
 #include "consumer/supervisor_table.h"
 
 #include "base/log.h"
-#include "consumer/key.h"
+#include "queue/key.h"
 
 #include <inttypes.h>
 #include <stdio.h>

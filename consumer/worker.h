@@ -10,7 +10,7 @@
 #include "config/config.h"
 #include "consumer/board.h"
 #include "base/redis/command.h"
-#include "consumer/key.h"
+#include "queue/key.h"
 #include "kafka/source.h"
 #include "handlers/handler.h"
 #include "lock/lease.h"

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "config/config.h"
-#include "consumer/key.h"
+#include "queue/key.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "config/config.h"
-#include "consumer/key.h"
+#include "queue/key.h"
 
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>

@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "consumer/key.h"
+#include "queue/key.h"
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* The key rule, with jansson as the judge of what is JSON and of what it says. */
-#include "consumer/key.h"
+#include "queue/key.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
  * JSON extraction scans the whole document (base/json_scan.h), so that malformed JSON is found wherever it is; of doubled names the last
  * wins. A null or absent target is missing; true, false, an object or a list there is bad. Positions count from
  * 0. */
-#ifndef LW_CONSUMER_KEY_H
-#define LW_CONSUMER_KEY_H
+#ifndef LW_QUEUE_KEY_H
+#define LW_QUEUE_KEY_H
 
 #include "base/bytes.h"
 #include "base/err.h"

@@ -1,4 +1,4 @@
-#include "consumer/key.h"
+#include "queue/key.h"
 
 #include <jansson.h>
 #include <stdio.h>
