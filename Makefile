@@ -34,14 +34,14 @@ all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand ---------------------------
 DIRS := base config lock queue handlers kafka consumer monitor ops tools cli
-MAIN := consumer/main
+MAIN := cli/main
 SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name examples -prune -o -name '*.c' -print)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
 OPS_LUA := $(sort $(wildcard queue/lua/ops/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
 # the lock library: lock/ but what only the worker uses, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
-LOCKSRC := $(filter-out lock/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis/url.c
+LOCKSRC := $(filter-out consumer/worker/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis/url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
 LOCKLIB := $(B)/liblatchwork.a
 SONAME := liblatchwork.so.0

@@ -192,7 +192,7 @@ enum {
     LW_EXIT_REFUSED = 78,
 };
 
-/* The worker process: runs until SIGTERM (graceful), then returns its exit status. consumer/process.c. */
+/* The worker process: runs until SIGTERM (graceful), then returns its exit status. consumer/process/process.c. */
 int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker);
 
 #endif

@@ -3,7 +3,7 @@
 #define LW_QUEUE_LANE_H
 
 #include "base/bytes.h"
-#include "lock/lease.h" /* LW_LANE_MAX */
+#include "consumer/worker/lease.h" /* LW_LANE_MAX */
 
 #include <stdint.h>
 

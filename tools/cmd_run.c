@@ -2,10 +2,10 @@
 
 #include "base/log.h"
 #include "config/config.h"
-#include "consumer/drain.h"
-#include "consumer/member.h"
+#include "consumer/fleet/drain.h"
+#include "consumer/process/member.h"
 #include "kafka/source.h"
-#include "consumer/supervisor.h"
+#include "consumer/fleet/supervisor.h"
 #include "handlers/handler.h"
 #include "tools/api.h"
 #include "tools/paused_lanes.h"

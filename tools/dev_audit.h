@@ -1,5 +1,5 @@
-/* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/journal.h) and tells whether what
- * Latchwork promises was kept. Knows nothing of how it was kept.
+/* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/process/journal.h) and tells
+ * whether what Latchwork promises was kept. Knows nothing of how it was kept.
  *
  *     run        a start line with its end line: the handler had this message of this key
  *     overlap    a run of a key begins before another run of it has ended. A run that was given back (its lease ended; it wrote

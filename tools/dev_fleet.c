@@ -3,9 +3,9 @@
 
 #include "base/log.h"
 #include "config/config.h"
-#include "consumer/member.h"
+#include "consumer/process/member.h"
 #include "kafka/source.h"
-#include "consumer/supervisor.h"
+#include "consumer/fleet/supervisor.h"
 #include "tools/api.h"
 
 #include <stdlib.h>

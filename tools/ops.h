@@ -21,7 +21,13 @@
 #include <stdio.h>
 
 enum { OPS_FAILED = 1, OPS_USAGE = 2 };
-enum { OPS_LIST_MAX = 256, OPS_BATCH = 16, OPS_PAGE = 32, OPS_PAGE_FIRST = 2, OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/state.h */ };
+enum {
+    OPS_LIST_MAX = 256,
+    OPS_BATCH = 16,
+    OPS_PAGE = 32,
+    OPS_PAGE_FIRST = 2,
+    OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/worker/state.h */
+};
 
 /* ---- options (ops_args.c) ---- */
 

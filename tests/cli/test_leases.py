@@ -216,7 +216,7 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 
 @test
 def an_epoch_that_a_command_begins_is_dated(w):
-    """As one that a worker begins: of two fleets in a group the younger one stops (consumer/rival.c)."""
+    """As one that a worker begins: of two fleets in a group the younger one stops (consumer/worker/rival.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

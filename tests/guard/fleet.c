@@ -2,7 +2,7 @@
 #include "tests/guard/meter.h"
 
 #include "base/log.h"
-#include "consumer/worker.h"
+#include "consumer/worker/worker.h"
 #include "tests/sim/store.h"
 
 #include <inttypes.h>

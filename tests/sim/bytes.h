@@ -1,5 +1,6 @@
-/* Sizes: how large the world's messages are, and oracles that nothing is larger than its bounds (consumer/worker.h, struct lw_byte_bounds):
- * what a call to Redis carries, what its script reads of lists, what it hands over, and what a worker holds of Kafka's records.
+/* Sizes: how large the world's messages are, and oracles that nothing is larger than its bounds (consumer/worker/worker.h, struct
+ * lw_byte_bounds): what a call to Redis carries, what its script reads of lists, what it hands over, and what a worker holds of Kafka's
+ * records.
  *
  * In worlds with `tight` faults the bounds are so small that they are reached all the time. */
 #ifndef LW_SIM_BYTES_H

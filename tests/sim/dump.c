@@ -1,5 +1,5 @@
 /* Shows what a worker remembers, for a run that is stuck: sim_lanes --trace. */
-#include "consumer/state.h"
+#include "consumer/worker/state.h"
 #include "tests/sim/world.h"
 
 #include <inttypes.h>

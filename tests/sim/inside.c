@@ -1,6 +1,6 @@
 #include "tests/sim/inside.h"
 
-#include "consumer/state.h"
+#include "consumer/worker/state.h"
 
 const char *inside_idle_replay(const struct lw_worker *lw) {
     for (const struct part *p = lw->parts; p; p = p->hh.next)

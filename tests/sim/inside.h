@@ -1,8 +1,8 @@
-/* What the oracles look at inside a worker; consumer/state.h is private to consumer/, so only this file of the world reads it. */
+/* What the oracles look at inside a worker; consumer/worker/state.h is private to consumer/, so only this file of the world reads it. */
 #ifndef LW_SIM_INSIDE_H
 #define LW_SIM_INSIDE_H
 
-#include "consumer/worker.h"
+#include "consumer/worker/worker.h"
 
 /* Partitions of replays that the worker remembers though nothing of them is left; NULL: none. */
 const char *inside_idle_replay(const struct lw_worker *lw);

@@ -3,7 +3,7 @@
  * still; what matters is which effect is the last one of key K.
  * usage: sim_meta [CASE…] */
 #include "base/log.h"
-#include "consumer/state.h"
+#include "consumer/worker/state.h"
 #include "queue/commit_meta.h"
 #include "tests/sim/store.h"
 

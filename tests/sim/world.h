@@ -7,7 +7,7 @@
 #define LW_SIM_WORLD_H
 
 #include "config/config.h"
-#include "consumer/worker.h"
+#include "consumer/worker/worker.h"
 #include "base/redis/script.h"
 #include "tests/sim/store.h"
 

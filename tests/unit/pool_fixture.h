@@ -4,7 +4,7 @@
 
 #include "handler_fixture.h"
 
-#include "consumer/pool.h"
+#include "consumer/process/pool.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

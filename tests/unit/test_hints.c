@@ -1,7 +1,7 @@
 /* Hints against a private redis-server: told, recovered, and at maxmemory. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/hints.h"
+#include "consumer/process/hints.h"
 #include "tests/support/redis_server.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The table of leases: whatever the order of grants, extensions and renewals, each lease is renewed and cancelled by its own deadline. */
-#include "lock/lease.h"
+#include "consumer/worker/lease.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The ids of static members: what they are made of, and that supervisors on one host never share one. */
-#include "consumer/member.h"
+#include "consumer/process/member.h"
 
 #include "base/log.h"
 

@@ -1,7 +1,7 @@
 /* The pool with handlers of its own: order, stealing, batches, seats, leases, the journal, closing with a stuck thread, and its speed. */
 #include "pool_fixture.h"
 
-#include "consumer/journal.h"
+#include "consumer/process/journal.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

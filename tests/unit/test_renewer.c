@@ -1,7 +1,7 @@
 /* The renewer against a private redis-server: leases are kept, and told when they are lost. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/renewer.h"
+#include "consumer/process/renewer.h"
 #include "tests/support/redis_server.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The supervisor's table: every cell, with stand-ins for fork, kill and the clock. */
-#include "consumer/supervisor_table.h"
+#include "consumer/fleet/table.h"
 
 #include "base/log.h"
 

@@ -1,5 +1,5 @@
 /* The supervisor with real processes: workers that crash, exit, hang and are killed; signals, reload and drain. */
-#include "consumer/supervisor.h"
+#include "consumer/fleet/supervisor.h"
 
 #include "base/clock.h"
 #include "base/log.h"

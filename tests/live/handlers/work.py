@@ -5,7 +5,7 @@
     beat  ...  every 50 ms of work: whoever writes one is alive and at work
     end   ... <outcome>
 
-which is the form of the program's own journal (consumer/journal.h). LW_TEST_JOURNAL names the file; LW_TEST_WORK_MS=LO-HI says how long a
+which is the form of the program's own journal (consumer/process/journal.h). LW_TEST_JOURNAL names the file; LW_TEST_WORK_MS=LO-HI says how long a
 run takes. A payload {"do": WHAT, "times": N, ...} asks for trouble at the first N attempts (default: always):
 
     retry, dead             that outcome

@@ -1,4 +1,4 @@
-"""The journal that handlers write (handlers/work.py, consumer/journal.h), read back as runs."""
+"""The journal that handlers write (handlers/work.py, consumer/process/journal.h), read back as runs."""
 import os
 
 

@@ -1,0 +1,13 @@
+/* --drain beside other supervisors: follows the group's commits, whoever owns the partitions. */
+#ifndef LW_CONSUMER_FLEET_DRAIN_H
+#define LW_CONSUMER_FLEET_DRAIN_H
+
+#include "config/config.h"
+#include "consumer/board.h"
+
+/* The main function of a separate process: once per second it asks the group's coordinator for the
+ * commits of the partitions in board->drain and stores them there. It returns only if no client can
+ * be created. Every partition gets a commit soon after its assignment, even if it is empty. */
+int lw_drain_follow(const struct lw_config *c, struct lw_board *board);
+
+#endif

@@ -1,0 +1,144 @@
+#include "consumer/fleet/table.h"
+
+#include "base/log.h"
+#include "queue/key.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { LOG_EVERY_MS = 10000, HANDLERS_SHOWN = 32 };
+
+struct lw_sup_totals lw_sup_totals(const struct lw_board *b) {
+    struct lw_sup_totals t = {0};
+    for (int i = 0; i < b->n_workers; i++) {
+        const struct lw_counts *c = &b->workers[i].counts;
+        t.done += atomic_load(&c->done);
+        t.dead += atomic_load(&c->dead);
+        t.dropped += atomic_load(&c->dropped);
+        t.skipped += atomic_load(&c->skipped);
+        t.waiting += atomic_load(&b->workers[i].waiting);
+        t.parked += atomic_load(&c->parked);
+        t.drained += atomic_load(&c->drained);
+        t.reruns += atomic_load(&c->reruns);
+    }
+    t.finished = t.done + t.dead + t.dropped + t.skipped;
+    return t;
+}
+
+void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms) {
+    *r = (struct lw_sup_report){.started_ms = now_ms,
+                                .idle_until_ms = now_ms,
+                                .moved_ms = now_ms,
+                                .last_line_ms = now_ms,
+                                .last_log_ms = now_ms,
+                                .last_tick_ms = now_ms};
+}
+
+/* How many records lie between the commits and the ends; -1 while a partition's commit is not known yet. */
+static int64_t remaining(const struct lw_board *b) {
+    int64_t sum = 0;
+    for (int32_t i = 0; i < b->n_drain; i++) {
+        int64_t at = atomic_load(&b->drain[i].committed), end = b->drain[i].end;
+        if (end > 0 && at < 0) return -1;
+        if (at < end) sum += end - at;
+    }
+    return sum;
+}
+
+static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per_s) {
+    struct lw_sup_totals t = lw_sup_totals(s->board);
+    int n =
+        snprintf(out, size, "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64, per_s, t.done, t.dead, t.waiting);
+    int64_t left = s->o->drain ? remaining(s->board) : -1;
+    if (left >= 0 && n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, ", remaining %" PRId64, left);
+}
+
+static uint64_t rate(uint64_t count, int64_t ms) { return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0; }
+
+/* The cursor goes back to the left edge, so that the next log line writes over the live one. */
+static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text); }
+
+void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
+    struct lw_sup_totals t = lw_sup_totals(s->board);
+    uint64_t moves = t.finished + t.parked + t.drained;
+    if (!t.finished) r->idle_until_ms = now_ms;
+    if (moves != r->last_moves) r->moved_ms = now_ms;
+    r->last_moves = moves;
+    char text[256];
+    if (s->o->progress) {
+        compose(text, sizeof text, s, rate(t.finished - r->last_finished, now_ms - r->last_line_ms));
+        live_line(text);
+    } else if (s->o->drain && now_ms - r->last_log_ms >= LOG_EVERY_MS) {
+        compose(text, sizeof text, s, rate(t.finished - r->last_finished, now_ms - r->last_log_ms));
+        lw_info("%s", text);
+    } else {
+        return;
+    }
+    r->last_finished = t.finished;
+    r->last_line_ms = r->last_log_ms = now_ms;
+}
+
+static void print_text(const struct lw_sup_totals *t, double s, uint64_t per_s, char *out, size_t size) {
+    snprintf(out, size,
+             "done %" PRIu64 " dead %" PRIu64 " dropped %" PRIu64 " skipped %" PRIu64 " parked %" PRIu64 " drained %" PRIu64
+             " re-runs %" PRIu64 "  in %.1f s  (%" PRIu64 " msg/s)",
+             t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
+}
+
+static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) {
+    printf("{\"done\":%" PRIu64 ",\"dead\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"parked\":%" PRIu64
+           ",\"drained\":%" PRIu64 ",\"reruns\":%" PRIu64 ",\"seconds\":%.3f,\"messages_per_second\":%" PRIu64 "}\n",
+           t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
+}
+
+/* On stdout after --drain, where programs read it; otherwise a line of the log. */
+void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
+    struct lw_sup_totals t = lw_sup_totals(s->board);
+    int64_t ms = now_ms - r->started_ms;
+    uint64_t per_s = rate(t.finished, now_ms - r->idle_until_ms);
+    char text[512];
+    print_text(&t, (double)ms / 1000, per_s, text, sizeof text);
+    if (s->o->progress) live_line("");
+    if (!s->o->drain)
+        lw_info("%s", text);
+    else if (s->o->json)
+        print_json(&t, (double)ms / 1000, per_s);
+    else
+        puts(text);
+    fflush(stdout);
+}
+
+/* The worker keeps writing while this reads, so a line may mix two consecutive messages. */
+static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
+    char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
+    uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;
+    struct lw_log_field f[3];
+    int fields = 0;
+    snprintf(identity, sizeof identity, "%.*s", (int)sizeof identity - 1, seat->identity);
+    f[fields++] = (struct lw_log_field){"id", identity, 0};
+    if (s->c->log.keys == LW_KEYS_HASH) {
+        snprintf(hash, sizeof hash, "%016" PRIx64, seat->key_hash);
+        f[fields++] = (struct lw_log_field){"key_hash", hash, 0};
+    } else if (s->c->log.keys == LW_KEYS_PLAIN) {
+        lw_key_plain(lw_bytes(seat->key, n), key);
+        f[fields++] = (struct lw_log_field){"key", key, 0};
+    }
+    int64_t since_ms = atomic_load(&seat->since_ms);
+    f[fields++] = (struct lw_log_field){"handler_ms", NULL, (long long)(s->now() - since_ms)};
+    lw_log_with(LW_LOG_WARN, f, fields, "worker %d: message in its handler: %s", worker, identity);
+}
+
+void lw_sup_report_handlers(const struct lw_sup *s, int worker) {
+    int shown = 0, more = 0;
+    for (int i = 0; i < LW_BOARD_SEATS; i++) {
+        const struct lw_seat *seat = &s->board->workers[worker].seats[i];
+        if (!atomic_load_explicit(&seat->busy, memory_order_acquire)) continue;
+        if (shown < HANDLERS_SHOWN)
+            tell_seat(s, worker, seat), shown++;
+        else
+            more++;
+    }
+    if (more) lw_warn("worker %d: and %d more messages are in its handlers", worker, more);
+    if (!shown) lw_warn("worker %d: no message is in its handlers", worker);
+}

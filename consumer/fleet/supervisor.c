@@ -1,0 +1,473 @@
+#include "consumer/fleet/supervisor.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "consumer/process/member.h"
+#include "consumer/fleet/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000 };
+
+/* A process beside the workers. It uses only the board and holds no other resource. */
+struct side {
+    pid_t pid; /* 0: none runs */
+    int64_t due_ms;
+};
+
+struct run {
+    struct lw_sup sup; /* first: spawn() finds the run from it */
+    struct lw_sup_report report;
+    int signals; /* signalfd */
+    int claim;   /* descriptor that holds the claim of member_slot; -1: none */
+    sigset_t watched, inherited;
+    struct lw_config *reloaded; /* ours; NULL: still the caller's */
+    int rolling;                /* whose turn it is in a rolling reload; -1: none under way */
+    int rolling_end;            /* workers below this index are replaced */
+    unsigned rolling_from;      /* that worker's lives before its turn */
+    int64_t rolling_until_ms;
+    bool drained;
+    struct side exporter, follower;
+};
+
+/* --- processes -------------------------------------------------------------------------------------------------------------------- */
+
+/* What every child does first: it ends with the supervisor, takes signals again, and Ctrl-C on the terminal is the supervisor's alone. */
+static void become_child(struct run *r, pid_t parent) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
+    setpgid(0, 0);
+    close(r->signals);
+    if (r->claim >= 0) close(r->claim); /* the slot must become free when the supervisor dies */
+    sigprocmask(SIG_SETMASK, &r->inherited, NULL);
+}
+
+static void be_worker(struct run *r, struct lw_sup_worker *w) {
+    const struct lw_config *c = r->sup.c;
+    char who[32];
+    snprintf(who, sizeof who, "worker %d", w->index);
+    lw_log_setup(c->log.level, c->log.json, who);
+    int status = r->sup.o->worker_main(c, r->sup.board, w->index);
+    atomic_store(&r->sup.board->workers[w->index].returned, true);
+    fflush(NULL);
+    _exit(status);
+}
+
+static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
+    struct run *r = (struct run *)s;
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    become_child(r, parent);
+    be_worker(r, w);
+    return -1; /* not reached */
+}
+
+/* --- processes beside the workers: metrics and health; what the group commits during --drain ---------------------------------------- */
+
+/* Returns true in the new process. */
+static bool fork_side(struct run *r, struct side *side, const char *who) {
+    struct lw_sup *s = &r->sup;
+    if (side->pid || s->stopping || s->now() < side->due_ms) return false;
+    side->due_ms = s->now() + SIDE_MS;
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == -1) lw_warn("%s: can't start the process: fork: %s; retrying in %d ms", who, strerror(errno), SIDE_MS);
+    if (pid > 0) side->pid = pid;
+    if (pid) return false;
+    become_child(r, parent);
+    lw_log_setup(s->c->log.level, s->c->log.json, who);
+    return true;
+}
+
+static void start_sides(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (s->o->exporter_main && s->c->http.host && fork_side(r, &r->exporter, "metrics")) _exit(s->o->exporter_main(s->c, s->board));
+    if (s->o->drain && s->o->follow && fork_side(r, &r->follower, "drain")) _exit(s->o->follow(s->c, s->board));
+}
+
+static void end_side(struct side *side) {
+    if (!side->pid) return;
+    kill(side->pid, SIGKILL);
+    waitpid(side->pid, NULL, 0);
+    *side = (struct side){0};
+}
+
+static void reap_side(struct side *side, pid_t pid, const char *what) {
+    if (pid != side->pid) return;
+    side->pid = 0;
+    lw_warn("%s ended; restarting it", what);
+}
+
+/* --- the end offsets, asked by a short-lived child -------------------------------------------------------------------------------- */
+
+struct ends {
+    struct lw_board *board;
+    bool full;
+};
+
+static void note_end(void *ctx, const char *topic, int32_t partition, int64_t end) {
+    struct ends *e = ctx;
+    if (e->board->n_drain == LW_BOARD_PARTITIONS) {
+        e->full = true;
+        return;
+    }
+    struct lw_drain_partition *p = &e->board->drain[e->board->n_drain++];
+    snprintf(p->topic, sizeof p->topic, "%s", topic);
+    p->partition = partition;
+    p->end = end;
+    atomic_store(&p->committed, -1);
+}
+
+static int ask_ends(struct run *r) {
+    struct ends e = {.board = r->sup.board};
+    struct lw_err err = {0};
+    if (r->sup.o->ends(r->sup.c, r->sup.times.ends_ms, note_end, &e, &err) == -1) {
+        lw_error("--drain: the end offsets could not be read: %s", err.text);
+        return err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
+    }
+    if (e.full) {
+        lw_error("--drain: more than %d partitions", LW_BOARD_PARTITIONS);
+        return LW_EXIT_FAILED;
+    }
+    return LW_EXIT_OK;
+}
+
+/* Waits for the child's death or our own end. The child bounds its wait by itself; twice that and a margin is for one that does not. */
+static int await_child(struct run *r, pid_t pid) {
+    int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
+    for (;;) {
+        int status;
+        if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : LW_EXIT_FAILED;
+        int64_t left = until - lw_boot_ms();
+        struct timespec ts = {.tv_sec = left > 0 ? left / 1000 : 0, .tv_nsec = left > 0 ? left % 1000 * 1000000 : 0};
+        int sig = sigtimedwait(&r->watched, NULL, &ts);
+        if (sig != SIGTERM && sig != SIGINT && left > 0) continue;
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        if (left <= 0) lw_error("--drain: the end offsets did not come in time");
+        return left <= 0 ? LW_EXIT_FAILED : STATUS_STOPPED;
+    }
+}
+
+static int take_ends(struct run *r) {
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == -1) {
+        lw_error("--drain: fork: %s", strerror(errno));
+        return LW_EXIT_FAILED;
+    }
+    if (pid == 0) {
+        become_child(r, parent);
+        _exit(ask_ends(r));
+    }
+    int status = await_child(r, pid);
+    if (status == LW_EXIT_OK) {
+        atomic_store(&r->sup.board->draining, true);
+        lw_info("draining %d partitions up to their present ends", r->sup.board->n_drain);
+    }
+    return status;
+}
+
+/* --- the workers' ids in the group ------------------------------------------------------------------------------------------------ */
+
+static void claim_slot(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (r->claim >= 0) close(r->claim);
+    r->claim = -1;
+    s->board->member_slot = s->o->member_claim ? s->o->member_claim(s->c, &r->claim) : -1;
+}
+
+/* Claims a slot again after a reload and notes whether the workers' ids changed: they depend on the name,
+ * kafka.member_id and the topics. */
+static void claim_again(struct run *r, const struct lw_config *before) {
+    struct lw_sup *s = &r->sup;
+    char was[LW_MEMBER_MAX], is[LW_MEMBER_MAX];
+    lw_member_id(before, s->board->member_slot, 0, was);
+    claim_slot(r);
+    lw_member_id(s->c, s->board->member_slot, 0, is);
+    s->renamed = strcmp(was, is) != 0;
+    for (int i = 0; s->renamed && i < s->board->n_workers; i++) atomic_store(&s->board->workers[i].fenced, LW_FENCED_NO);
+}
+
+/* --- the rolling reload: one worker at a time ------------------------------------------------------------------------------------- */
+
+static void take_turn(struct run *r, int worker) {
+    struct lw_sup *s = &r->sup;
+    for (; worker < r->rolling_end && s->workers[worker].state == LW_SUP_GONE; worker++) continue;
+    if (worker >= r->rolling_end) {
+        lw_info("reload: done; %d workers", s->board->n_wanted);
+        r->rolling = -1;
+        return;
+    }
+    r->rolling = worker;
+    r->rolling_from = s->workers[worker].lives;
+    r->rolling_until_ms = s->now() + s->c->shutdown.grace_ms + s->times.margin_ms + s->times.ready_ms;
+    lw_info("reload: worker %d", worker);
+    lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
+}
+
+/* Starts the workers that a reload added, after earlier workers with their numbers have ended. */
+static void start_missing(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (s->stopping || s->refused) return;
+    for (int i = 0; i < s->board->n_wanted; i++) {
+        enum lw_sup_state state = s->workers[i].state;
+        if (state == LW_SUP_IDLE || state == LW_SUP_GONE) lw_sup_step(s, &s->workers[i], LW_SUP_START);
+    }
+}
+
+/* Stops surplus workers, those with the highest numbers. The remaining old workers are replaced in turn. */
+static void resize(struct run *r, int n) {
+    struct lw_sup *s = &r->sup;
+    struct lw_board *b = s->board;
+    int was = b->n_wanted;
+    r->rolling_end = was < n ? was : n;
+    if (n != was) lw_info("reload: %d workers instead of %d", n, was);
+    atomic_store(&b->n_wanted, n);
+    if (n > b->n_workers) atomic_store(&b->n_workers, n);
+    start_missing(r);
+    for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
+}
+
+static void reload(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (s->stopping) return;
+    if (!s->o->reload) {
+        lw_warn("SIGHUP: this run has no configuration file to read again");
+        return;
+    }
+    struct lw_config *c = s->o->reload(s->o->ctx);
+    if (!c) {
+        lw_error("reload: the configuration has errors; the old one stays");
+        return;
+    }
+    const struct lw_config *before = s->c;
+    s->c = c;
+    claim_again(r, before);
+    if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
+    r->reloaded = c;
+    end_side(&r->exporter); /* it restarts with the new configuration */
+    lw_log_setup(c->log.level, c->log.json, "supervisor");
+    resize(r, c->workers);
+    take_turn(r, 0);
+}
+
+static void roll_on(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (r->rolling < 0 || s->stopping) return;
+    struct lw_sup_worker *w = &s->workers[r->rolling];
+    bool ready = w->lives != r->rolling_from && w->state == LW_SUP_RUNNING && atomic_load(&s->board->workers[w->index].ready);
+    bool late = s->now() >= r->rolling_until_ms;
+    if (!ready && !late) return;
+    if (!ready) lw_warn("reload: worker %d is not ready yet; going on with the next", w->index);
+    take_turn(r, r->rolling + 1);
+}
+
+/* --- events ----------------------------------------------------------------------------------------------------------------------- */
+
+static void step_all(struct run *r, enum lw_sup_event e) {
+    for (int i = 0; i < r->sup.board->n_workers; i++) lw_sup_step(&r->sup, &r->sup.workers[i], e);
+}
+
+static void stop_all(struct run *r) {
+    r->sup.stopping = true;
+    r->rolling = -1;
+    step_all(r, LW_SUP_STOP);
+}
+
+static void asked_to_stop(struct run *r, const char *by) {
+    if (r->sup.stopping) {
+        lw_warn("%s again: ending at once", by);
+        atomic_store(&r->sup.board->quick, true);
+    } else {
+        lw_info("%s: finishing what is in a handler, at most %" PRId64 " ms", by, r->sup.c->shutdown.grace_ms);
+    }
+    stop_all(r);
+}
+
+static void reap(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        reap_side(&r->exporter, pid, "metrics: the HTTP process");
+        reap_side(&r->follower, pid, "--drain: the process that reads the group's commits");
+        for (int i = 0; i < s->board->n_workers; i++) {
+            struct lw_sup_worker *w = &s->workers[i];
+            if (w->pid == pid) {
+                lw_sup_step(s, w, lw_sup_classify(s, w, status));
+                break;
+            }
+        }
+    }
+}
+
+static void hand_on(struct run *r, int sig) {
+    for (int i = 0; i < r->sup.board->n_workers; i++)
+        if (r->sup.workers[i].pid) kill(r->sup.workers[i].pid, sig);
+}
+
+static void take_signals(struct run *r) {
+    struct signalfd_siginfo si;
+    while (read(r->signals, &si, sizeof si) == (ssize_t)sizeof si) {
+        if (si.ssi_signo == SIGTERM) asked_to_stop(r, "SIGTERM");
+        if (si.ssi_signo == SIGINT) asked_to_stop(r, "SIGINT");
+        if (si.ssi_signo == SIGHUP) reload(r);
+        if (si.ssi_signo == SIGUSR1) hand_on(r, SIGUSR1);
+    }
+    reap(r); /* signals of one kind merge: never count on one SIGCHLD a death */
+}
+
+static void fire_deadlines(struct run *r) {
+    int64_t now = r->sup.now();
+    for (int i = 0; i < r->sup.board->n_workers; i++)
+        if (r->sup.workers[i].deadline_ms <= now) lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
+}
+
+/* --drain where nothing moves any more: only paused lanes may be left, and they would wait for ever. */
+static void look_for_paused(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    int64_t now = s->now();
+    if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
+    r->report.moved_ms = now; /* ask again after as long */
+    struct lw_buf names = {0};
+    int n = s->o->paused(s->o->ctx, &names);
+    if (n > 0) {
+        lw_error("--drain: only paused lanes are left (%d): %.*s", n, (int)names.n, names.p ? names.p : "");
+        s->failed = true;
+        stop_all(r);
+    }
+    lw_buf_free(&names);
+}
+
+static void tick(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    int64_t now = s->now();
+    if (now - r->report.last_tick_ms < s->times.tick_ms) return;
+    r->report.last_tick_ms = now;
+    atomic_store(&s->board->ticked_ms, now);
+    lw_board_forget_old(s->board, now);
+    start_sides(r);
+    for (int i = 0; i < s->board->n_workers; i++)
+        if (lw_sup_stands_still(s, &s->workers[i])) lw_sup_step(s, &s->workers[i], LW_SUP_HUNG);
+    lw_sup_report_tick(&r->report, s, now);
+    if (s->o->watch) s->o->watch(s->o->ctx, s->board);
+    look_for_paused(r);
+}
+
+static void end_where_due(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    if (s->stopping) return;
+    if (s->refused) stop_all(r);
+    if (!s->o->drain || !lw_board_drained(s->board)) return;
+    r->drained = true;
+    stop_all(r);
+}
+
+/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+
+static bool all_gone(const struct lw_sup *s) {
+    for (int i = 0; i < s->board->n_workers; i++)
+        if (s->workers[i].state != LW_SUP_GONE) return false;
+    return true;
+}
+
+static void sleep_until_event(struct run *r) {
+    struct lw_sup *s = &r->sup;
+    int64_t now = s->now(), until = r->report.last_tick_ms + s->times.tick_ms;
+    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0); /* the board has no way to wake us */
+    if (watching && until > now + WATCH_MS) until = now + WATCH_MS;
+    for (int i = 0; i < s->board->n_workers; i++)
+        if (s->workers[i].deadline_ms < until) until = s->workers[i].deadline_ms;
+    struct pollfd p = {.fd = r->signals, .events = POLLIN};
+    if (until > now && poll(&p, 1, (int)(until - now)) == -1 && errno != EINTR) lw_error("poll: %s", strerror(errno));
+}
+
+static void loop(struct run *r) {
+    start_sides(r);
+    step_all(r, LW_SUP_START);
+    while (!all_gone(&r->sup)) {
+        sleep_until_event(r);
+        take_signals(r);
+        fire_deadlines(r);
+        tick(r);
+        start_missing(r);
+        roll_on(r);
+        end_where_due(r);
+    }
+}
+
+static int exit_status(const struct run *r) {
+    if (r->sup.refused) return LW_EXIT_REFUSED;
+    if (r->sup.o->drain) return r->drained ? 0 : 1;
+    return r->sup.failed ? 1 : 0;
+}
+
+static int run_all(struct run *r) {
+    lw_sup_report_init(&r->report, r->sup.now());
+    if (r->sup.o->drain) {
+        int status = take_ends(r);
+        if (status != LW_EXIT_OK) return status == LW_EXIT_REFUSED ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
+    }
+    loop(r);
+    end_side(&r->exporter);
+    end_side(&r->follower);
+    if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
+    lw_sup_report_summary(&r->report, &r->sup, r->sup.now());
+    if (r->sup.o->drain && !r->drained && !r->sup.refused) lw_warn("--drain: stopped before everything was drained");
+    return exit_status(r);
+}
+
+/* Signals are taken through a descriptor from here on; what was in force before is for the children. */
+static int open_signals(struct run *r) {
+    sigemptyset(&r->watched);
+    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&r->watched, watched[i]);
+    if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigdelset(&r->inherited, watched[i]); /* workers must hear us */
+    sigaddset(&r->inherited, SIGUSR1); /* a worker that does not listen yet must not die of it */
+    signal(SIGCHLD, SIG_DFL);          /* ignored by who started us, deaths would go unreported */
+    r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    return r->signals == -1 ? -1 : 0;
+}
+
+int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o) {
+    struct lw_err err = {0};
+    struct lw_board *board = lw_board_open(c->workers, &err);
+    if (!board) {
+        lw_error("%s", err.text);
+        return 1;
+    }
+    struct run *r = lw_alloc(sizeof *r);
+    lw_sup_init(&r->sup, c, o, board);
+    r->sup.spawn = spawn;
+    r->rolling = -1;
+    r->claim = -1;
+    claim_slot(r);
+    int status = 1;
+    if (open_signals(r) == -1) {
+        lw_error("signals: %s", strerror(errno));
+    } else {
+        status = run_all(r);
+        close(r->signals);
+        sigprocmask(SIG_SETMASK, &r->inherited, NULL);
+    }
+    if (r->claim >= 0) close(r->claim);
+    if (r->reloaded && o->config_free) o->config_free(r->reloaded);
+    free(r);
+    lw_board_close(board);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* The supervisor: forks the workers, restarts those that end unasked, and ends them in order.
+ *
+ * It is a table [state][event] of small functions (consumer/fleet/table.c); the loop (supervisor.c) only turns signals, deaths and
+ * deadlines into events. It has no threads and no connections of its own: what it needs of Kafka or the configuration comes through the
+ * functions below, so that it also runs with stand-ins.
+ *
+ *               START              STOP            exit
+ *        IDLE ---------> RUNNING ---------> STOPPING ----> GONE
+ *                         |   ^ \             ^
+ *          unasked exit,  |   |  \ RELOAD     | STOP
+ *          crash, kill    v   |   v           |
+ *                      WAITING <- ROLLING ----+      (ROLLING starts again at once where it ends well)
+ *
+ * How a worker's end is read: its own return (board: `returned`) is clean, failed or refused by its status; any other exit is one that a
+ * handler caused and counts as a crash, as do crash signals and a hang that the supervisor ended; every other signal is a kill from
+ * outside, which blames nobody. */
+#ifndef LW_CONSUMER_FLEET_SUPERVISOR_H
+#define LW_CONSUMER_FLEET_SUPERVISOR_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "config/config.h"
+#include "consumer/board.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Waits and bounds; 0 takes the default in brackets. Tests shorten them. */
+struct lw_supervise_times {
+    int64_t backoff_ms, backoff_max_ms; /* before a restart, doubling [200, 10 s] */
+    int64_t calm_ms;                    /* a life as long as this resets the backoff [30 s] */
+    int64_t tick_ms;                    /* hang checks and progress [1 s] */
+    int64_t heartbeat_ms; /* a main loop that stands still for so long is hung [90 s + shutdown.grace_ms: joining a group may block it for a
+                             minute] */
+    int64_t margin_ms;    /* beyond shutdown.grace_ms before a stopping worker is killed [5 s] */
+    int64_t quick_ms;     /* after a second signal [1 s] */
+    int64_t ready_ms;     /* rolling reload: until the next worker's turn, ready or not [60 s] */
+    int64_t ends_ms;      /* --drain: to ask for the end offsets [30 s] */
+    int64_t stuck_ms;     /* --drain: nothing moved for so long: are only paused lanes left? [10 s] */
+};
+
+struct lw_supervise_options {
+    bool drain;    /* end once all before the present end offsets is committed */
+    bool json;     /* the summary as one JSON object */
+    bool progress; /* a live line on stderr */
+    /* The worker process; its return value is the process's exit status. */
+    int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
+    /* SIGHUP: a new configuration, or NULL where it has errors (logged by it). NULL: SIGHUP is ignored, with a word in the log. It may
+     * change `blames_worker` of these options to fit. */
+    struct lw_config *(*reload)(void *ctx);
+    void (*config_free)(struct lw_config *c);
+    /* --drain: calls fn for each partition. Runs in a process of its own, so that its threads never share one with a fork. */
+    int (*ends)(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
+                void *fn_ctx, struct lw_err *err);
+    /* --drain: follows the group's commits and writes them to the board (lw_drain_follow()). It runs in
+     * a separate process that is restarted if it ends. NULL: only commits of this run's workers count. */
+    int (*follow)(const struct lw_config *c, struct lw_board *board);
+    /* --drain, once nothing moved for a while: appends the names of paused lanes that still have waiters; returns how many, when nothing
+     * else is left, and the run ends with 1; 0 goes on waiting. May be NULL. */
+    int (*paused)(void *ctx, struct lw_buf *names);
+    /* Metrics and health: runs in a process of its own, which is started again where it ends and ends with the run. It only reads the
+     * board. May be NULL. */
+    int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
+    /* Looks at the board, at every tick and once more after the last worker has ended. May be NULL. */
+    void (*watch)(void *ctx, const struct lw_board *board);
+    /* Claims the slot that distinguishes this supervisor's workers in the group (lw_member_claim()).
+     * NULL: the workers are dynamic members. */
+    int (*member_claim)(const struct lw_config *c, int *fd);
+    void *ctx;
+    bool blames_worker; /* the handler runs inside the worker: what was in a seat is a suspect */
+    struct lw_supervise_times times;
+};
+
+/* Runs until stopped or drained. Returns the exit status of the program. Call it in a process that has no threads: it forks, and workers
+ * end with the thread that forked them. Takes SIGTERM, SIGINT, SIGHUP, SIGUSR1 (handed on to the workers, which log what they remember)
+ * and SIGCHLD, and reaps every child of the process. */
+int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
+
+#endif

@@ -1,0 +1,163 @@
+#include "consumer/process/hints.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/redis/script.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    BLOCK_S = 5, /* a pop blocks at most so long: a dead connection is found out soon after */
+    ANSWER_MS = 2 * BLOCK_S * 1000,
+    RECONCILE_MAX = 1024, /* the rest of `claimed` is made again by the janitor */
+    FULL_PAUSE_MS = 100,  /* at maxmemory: between two looks */
+    FULL_MS = 2000,       /* at maxmemory: until the pop is tried again */
+    FULL_BATCH = 64,
+    REFUSED_MS = 1000,
+    COMPLAIN_MS = 10000,
+};
+
+enum asked { NOTHING, RECONCILE, POP, EXPIRY, LOOK };
+
+struct lw_hints {
+    struct lw_hints_setup set;
+    struct lw_wire *wire;
+    char *ready, *claimed, *key_epoch;
+    bool want, blmove;
+    enum asked asked;
+    int64_t next_ms;       /* not before */
+    int64_t full_until_ms; /* at maxmemory */
+    int64_t complained_ms;
+    struct lw_commands commands;
+};
+
+static void send_asked(struct lw_hints *h, enum asked asked) {
+    h->asked = asked;
+    lw_wire_send(h->wire, &h->commands);
+}
+
+static void on_up(void *ctx) {
+    struct lw_hints *h = ctx;
+    lw_commands_reset(&h->commands);
+    lw_cmd(&h->commands, "LRANGE"), lw_arg_text(&h->commands, h->claimed);
+    lw_arg_i64(&h->commands, 0), lw_arg_i64(&h->commands, RECONCILE_MAX - 1);
+    send_asked(h, RECONCILE);
+}
+
+static void on_down(void *ctx, const char *why) {
+    struct lw_hints *h = ctx;
+    lw_info("shard %d, hints: Redis connection: %s", h->set.shard, why);
+    h->asked = NOTHING;
+}
+
+static void tell(struct lw_hints *h, const redisReply *r) {
+    if (r->type == REDIS_REPLY_STRING) h->set.hint(h->set.ctx, h->set.shard, lw_bytes(r->str, r->len));
+}
+
+static void on_error(struct lw_hints *h, const char *text) {
+    int64_t now = lw_boot_ms();
+    if (h->asked == POP && strncmp(text, "OOM", 3) == 0) {
+        h->full_until_ms = now + FULL_MS;
+    } else if (h->asked == POP && !h->blmove && strncmp(text, "ERR unknown command", 19) == 0) {
+        h->blmove = true;
+    } else {
+        h->next_ms = now + REFUSED_MS;
+        if (h->complained_ms && now - h->complained_ms < COMPLAIN_MS) return;
+        h->complained_ms = now;
+        lw_warn("shard %d, hints: Redis refused: %s; trying on", h->set.shard, text);
+    }
+}
+
+static void on_reply(void *ctx, const redisReply *r) {
+    struct lw_hints *h = ctx;
+    if (r->type == REDIS_REPLY_ERROR) on_error(h, r->str);
+    enum asked asked = h->asked;
+    h->asked = asked == POP ? EXPIRY : NOTHING;
+    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* of LOOK: LOST; the worker learns that by itself */
+    if (r->type == REDIS_REPLY_ARRAY) /* newest first in `claimed`, oldest first from the script: order is a courtesy */
+        for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
+}
+
+/* What is popped stays in `claimed` until it is claimed; where its worker dies first nobody would ever remove it. The server runs the
+ * expiry right after the pop, whatever becomes of us. */
+static void pop(struct lw_hints *h) {
+    struct lw_commands *c = &h->commands;
+    lw_commands_reset(c);
+    lw_cmd(c, h->blmove ? "BLMOVE" : "BRPOPLPUSH"), lw_arg_text(c, h->ready), lw_arg_text(c, h->claimed);
+    if (h->blmove) lw_arg_text(c, "RIGHT"), lw_arg_text(c, "LEFT");
+    lw_arg_i64(c, BLOCK_S);
+    lw_cmd(c, "PEXPIRE"), lw_arg_text(c, h->claimed), lw_arg_i64(c, 4 * h->set.ttl_ms);
+    send_asked(h, POP);
+}
+
+/* EVAL with the text, not EVALSHA: this is rare, and needs no second trip when the script is not known. */
+static void look(struct lw_hints *h, int64_t now) {
+    char epoch[64];
+    h->next_ms = now + FULL_PAUSE_MS;
+    if (!h->set.epoch(h->set.ctx, h->set.shard, epoch, sizeof epoch)) return;
+    struct lw_commands *c = &h->commands;
+    lw_commands_reset(c);
+    lw_cmd(c, "EVAL"), lw_arg_text(c, lw_script_hints.text), lw_arg_i64(c, 3);
+    lw_arg_text(c, h->key_epoch), lw_arg_text(c, h->ready), lw_arg_text(c, h->claimed);
+    lw_arg_text(c, epoch), lw_arg_i64(c, FULL_BATCH), lw_arg_i64(c, h->set.ttl_ms);
+    send_asked(h, LOOK);
+}
+
+void lw_hints_step(struct lw_hints *h) {
+    if (!h->want || h->asked != NOTHING || !h->wire || !lw_wire_is_up(h->wire)) return;
+    int64_t now = lw_boot_ms();
+    if (now < h->next_ms) return;
+    if (now < h->full_until_ms)
+        look(h, now);
+    else
+        pop(h);
+}
+
+struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup) {
+    struct lw_hints *h = lw_alloc(sizeof *h);
+    h->set = *setup;
+    struct lw_buf b = {0};
+    lw_buf_addf(&b, "%sepoch%c", setup->prefix, 0);
+    h->key_epoch = b.p;
+    return h;
+}
+
+static void connect_first(struct lw_hints *h) {
+    char name[32];
+    snprintf(name, sizeof name, "shard %d, hints", h->set.shard);
+    struct lw_wire_setup s = {
+        .url = h->set.url, .name = name, .answer_ms = ANSWER_MS, .up = on_up, .reply = on_reply, .down = on_down, .ctx = h};
+    h->wire = lw_wire_open(&s);
+}
+
+void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want) {
+    h->want = want;
+    if (!want || h->wire) return;
+    h->ready = lw_strdup(ready);
+    h->claimed = lw_strdup(claimed);
+    connect_first(h);
+}
+
+void lw_hints_close(struct lw_hints *h) {
+    if (!h) return;
+    lw_wire_close(h->wire);
+    lw_commands_free(&h->commands);
+    free(h->ready), free(h->claimed), free(h->key_epoch);
+    free(h);
+}
+
+struct pollfd lw_hints_poll(const struct lw_hints *h) {
+    return h->wire ? lw_wire_poll(h->wire) : (struct pollfd){.fd = -1};
+}
+
+int64_t lw_hints_due_ms(const struct lw_hints *h) {
+    if (!h->wire) return INT64_MAX;
+    int64_t due = lw_wire_due_ms(h->wire);
+    bool paused = h->want && h->asked == NOTHING && lw_wire_is_up(h->wire);
+    return paused && h->next_ms < due ? h->next_ms : due;
+}
+
+void lw_hints_serve(struct lw_hints *h, short revents) {
+    if (h->wire) lw_wire_serve(h->wire, revents);
+}

@@ -1,0 +1,28 @@
+/* Static membership: the group.instance.id of each worker.
+ *
+ * A static member that rejoins under its id within session.timeout.ms gets its partitions back without
+ * a rebalance. When a dynamic member dies, every member of the group waits until its session ends. The
+ * id is
+ *
+ *     NAME-MEMBER-SLOT-WORKER-TOPICS
+ *
+ * MEMBER is kafka.member_id, or the host's name. SLOT tells the supervisors of one MEMBER on one host
+ * apart, because two members with one id would fence each other. A supervisor claims its slot with a
+ * socket in the abstract namespace, which the kernel frees when the process ends. TOPICS is a hash of
+ * kafka.topics, because a broker does not notice when a known static member subscribes to other
+ * topics. */
+#ifndef LW_CONSUMER_PROCESS_MEMBER_H
+#define LW_CONSUMER_PROCESS_MEMBER_H
+
+#include "config/config.h"
+
+enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
+
+/* Claims the lowest free slot for this process. Returns -1, with *fd -1, if workers are to be dynamic
+ * members: by configuration, or because no slot could be claimed (logged). The claim ends when `fd` is
+ * closed, so children must close their copy. */
+int lw_member_claim(const struct lw_config *c, int *fd);
+/* Returns false, with an empty `out`, if slot is -1. */
+bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]);
+
+#endif

@@ -1,0 +1,491 @@
+#include "consumer/process/pool.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "consumer/process/journal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    HAND = 32,         /* most jobs that one thread takes at once */
+    FAST_US = 50,      /* jobs that take longer on average are taken one at a time */
+    HANDFUL_US = 1000, /* a handful is at most that much work */
+    STUCK_US = 1000,   /* a thread that is so long in one job, or chain, gets the rest of its hand stolen */
+    CHAIN_US = 20000,  /* after so long with followers a thread looks whether other jobs wait */
+    LOOK_MS = 2,       /* how often an idle thread looks for that */
+};
+
+/* What a thread has taken and not started. `range` packs generation << 32 | next << 16 | end, so that one compare-and-swap takes a job
+ * and fails where the owner has refilled its hand meanwhile. */
+struct hand {
+    _Atomic uint64_t range;
+    _Atomic(struct lw_job *) jobs[HAND];
+};
+
+struct worker_thread {
+    struct lw_pool *pool;
+    int index;
+    pthread_t id;
+    struct lw_slot *slot;
+    _Atomic int64_t busy_since_us; /* start of the job in its handler; of the first one of a chain */
+    struct hand hand;
+    struct lw_job **batch;
+    char pad[64]; /* a hand is written by its owner all the time: keep neighbours off its cache line */
+};
+
+struct lw_pool {
+    const struct lw_handler_type *type;
+    struct lw_handler *handler;
+    int64_t timeout_ms;
+    struct lw_seat *seats; /* NULL: none */
+    struct lw_counts *counts;
+    int seats_a_thread;
+    size_t batch_max;
+    int notify_fd, journal;
+
+    pthread_mutex_t lock; /* guards the queue, idle, watchers, running, and writes to stop */
+    pthread_cond_t work, ended;
+    struct lw_job *head, **tail;
+    size_t queued;
+    int idle, watchers; /* threads asleep; those of them that look for hands to steal from */
+    int running;        /* threads that have not ended */
+    atomic_bool stop;   /* read without the lock between the jobs of a chain */
+
+    _Atomic int64_t average_ns;        /* of a job's time in its handler */
+    _Atomic(struct lw_job *) finished; /* newest first */
+    struct lw_job *reaping;            /* main thread: taken from `finished`, oldest first */
+    atomic_bool signalled;
+
+    int n;
+    struct worker_thread threads[];
+};
+
+/* --- hands ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t pack(uint64_t generation, size_t next, size_t end) { return generation << 32 | next << 16 | end; }
+static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
+static size_t end_of(uint64_t r) { return r & 0xffff; }
+
+/* Takes the next job out of a hand, own or foreign; NULL where it is empty. */
+static struct lw_job *take_from(struct hand *h) {
+    uint64_t r = atomic_load(&h->range);
+    while (next_of(r) < end_of(r)) {
+        struct lw_job *job = atomic_load_explicit(&h->jobs[next_of(r)], memory_order_relaxed);
+        if (atomic_compare_exchange_weak(&h->range, &r, r + (1U << 16))) return job;
+    }
+    return NULL;
+}
+
+static size_t left_in(struct hand *h) {
+    uint64_t r = atomic_load(&h->range);
+    return next_of(r) < end_of(r) ? end_of(r) - next_of(r) : 0;
+}
+
+static bool any_hand(const struct lw_pool *p) {
+    for (int i = 0; i < p->n; i++)
+        if (left_in((struct hand *)&p->threads[i].hand)) return true;
+    return false;
+}
+
+static bool held_up(struct worker_thread *t, int64_t now_us) {
+    return left_in(&t->hand) && now_us - atomic_load(&t->busy_since_us) >= STUCK_US;
+}
+
+static struct lw_job *steal(struct lw_pool *p, int64_t now_us) {
+    for (int i = 0; i < p->n; i++) {
+        struct worker_thread *t = &p->threads[i];
+        struct lw_job *job = held_up(t, now_us) ? take_from(&t->hand) : NULL;
+        if (job) return job;
+    }
+    return NULL;
+}
+
+static bool any_held_up(struct lw_pool *p, int64_t now_us) {
+    for (int i = 0; i < p->n; i++)
+        if (held_up(&p->threads[i], now_us)) return true;
+    return false;
+}
+
+/* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
+
+/* Jobs linked by `next`, n of them. One thread is woken, and wakes the next where it leaves anything. */
+static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
+    last->next = NULL;
+    *p->tail = first;
+    p->tail = &last->next;
+    p->queued += n;
+    if (p->idle) pthread_cond_signal(&p->work);
+}
+
+static struct lw_job *pop(struct lw_pool *p) {
+    struct lw_job *job = p->head;
+    if (!job) return NULL;
+    p->head = job->next;
+    if (!p->head) p->tail = &p->head;
+    p->queued--;
+    return job;
+}
+
+/* How many jobs a thread takes at once: its share, if they are known to be fast. */
+static size_t handful(const struct lw_pool *p) {
+    int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
+    if (average_us >= FAST_US) return 1;
+    size_t share = p->queued / (size_t)p->n + 1, bound = (size_t)(HANDFUL_US / (average_us + 1));
+    if (share > bound) share = bound;
+    return share < HAND ? share : HAND;
+}
+
+static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
+    size_t want = handful(p), n = 0;
+    struct lw_job *job;
+    while (n < want && (job = pop(p))) atomic_store_explicit(&t->hand.jobs[n++], job, memory_order_relaxed);
+    if (!n) return false;
+    uint64_t r = atomic_load_explicit(&t->hand.range, memory_order_relaxed);
+    atomic_store_explicit(&t->busy_since_us, lw_boot_us(), memory_order_relaxed);
+    atomic_store(&t->hand.range, pack((r >> 32) + 1, 0, n));
+    /* what is left in the queue is for another thread; what is left in this hand has to be watched by one */
+    if (p->idle && (p->queued || (n > 1 && !p->watchers))) pthread_cond_signal(&p->work);
+    return true;
+}
+
+static void sleep_idle(struct lw_pool *p) {
+    p->idle++;
+    if (any_hand(p) && !p->watchers) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * 1000000L;
+        if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+        p->watchers++;
+        pthread_cond_timedwait(&p->work, &p->lock, &until);
+        p->watchers--;
+    } else {
+        pthread_cond_wait(&p->work, &p->lock);
+    }
+    p->idle--;
+}
+
+/* Waits for work: in the thread's own hand (true, *stolen NULL), or one stolen job. False when the pool ends. */
+static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
+    *stolen = NULL;
+    bool go_on = true;
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        if (p->stop) {
+            go_on = false;
+            break;
+        }
+        if ((*stolen = steal(p, lw_boot_us()))) {                                      /* first: it has waited longer than the queue */
+            if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work); /* somebody else has to watch now */
+            break;
+        }
+        if (fill_hand(p, t)) break;
+        sleep_idle(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return go_on;
+}
+
+/* Puts the next batch together: the n followers that are in t->batch already, then jobs of the queue. *until_us: when the followers'
+ * precedence ends; 0: they have only begun. Returns 0 when the pool ends. */
+static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
+    int64_t now_us = n ? lw_boot_us() : 0;
+    if (n && !*until_us) *until_us = now_us + CHAIN_US;
+    pthread_mutex_lock(&p->lock);
+    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* somebody waits who would not get into this batch */
+        for (size_t i = 0; n; i++, n--) append(p, t->batch[i], t->batch[i], 1);
+    if (!n) *until_us = 0;
+    while (!p->stop && !p->head && !n) {
+        p->idle++;
+        pthread_cond_wait(&p->work, &p->lock);
+        p->idle--;
+    }
+    while (n < p->batch_max && p->head) t->batch[n++] = pop(p);
+    if (p->head && p->idle) pthread_cond_signal(&p->work);
+    if (p->stop) n = 0;
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+/* A chain has lasted long. Where other jobs wait, in the queue or in a hand (its own too), its next one goes behind them. */
+static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
+    pthread_mutex_lock(&p->lock);
+    bool others = p->head || any_held_up(p, now_us);
+    if (others) append(p, job, job, 1);
+    pthread_mutex_unlock(&p->lock);
+    return others;
+}
+
+/* --- running -------------------------------------------------------------------------------------------------------------------- */
+
+static void finish(struct lw_pool *p, struct lw_job *job) {
+    struct lw_job *top = atomic_load_explicit(&p->finished, memory_order_relaxed);
+    do job->next = top;
+    while (!atomic_compare_exchange_weak(&p->finished, &top, job));
+    if (atomic_load(&p->signalled) || atomic_exchange(&p->signalled, true)) return;
+    if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
+}
+
+/* The job is over: reports it. Returns what has to follow. */
+static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
+    struct lw_job *next = lw_job_end(job); /* before the report: after it the job is the main thread's */
+    finish(p, job);
+    return next;
+}
+
+/* A job whose lease is over already is not started. */
+static bool startable(struct lw_job *job, int64_t now_ms) {
+    job->reason[0] = '\0';
+    job->outcome = LW_BACK;
+    return !atomic_load(&job->lease->cancelled) && now_ms < atomic_load(&job->lease->deadline_ms);
+}
+
+static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, size_t i) {
+    return p->seats && i < (size_t)p->seats_a_thread ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
+}
+
+/* Runs jobs in the handler, with all that surrounds it. Returns the time after that. */
+static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_us) {
+    int64_t now_ms = now_us / 1000;
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
+        struct lw_seat *s = seat(p, t, i);
+        if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->key, jobs[i]->alone, now_ms);
+        lw_journal_start(p->journal, jobs[i]);
+    }
+    p->type->run(p->handler, t->slot, jobs, n);
+    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* of a batch: each message's share */
+    if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->took_us = took_us;
+        lw_journal_end(p->journal, jobs[i]);
+        struct lw_seat *s = seat(p, t, i);
+        if (s) lw_seat_leave(s);
+    }
+    return after_us;
+}
+
+static void learn(struct lw_pool *p, int64_t took_us) {
+    int64_t old = atomic_load_explicit(&p->average_ns, memory_order_relaxed);
+    atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
+}
+
+/* Runs a job and what follows it; returns the time after that, which is the time before the next. */
+static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
+    atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed); /* not again for followers: the hand waits for all of them */
+    int64_t look_us = INT64_MAX;
+    for (;;) {
+        if (startable(job, now_us / 1000)) {
+            int64_t after_us = run_jobs(p, t, &job, 1, now_us);
+            learn(p, after_us - now_us);
+            now_us = after_us;
+        }
+        job = end_job(p, job);
+        if (!job || atomic_load_explicit(&p->stop, memory_order_relaxed)) return now_us;
+        if (look_us == INT64_MAX) {
+            look_us = now_us + CHAIN_US;
+        } else if (now_us >= look_us) {
+            if (give_way(p, job, now_us)) return now_us;
+            look_us = now_us + STUCK_US; /* not after every job, which may be fast */
+        }
+    }
+}
+
+static void run_singly(struct lw_pool *p, struct worker_thread *t) {
+    struct lw_job *job;
+    while (wait_work(p, t, &job)) {
+        int64_t now_us = lw_boot_us();
+        if (job) now_us = run_chain(p, t, job, now_us);
+        while ((job = take_from(&t->hand))) now_us = run_chain(p, t, job, now_us);
+    }
+}
+
+static void run_batches(struct lw_pool *p, struct worker_thread *t) {
+    size_t n = 0;
+    int64_t until_us = 0;
+    while ((n = wait_batch(p, t, n, &until_us))) {
+        int64_t now_us = lw_boot_us(), now_ms = now_us / 1000;
+        size_t keep = 0, follow = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (startable(t->batch[i], now_ms))
+                t->batch[keep++] = t->batch[i];
+            else
+                end_job(p, t->batch[i]);
+        }
+        if (keep) run_jobs(p, t, t->batch, keep, now_us);
+        for (size_t i = 0; i < keep; i++) {
+            struct lw_job *next = end_job(p, t->batch[i]);
+            if (next) t->batch[follow++] = next;
+        }
+        n = follow;
+    }
+}
+
+static void *thread_main(void *arg) {
+    struct worker_thread *t = arg;
+    struct lw_pool *p = t->pool;
+    if (p->batch_max > 1)
+        run_batches(p, t);
+    else
+        run_singly(p, t);
+    pthread_mutex_lock(&p->lock);
+    if (--p->running == 0) pthread_cond_signal(&p->ended);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* --- the main thread's side ----------------------------------------------------------------------------------------------------- */
+
+void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
+    if (!n) return;
+    for (size_t i = 0; i + 1 < n; i++) jobs[i]->next = jobs[i + 1];
+    pthread_mutex_lock(&p->lock);
+    append(p, jobs[0], jobs[n - 1], n);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* `finished` is a stack; reaping wants the oldest first. */
+static struct lw_job *reversed(struct lw_job *job) {
+    struct lw_job *out = NULL;
+    while (job) {
+        struct lw_job *next = job->next;
+        job->next = out;
+        out = job;
+        job = next;
+    }
+    return out;
+}
+
+size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
+    size_t n = 0;
+    while (n < max) {
+        if (!p->reaping) {
+            atomic_store(&p->signalled, false); /* before the look: what comes after it signals again */
+            p->reaping = reversed(atomic_exchange(&p->finished, NULL));
+            if (!p->reaping) break;
+        }
+        out[n++] = p->reaping;
+        p->reaping = p->reaping->next;
+    }
+    return n;
+}
+
+/* --- opening and closing -------------------------------------------------------------------------------------------------------- */
+
+static void init_sync(struct lw_pool *p) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, &monotonic);
+    pthread_cond_init(&p->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void free_pool(struct lw_pool *p) {
+    for (int i = 0; i < p->n; i++) {
+        if (p->threads[i].slot) p->type->slot_close(p->handler, p->threads[i].slot);
+        free(p->threads[i].batch);
+    }
+    lw_journal_close(p->journal);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->ended);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+/* Signals are the main thread's, but for those that a fault raises in the thread itself. */
+static void block_signals(sigset_t *old) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&set, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
+static int open_slots(struct lw_pool *p, struct lw_err *err) {
+    for (int i = 0; i < p->n; i++) {
+        struct worker_thread *t = &p->threads[i];
+        t->pool = p;
+        t->index = i;
+        t->batch = lw_alloc(p->batch_max * sizeof(struct lw_job *));
+        t->slot = p->type->slot_open(p->handler, i, err);
+        if (!t->slot) return lw_fail(err, "handler slot %d cannot be opened", i);
+    }
+    return 0;
+}
+
+static int start_threads(struct lw_pool *p, struct lw_err *err) {
+    sigset_t old;
+    block_signals(&old);
+    int r = 0;
+    for (int i = 0; i < p->n && !r; i++) {
+        pthread_mutex_lock(&p->lock);
+        r = pthread_create(&p->threads[i].id, NULL, thread_main, &p->threads[i]);
+        if (!r) p->running++;
+        pthread_mutex_unlock(&p->lock);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
+}
+
+/* Every job in a handler has a seat on the board, so that the supervisor can name the jobs of a worker
+ * that hangs. If the handler type can crash the worker, each job has a seat of its own. */
+static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
+    if (seats) p->counts = &seats->counts;
+    if (!seats || p->n > LW_BOARD_SEATS) return;
+    p->seats = seats->seats;
+    p->seats_a_thread = LW_BOARD_SEATS / p->n;
+    if (p->type->blames_worker && p->batch_max > (size_t)p->seats_a_thread) p->batch_max = (size_t)p->seats_a_thread;
+}
+
+static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += grace_ms / 1000;
+    until.tv_nsec += grace_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+    pthread_mutex_lock(&p->lock);
+    int running = p->running;
+    p->stop = true;
+    pthread_cond_broadcast(&p->work);
+    while (p->running && pthread_cond_timedwait(&p->ended, &p->lock, &until) == 0) {}
+    bool ended = p->running == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (!ended) return false;
+    for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL); /* they are past their last line */
+    return true;
+}
+
+bool lw_pool_close(struct lw_pool *p, int64_t grace_ms) {
+    if (!wait_ended(p, grace_ms)) return false;
+    free_pool(p);
+    return true;
+}
+
+struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
+                             struct lw_board_worker *seats, int notify_fd, struct lw_err *err) {
+    int most = seats && t->blames_worker ? LW_BOARD_SEATS : LW_POOL_THREADS_MAX;
+    if (threads < 1 || threads > most) {
+        lw_fail(err, "handler threads: %d is not between 1 and %d", threads, most);
+        return NULL;
+    }
+    struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
+    *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
+    p->tail = &p->head;
+    p->average_ns = FAST_US * 1000; /* nothing is known yet: one at a time */
+    p->batch_max = t->batch_max(h);
+    init_sync(p);
+    share_seats(p, seats);
+    struct lw_err journal = {0};
+    p->journal = lw_journal_open(&journal);
+    int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
+    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* none has had anything to do */
+    if (!r) return p;
+    free_pool(p);
+    return NULL;
+}

@@ -1,0 +1,416 @@
+/* The worker process: opens everything, turns the loop, and leaves in order.
+ *
+ *     open:  handler, pool → Redis connections → logic → renewer → Kafka
+ *     loop:  wait → signals, Redis, handlers → Kafka → turn → heartbeat
+ *     leave: finish and settle what is in a handler (at most shutdown.grace_ms) → commit → leave the group → close
+ *
+ * One thread does all this; handlers and the renewer have their own. Nothing in the loop blocks but Kafka's rebalances and synchronous
+ * commits. */
+#include "consumer/process/private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "consumer/process/member.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum {
+    RECORDS = 512,        /* taken from Kafka in one go */
+    KAFKA_EVERY_MS = 200, /* also where nothing is wanted or signalled: rebalances, answers to commits */
+    JOBS = 256,           /* reaped in one go */
+    WAIT_MAX_MS = 200,
+    OBSERVE_MS = 500,
+    LOOK_MS = 2000, /* interval between two reads of the group's commits */
+    CLUSTER_ID_MS = 5000,
+    COMMIT_MS = 5000,
+    ANSWER_MIN_MS = 2000,
+    ANSWER_MAX_MS = 10000,
+    /* the end; the supervisor's margin beyond shutdown.grace_ms is 5 s */
+    CANCEL_MS = 1000, /* for handlers to heed that they are cancelled, when the grace is over */
+    LAST_COMMIT_MS = 1500,
+    LEAVE_MS = 5000,
+    LEAVE_LATE_MS = 1000, /* the grace is used up */
+    POOL_MS = 500,
+    QUICK_MS = 300,
+};
+
+void process_end(struct process *p, int status, const char *reason) {
+    if (p->ended) return;
+    lw_error("%s", reason);
+    p->ended = true;
+    p->status = status;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------------------------ */
+
+static void name_self(struct process *p) {
+    char host[65] = "?", boot_id[40] = "";
+    gethostname(host, sizeof host - 1);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t n = read(fd, boot_id, sizeof boot_id - 1);
+        boot_id[n > 0 ? strcspn(boot_id, "\n") : 0] = '\0';
+        close(fd);
+    }
+    snprintf(p->host, sizeof p->host, "%s/%s", host, boot_id);
+    for (char *c = host; *c; c++) /* it goes into names and tokens */
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
+    uint64_t seed[2];
+    if (getrandom(seed, sizeof seed, 0) != sizeof seed) seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
+    p->random = seed[0];
+    snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
+}
+
+/* SIGHUP is the supervisor's; a write to a closed pipe is an error like others. */
+static int open_signals(struct process *p, struct lw_err *err) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM), sigaddset(&set, SIGINT), sigaddset(&set, SIGHUP), sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return p->signal_fd < 0 ? lw_fail(err, "signalfd: %s", strerror(errno)) : 0;
+}
+
+static int open_handler(struct process *p, struct lw_err *err) {
+    p->type = lw_handler_find(p->c->handler.type, err);
+    if (!p->type) return -1;
+    p->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->notify_fd < 0) return lw_fail(err, "eventfd: %s", strerror(errno));
+    p->handler = p->type->open(p->c, p->index, err);
+    if (!p->handler) return -1;
+    p->pool = lw_pool_open(p->type, p->handler, p->c->handler.threads, p->c->handler.timeout_ms, p->self, p->notify_fd, err);
+    return p->pool ? 0 : -1;
+}
+
+static int parse_urls(struct process *p, struct lw_err *err) {
+    p->urls = lw_alloc(p->c->redis.n_urls * sizeof *p->urls);
+    for (size_t i = 0; i < p->c->redis.n_urls; i++)
+        if (lw_redis_url_parse(p->c->redis.urls[i], &p->urls[i], err)) return -1;
+    return 0;
+}
+
+static void ask_cluster_id(struct process *p) {
+    struct lw_err err = {0};
+    if (!lw_source_cluster_id(p->c, CLUSTER_ID_MS, p->cluster_id, sizeof p->cluster_id, &err)) return;
+    p->cluster_id[0] = '\0';
+    lw_warn("kafka: its cluster id is not known, so it is not compared with that of the other workers: %s", err.text);
+}
+
+static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
+
+static void open_links(struct process *p) {
+    int n = p->c->redis.shards;
+    p->links = lw_alloc((size_t)n * sizeof *p->links);
+    p->fds = lw_alloc((FD_LINKS + 2 * (size_t)n) * sizeof *p->fds);
+    for (int s = 0; s < n; s++) {
+        char name[24];
+        snprintf(name, sizeof name, "shard %d", s);
+        p->links[s] = (struct link){.process = p, .shard = s};
+        struct lw_wire_setup setup = {
+            .url = &p->urls[(size_t)s % p->c->redis.n_urls],
+            .name = name,
+            .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server wants its repairs within one TTL */
+            .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
+            .up = process_up,
+            .reply = process_reply,
+            .down = process_down,
+            .ctx = &p->links[s],
+        };
+        p->links[s].wire = lw_wire_open(&setup);
+    }
+}
+
+static bool epoch_of(void *process, int shard, char *epoch, size_t size) {
+    return lw_worker_epoch(((struct process *)process)->logic, shard, epoch, size);
+}
+
+static const char *prefix_of(void *process, int shard) { return lw_worker_prefix(((struct process *)process)->logic, shard); }
+
+static void open_logic(struct process *p) {
+    struct lw_worker_setup setup = {
+        .config = p->c,
+        .board = p->board,
+        .counts = &p->self->counts,
+        .index = p->index,
+        .id = p->id,
+        .host = p->host,
+        .cluster_id = p->cluster_id,
+        .io = &process_io,
+        .ctx = p,
+    };
+    p->logic = lw_worker_open(&setup);
+    for (int s = 0; s < p->c->redis.shards; s++) {
+        struct lw_hints_setup hints = {
+            .url = &p->urls[(size_t)s % p->c->redis.n_urls],
+            .shard = s,
+            .ttl_ms = p->c->lock.ttl_ms,
+            .prefix = lw_worker_prefix(p->logic, s),
+            .hint = process_hint,
+            .epoch = epoch_of,
+            .ctx = p,
+        };
+        p->links[s].hints = lw_hints_open(&hints);
+    }
+}
+
+static int open_renewer(struct process *p, struct lw_err *err) {
+    struct lw_renewer_setup setup = {
+        .urls = p->urls,
+        .n_urls = p->c->redis.n_urls,
+        .shards = p->c->redis.shards,
+        .ttl_ms = p->c->lock.ttl_ms,
+        .worker_id = p->id,
+        .leases = lw_worker_leases(p->logic),
+        .counts = &p->self->counts,
+        .epoch = epoch_of,
+        .prefix = prefix_of,
+        .ctx = p,
+    };
+    p->renewer = lw_renewer_open(&setup, err);
+    return p->renewer ? 0 : -1;
+}
+
+static int open_kafka(struct process *p, struct lw_err *err) {
+    if (p->c->dead.to == LW_DEAD_TOPIC && !(p->sink = lw_sink_open(p->c, err))) return -1;
+    char member[LW_MEMBER_MAX];
+    bool fenced = atomic_load(&p->self->fenced) != LW_FENCED_NO;
+    if (fenced) atomic_store(&p->self->fenced, LW_FENCED_BEFORE);
+    bool mine = lw_member_id(p->c, fenced ? -1 : p->board->member_slot, p->index, member);
+    p->source = lw_source_open(p->c, mine || fenced ? member : NULL, &process_kafka, p, err);
+    return p->source ? 0 : -1;
+}
+
+static int open_all(struct process *p, struct lw_err *err) {
+    name_self(p);
+    if (open_signals(p, err) || open_handler(p, err) || parse_urls(p, err)) return -1;
+    ask_cluster_id(p);
+    open_links(p);
+    open_logic(p);
+    return open_renewer(p, err) || open_kafka(p, err) ? -1 : 0;
+}
+
+/* --- the loop ----------------------------------------------------------------------------------------------------------------------- */
+
+static void drain_fd(int fd) {
+    uint64_t n;
+    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN: it was empty */
+    (void)r;
+}
+
+static void take_signals(struct process *p) {
+    struct signalfd_siginfo si;
+    while (read(p->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
+        p->asked_to_stop |= si.ssi_signo == SIGTERM || si.ssi_signo == SIGINT;
+        if (si.ssi_signo == SIGUSR1) lw_worker_dump(p->logic);
+    }
+}
+
+static void reap(struct process *p) {
+    struct lw_job *jobs[JOBS];
+    size_t n;
+    drain_fd(p->notify_fd);
+    do {
+        n = lw_pool_reap(p->pool, jobs, JOBS);
+        for (size_t i = 0; i < n; i++) lw_worker_finished(p->logic, jobs[i]);
+    } while (n == JOBS);
+}
+
+static int64_t sleep_ms(struct process *p, int64_t max_ms) {
+    int64_t wait = lw_worker_wait_ms(p->logic), due = INT64_MAX;
+    if (wait > max_ms) wait = max_ms;
+    for (int s = 0; s < p->c->redis.shards; s++) {
+        int64_t wire = lw_wire_due_ms(p->links[s].wire), hints = lw_hints_due_ms(p->links[s].hints);
+        if (wire < due) due = wire;
+        if (hints < due) due = hints;
+    }
+    if (due == INT64_MAX) return wait;
+    return clamp(due - lw_boot_ms(), 0, wait);
+}
+
+/* Kafka's descriptor counts only while records are wanted: it stays readable until they are taken. */
+static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
+    int n = FD_LINKS;
+    p->fds[FD_SIGNALS] = (struct pollfd){.fd = p->signal_fd, .events = POLLIN};
+    p->fds[FD_HANDLERS] = (struct pollfd){.fd = p->notify_fd, .events = POLLIN};
+    p->fds[FD_KAFKA] = (struct pollfd){.fd = kafka && lw_worker_appetite(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
+    for (int s = 0; s < p->c->redis.shards; s++) {
+        p->fds[n++] = lw_wire_poll(p->links[s].wire);
+        p->fds[n++] = lw_hints_poll(p->links[s].hints);
+    }
+    if (poll(p->fds, (nfds_t)n, (int)sleep_ms(p, max_ms)) >= 0) return;
+    if (errno != EINTR) process_end(p, LW_EXIT_FAILED, "poll failed");
+    for (int i = 0; i < n; i++) p->fds[i].revents = 0;
+}
+
+static void serve_links(struct process *p) {
+    for (int s = 0; s < p->c->redis.shards; s++) {
+        lw_wire_serve(p->links[s].wire, p->fds[FD_LINKS + 2 * s].revents);
+        lw_hints_serve(p->links[s].hints, p->fds[FD_LINKS + 2 * s + 1].revents);
+    }
+}
+
+/* Looks for another fleet in our consumer group (rival.c). One worker per supervisor does this. */
+static void look_at_group(struct process *p, int64_t now) {
+    if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
+    p->looked_ms = now;
+    lw_source_look(p->source);
+}
+
+static void take_records(struct process *p) {
+    int64_t now = lw_boot_ms();
+    size_t room = lw_worker_appetite(p->logic);
+    if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
+    p->polled_ms = now;
+    if (room) drain_fd(lw_source_fd(p->source)); /* before the look: what comes after it signals again */
+    look_at_group(p, now);
+    lw_source_poll(p->source, room < RECORDS ? (int)room : RECORDS);
+}
+
+static void beat(struct process *p) {
+    int64_t now = lw_boot_ms();
+    atomic_store_explicit(&p->self->heartbeat_ms, now, memory_order_relaxed);
+    if (now - p->observed_ms >= OBSERVE_MS) {
+        p->observed_ms = now;
+        lw_worker_observe(p->logic, p->index, p->source ? process_log_end : NULL, p);
+    }
+    atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);
+    atomic_store_explicit(&p->self->in_handler, lw_worker_in_handler(p->logic), memory_order_relaxed);
+    process_look(p);
+}
+
+void process_serve(struct process *p, int64_t max_ms, bool kafka) {
+    wait_for_events(p, max_ms, kafka);
+    if (p->fds[FD_SIGNALS].revents) take_signals(p);
+    if (p->fds[FD_HANDLERS].revents) reap(p);
+    serve_links(p);
+    if (p->sink) lw_sink_poll(p->sink);
+    if (kafka) take_records(p);
+    process_limit(p);
+    lw_worker_turn(p->logic);
+    for (int s = 0; s < p->c->redis.shards; s++) lw_hints_step(p->links[s].hints);
+    beat(p);
+}
+
+static void cancel_all(struct process *p) {
+    for (int s = 0; s < p->c->redis.shards; s++) lw_leases_cancel_shard(lw_worker_leases(p->logic), s);
+}
+
+static void stop(struct process *p) {
+    p->stopping = true;
+    p->grace_until_ms = lw_boot_ms() + p->c->shutdown.grace_ms;
+    lw_worker_stop(p->logic);
+    lw_source_decline(p->source);
+    lw_debug("stopping");
+}
+
+/* Everything is settled, or there is no more time for it. When the grace is over handlers are told to stop, so that what
+ * they give back is free for others at once. */
+static bool stopped(struct process *p) {
+    if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
+    int64_t now = lw_boot_ms();
+    if (now < p->grace_until_ms) return false;
+    if (!p->fenced) {
+        lw_warn("shutdown.grace_ms is over; cancelling what is still in a handler");
+        p->fenced = true;
+        cancel_all(p);
+    }
+    return now >= p->grace_until_ms + CANCEL_MS;
+}
+
+static void loop(struct process *p) {
+    while (!p->ended) {
+        process_serve(p, WAIT_MAX_MS, true);
+        if (p->asked_to_stop && !p->stopping) stop(p);
+        if (p->stopping && stopped(p)) break;
+    }
+}
+
+/* --- leaving ------------------------------------------------------------------------------------------------------------------------ */
+
+/* True if a later process will rejoin the group under this worker's id. */
+static bool keeps_place(const struct process *p) {
+    int ending = atomic_load(&p->self->ending);
+    if (p->ended && p->status == LW_EXIT_REFUSED) return false;
+    return ending == LW_END_REPLACED || (ending == LW_END_STOPPED && p->c->kafka.stay);
+}
+
+static void leave_kafka(struct process *p) {
+    bool quick = atomic_load(&p->board->quick);
+    p->commit_ms = quick ? QUICK_MS : LAST_COMMIT_MS;
+    if (!p->ended) lw_worker_commit_all(p->logic);
+    p->leaving = true;
+    if (keeps_place(p)) lw_source_keep_place(p->source);
+    lw_source_close(p->source, quick ? QUICK_MS : p->fenced ? LEAVE_LATE_MS : LEAVE_MS);
+    p->source = NULL;
+    lw_sink_close(p->sink, quick ? QUICK_MS : LEAVE_LATE_MS);
+    p->sink = NULL;
+}
+
+static void close_links(struct process *p) {
+    for (int s = 0; p->links && s < p->c->redis.shards; s++) {
+        lw_hints_close(p->links[s].hints);
+        lw_wire_close(p->links[s].wire);
+    }
+    free(p->links);
+    free(p->fds);
+    for (size_t i = 0; p->urls && i < p->c->redis.n_urls; i++) lw_redis_url_free(&p->urls[i]);
+    free(p->urls);
+    free(p->headers);
+}
+
+/* False where a thread is stuck in its handler: then nothing that it may touch is freed, and the process has to end. */
+static bool close_handler(struct process *p) {
+    if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;
+    if (p->handler) p->type->close(p->handler);
+    if (p->notify_fd >= 0) close(p->notify_fd);
+    return true;
+}
+
+static int leave(struct process *p) {
+    atomic_store(&p->self->ready, false);
+    bool settled = p->logic && !lw_worker_busy(p->logic);
+    if (p->source) leave_kafka(p);
+    if (p->logic && !settled) cancel_all(p);
+    bool closed = close_handler(p);
+    lw_renewer_close(p->renewer);
+    if (!closed) {
+        lw_warn("a handler does not end; leaving it behind");
+        return p->ended ? p->status : settled ? LW_EXIT_OK : LW_EXIT_FAILED;
+    }
+    if (p->logic) lw_worker_free(p->logic);
+    close_links(p);
+    if (p->signal_fd >= 0) close(p->signal_fd);
+    return p->ended ? p->status : LW_EXIT_OK;
+}
+
+int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker) {
+    struct process *p = lw_alloc(sizeof *p);
+    *p = (struct process){.c = c, .board = board, .self = &board->workers[worker], .index = worker, .commit_ms = COMMIT_MS};
+    p->signal_fd = p->notify_fd = -1;
+    atomic_store(&p->self->kafka, 0);
+    lw_note_set(&p->self->why, "opening the handler and asking Kafka for its cluster id");
+    char who[32];
+    snprintf(who, sizeof who, "worker %d", worker);
+    lw_log_setup(c->log.level, c->log.json, who);
+    struct lw_err err = {0};
+    if (open_all(p, &err)) {
+        process_end(p, err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED, err.text);
+    } else {
+        lw_info("started as %s: %s handler, %d at once", p->id, p->type->name, c->handler.threads);
+        loop(p);
+    }
+    int status = leave(p);
+    lw_debug("ending with status %d", status);
+    return status; /* p stays: threads that are left behind may look at it */
+}

@@ -1,0 +1,79 @@
+/* Whether this worker is ready, and why it is not or makes no progress. The board shows it for health
+ * checks and metrics, and the log tells it. */
+#include "consumer/process/private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LOOK_MS = 500,
+    TELL_MS = 5000,        /* a reason that lasts this long is logged, */
+    TELL_AGAIN_MS = 30000, /* and logged again at this interval */
+    QUIET_MS = 10000,      /* a ready worker logs a reason only after this long without progress */
+};
+
+/* A handler that cannot start gets no messages, except for one at a time that tests it. */
+void process_limit(struct process *p) {
+    static const enum lw_grant_limit limit[] = {[LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
+    if (p->type->health) lw_worker_limit(p->logic, limit[p->type->health(p->handler, NULL, 0)]);
+}
+
+static bool handler_trouble(struct process *p, char *why, size_t size) {
+    return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
+}
+
+/* Writes the first reason why this worker is not ready or makes no progress, "" if there is none.
+ * Returns true if it is not ready. */
+static bool find_trouble(struct process *p, char *why, size_t size) {
+    enum lw_kafka_state kafka = LW_KAFKA_JOINING;
+    char remark[sizeof p->self->why.text] = "kafka: not connected yet";
+    if (p->source) kafka = lw_source_state(p->source, remark, sizeof remark);
+    atomic_store(&p->self->kafka, (uint32_t)kafka + 1);
+    bool served = lw_worker_ready(p->logic);
+    if (kafka != LW_KAFKA_JOINED)
+        snprintf(why, size, "%s", remark);
+    else if (served && handler_trouble(p, why, size))
+        return true;
+    else if (!lw_worker_why(p->logic, why, size))
+        snprintf(why, size, "%s", remark);
+    return kafka != LW_KAFKA_JOINED || !served;
+}
+
+static uint64_t progress(const struct process *p) {
+    const struct lw_counts *c = &p->self->counts;
+    return atomic_load(&c->received) + atomic_load(&c->done) + atomic_load(&c->dead) + atomic_load(&c->parked) + atomic_load(&c->drained);
+}
+
+static void tell(struct process *p, const char *why, bool trouble, int64_t now) {
+    struct process_state *s = &p->state;
+    uint64_t moves = progress(p);
+    if (moves != s->moves) s->moved_ms = now;
+    s->moves = moves;
+    if (!why[0]) {
+        if (s->told) lw_info("serving again after %lld ms", (long long)(now - s->since_ms));
+        s->told = false;
+        s->since_ms = 0;
+        return;
+    }
+    if (!s->since_ms) s->since_ms = now;
+    bool quiet = trouble || now - s->moved_ms >= QUIET_MS;
+    if (!quiet || now - s->since_ms < TELL_MS || (s->told && now - s->told_ms < TELL_AGAIN_MS)) return;
+    lw_log(trouble ? LW_LOG_WARN : LW_LOG_INFO, "%s: %s", trouble ? "not ready" : "quiet", why);
+    s->told = true;
+    s->told_ms = now;
+}
+
+void process_look(struct process *p) {
+    int64_t now = lw_boot_ms();
+    if (now - p->state.looked_ms < LOOK_MS) return;
+    p->state.looked_ms = now;
+    char why[sizeof p->self->why.text] = "";
+    bool trouble = find_trouble(p, why, sizeof why);
+    atomic_store(&p->self->ready, !trouble);
+    lw_note_set(&p->self->why, why);
+    if (!p->stopping) tell(p, why, trouble, now);
+}

@@ -1,0 +1,123 @@
+/* commit: the watermark goes to Kafka, with what is finished above it; what Kafka accepted goes to the shards as their floor. */
+#include "consumer/worker/state.h"
+
+#include "queue/commit_meta.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { COMMITS = 64, META_MIN = 32 /* no range fits into less */ };
+
+bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
+    struct lw_range ranges[META_RANGES];
+    w->meta_tried = w->meta_max;
+    size_t n = lw_offsets_finished(p->offsets, ranges, META_RANGES);
+    lw_meta_encode(lw_offsets_watermark(p->offsets), ranges, n, w->meta_max, w->fleet, out);
+    return n > 0;
+}
+
+/* Halves the metadata limit, down to 0. Commits work without metadata, but more messages run again
+ * if Redis loses its data. Refusals for several partitions of one commit count once. */
+void lw_worker_metadata_refused(struct lw_worker *w) {
+    if (w->meta_max != w->meta_tried || !w->meta_max) return;
+    if (w->meta_max == LW_META_MAX)
+        lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with less, so more messages run again if "
+                "Redis loses its data. Set the broker's offset.metadata.max.bytes to %d or more",
+                LW_META_MAX, LW_META_MAX);
+    w->meta_max = w->meta_max / 2 < META_MIN ? 0 : w->meta_max / 2;
+    w->commit_ms = w->confirm_ms = 0;
+}
+
+static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1], size_t max, size_t *from, bool all) {
+    size_t n = 0;
+    for (; *from < w->n_assigned && n < max; (*from)++) {
+        struct part *p = w->assigned[*from];
+        int64_t mark = lw_offsets_watermark(p->offsets);
+        if (!all && mark == p->committed && !p->claims) continue;
+        if (!all && p->n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
+        commit_encode(w, p, meta[n]);
+        c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
+        n++;
+    }
+    return n;
+}
+
+void commit_step(struct lw_worker *w) {
+    int64_t now = now_ms(w);
+    if (now < w->commit_ms || w->io->commit_busy(w->ctx)) return;
+    w->commit_ms = now + COMMIT_MS;
+    static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
+    struct lw_commit c[COMMITS];
+    size_t from = w->commit_from < w->n_assigned ? w->commit_from : 0;
+    size_t n = collect(w, c, meta, COMMITS, &from, false);
+    w->commit_from = from;
+    struct lw_err err = {0};
+    if (n && w->io->commit(w->ctx, c, n, &err) != 0) lw_warn("commit: %s; retrying", err.text);
+}
+
+void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
+    struct part *p = part_of_gen(w, gen);
+    (void)stale; /* Kafka tells by a rebalance, too */
+    if (!p || !ok) return;
+    if (offset > p->committed) p->committed = offset;
+    p->had_commit = true;
+    p->claims = false;
+    atomic_fetch_add_explicit(&w->counts->commits, 1, memory_order_relaxed);
+    if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, offset);
+    w->io->passed(w->ctx, p->topic, p->partition, offset);
+}
+
+/* Rule 12: before anything is repaired or gated after an epoch loss, Kafka must confirm that the partitions are ours, by accepting the
+ * watermark. False: not known yet; try again. */
+bool commit_confirm(struct lw_worker *w) {
+    int64_t now = now_ms(w);
+    if (now < w->confirm_ms) return false;
+    static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
+    struct lw_commit c[COMMITS];
+    bool ok[COMMITS];
+    for (size_t from = 0; from < w->n_assigned;) {
+        size_t n = collect(w, c, meta, COMMITS, &from, true);
+        struct lw_err err = {0};
+        memset(ok, 0, sizeof ok);
+        int rc = w->io->commit_sync(w->ctx, c, n, ok, &err);
+        if (rc != 0) {
+            lw_warn("can't confirm the assignment with Kafka: %s; retrying", err.text);
+            w->confirm_ms = w->meta_max < w->meta_tried ? 0 : now_ms(w) + 500;
+            return false;
+        }
+        for (size_t i = 0; i < n; i++) {
+            struct part *p = part_of_gen(w, c[i].gen);
+            if (ok[i] || !p) continue;
+            lw_warn("%s: Kafka refused the commit: it is no longer ours", p->name);
+            part_drop(w, p);
+            from--;
+        }
+    }
+    w->confirm = false;
+    return true;
+}
+
+void floor_build(struct lw_worker *w, struct shard *sh) {
+    for (size_t i = 0; i < w->n_assigned && sh->n_floors < FLOOR_BATCH; i++) {
+        struct part *p = w->assigned[i];
+        int64_t sent = p->floor_sent[sh->index], to = p->committed;
+        if (to < 0 || sent >= to) continue;
+        if (sent < 0 && !p->fresh[sh->index]) continue; /* how far the last owner came is not known yet */
+        sh->floors[sh->n_floors++] = (struct floor_item){p, p->gen, to};
+    }
+    if (!sh->n_floors) return;
+    struct lw_commands *c = &sh->commands;
+    pipe_call(sh, CALL_FLOOR);
+    pipe_script(sh, &lw_script_floor, 2);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch);
+    for (int i = 0; i < sh->n_floors; i++)
+        lw_arg_text(c, sh->floors[i].part->name), lw_arg_i64(c, sh->floors[i].to), lw_arg_i64(c, sh->floors[i].part->log_begin);
+}
+
+void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    (void)w;
+    int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->n_floors : 0;
+    for (int i = 0; i < sh->n_floors && i < taken; i++)
+        if (sh->floors[i].part->gen == sh->floors[i].gen) sh->floors[i].part->floor_sent[sh->index] = sh->floors[i].to;
+    sh->n_floors = 0;
+}

@@ -1,0 +1,260 @@
+/* gate: new messages ask for their lane: run now, wait in Redis, or done before. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { REST_MS = 20 };
+
+/* A lane that was seen taken of late gets its messages' envelopes along: they will have to wait in its list. */
+enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
+
+enum { ASK_MAX = 16 };
+
+enum { DROP_MAX = 63 }; /* messages per lane and call with on_busy drop; 64 is the flag "behind a run" */
+
+static void seen_busy(struct lw_worker *w, const struct lane *l) {
+    if (!w->busy) w->busy = lw_alloc(BUSY_SLOTS * sizeof w->busy[0]);
+    w->busy[l->tag % BUSY_SLOTS] = (uint32_t)(now_ms(w) / 1000) + 1;
+}
+
+static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t now) {
+    return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
+}
+
+/* Appends 'park', or 'drop' with the first offset of each segment's partition that is new in this
+ * epoch. */
+static void arg_on_busy(struct lw_worker *w, struct lw_commands *c, const struct places *p) {
+    w->scratch.n = 0;
+    lw_buf_addf(&w->scratch, drops_busy(w) ? "drop" : "park");
+    for (int g = 0; drops_busy(w) && g < p->n; g++) {
+        int64_t from = p->group[g].part->new_from;
+        if (from == INT64_MAX)
+            lw_buf_addf(&w->scratch, " -");
+        else
+            lw_buf_addf(&w->scratch, " %" PRId64, from);
+    }
+    lw_arg_copy(c, w->scratch.p, w->scratch.n);
+}
+
+void gate_encode(struct lw_worker *w, struct shard *sh) {
+    struct lw_commands *c = &sh->commands;
+    static _Thread_local struct places p;
+    unsigned char counts[BATCH];
+    bool plain = true;
+    p.n = p.n_bytes = 0;
+    for (int i = 0; i < sh->n_gate; i++) {
+        const struct gate_item *it = &sh->gate[i];
+        for (int k = 0; k < it->n; k++) places_add(&p, sh->gate_msgs[it->first + k]->part, sh->gate_msgs[it->first + k]->offset);
+        counts[i] = (unsigned char)(it->n + (it->envelopes ? 128 : 0) + (it->behind ? 64 : 0));
+        plain &= counts[i] == 1;
+    }
+    pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->n_gate);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
+    places_keys(sh, &p);
+    for (int i = 0; i < sh->n_gate; i++) arg_lock(sh, sh->gate[i].lane->id);
+    lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
+        lw_arg_i64(c, w->c->lock.ttl_ms);
+    arg_on_busy(w, c, &p);
+    arg_token(w, sh, sh->gate_token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);
+    lw_arg_copy(c, (const char *)counts, plain ? 0 : (size_t)sh->n_gate);
+    places_args(c, &p);
+    for (int i = 0; i < sh->n_gate; i++) {
+        const struct gate_item *it = &sh->gate[i];
+        for (int k = 0; k < it->n; k++) {
+            struct msg *m = sh->gate_msgs[it->first + k];
+            if (it->envelopes) {
+                w->scratch.n = 0;
+                msg_envelope(w, m, &w->scratch);
+                lw_arg_copy(c, w->scratch.p, w->scratch.n);
+            }
+            if (w->c->dedup.business) lw_arg(c, m->dedup);
+        }
+    }
+}
+
+/* Takes messages of a lane, in order, into the call. */
+static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
+    struct gate_item *it = &sh->gate[sh->n_gate++];
+    *it = (struct gate_item){.lane = l, .first = sh->n_gate_msgs, .behind = l->hold && l->hold->kind == FAST};
+    it->envelopes = !it->behind && likely_busy(w, l, now);
+    while ((size_t)it->n < most && lane_first(w, l)) {
+        struct msg *m = lane_pop(w, l);
+        sh->gate_msgs[sh->n_gate_msgs++] = m;
+        it->n++;
+        places_add(p, m->part, m->offset);
+        *bytes += it->envelopes ? m->bytes : 0;
+        if (*bytes >= w->bytes.call) break;
+    }
+    l->in_call = true;
+    l->settled = false;
+}
+
+void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    static _Thread_local struct places p;
+    int64_t now = now_ms(w);
+    size_t bytes = 0, each = 1;
+    if (runs_ahead(w)) each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead : w->c->lock.max_run);
+    if (drops_busy(w)) each = DROP_MAX;
+    if (most > BATCH) most = BATCH;
+    struct lane *again = NULL, **again_tail = &again;
+    p.n = p.n_bytes = 0;
+    while (sh->gate_head && (size_t)sh->n_gate < most && sh->n_gate_msgs < BATCH && bytes < w->bytes.call && places_fit(&p, AHEAD_MAX)) {
+        struct lane *l = sh->gate_head;
+        sh->gate_head = l->gate_next;
+        if (!sh->gate_head) sh->gate_tail = &sh->gate_head;
+        l->queued = false;
+        if (!lane_may_gate(w, l, now)) {
+            if (l->head && l->not_before_ms > now) { /* later */
+                l->queued = true;
+                l->gate_next = NULL;
+                *again_tail = l;
+                again_tail = &l->gate_next;
+            } else {
+                lane_maybe_free(w, l);
+            }
+            continue;
+        }
+        size_t left = (size_t)(BATCH - sh->n_gate_msgs);
+        take(w, sh, l, &p, each < left ? each : left, &bytes, now);
+    }
+    if (again) {
+        if (!sh->gate_head) sh->gate_rest_ms = now + REST_MS;
+        *sh->gate_tail = again;
+        sh->gate_tail = again_tail;
+    }
+    if (!sh->n_gate) return;
+    sh->gate_token = ++w->next_token;
+    pipe_call(sh, CALL_GATE);
+    gate_encode(w, sh);
+}
+
+/* Puts messages that gate did not decide back to the front of their lane. Returns how many. */
+static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
+    size_t n = 0;
+    for (int k = it->n - 1; k >= from; k--) {
+        struct msg *m = sh->gate_msgs[it->first + k];
+        if (!m) continue;
+        if (msg_current(m))
+            lane_push_front(w, it->lane, m), n++;
+        else
+            msg_free(w, m);
+    }
+    return n;
+}
+
+/* The call did not execute, or was refused. */
+void gate_back(struct lw_worker *w, struct shard *sh) {
+    for (int i = sh->n_gate - 1; i >= 0; i--) {
+        sh->gate[i].lane->in_call = false;
+        put_back(w, sh, &sh->gate[i], 0);
+        lane_wake(w, sh->gate[i].lane);
+    }
+    sh->n_gate = sh->n_gate_msgs = 0;
+}
+
+/* The lane is ours. Messages whose partition went while the call was out are not run; where nothing is left the lane is given back. */
+static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
+    struct lane *l = it->lane;
+    struct hold *h = NULL;
+    struct msg *gone = NULL;
+    uint64_t fence = g->fence;
+    for (int k = 0; k < it->n; k++) {
+        if (letters[k] != 'R' && letters[k] != 'A') continue;
+        struct msg **at = &sh->gate_msgs[it->first + k], *m = *at;
+        int tries = grants_tries(g);
+        uint64_t mine = fence++;
+        if (h && h->failed) continue; /* put back */
+        if (!msg_current(m)) {
+            if (!gone) gone = m, *at = NULL;
+            continue;
+        }
+        if (!h) h = hold_new(w, l, FAST, sh->gate_token, g->fence, sh->sent_ms + w->c->lock.ttl_ms);
+        *at = NULL;
+        hold_grant(w, h, m, mine, tries);
+    }
+    if (gone && !h) {
+        h = hold_new(w, l, FAST, sh->gate_token, g->fence, INT64_MIN / 2);
+        hold_grant(w, h, gone, g->fence, 0);
+    } else if (gone) {
+        msg_free(w, gone);
+    }
+}
+
+/* Returns whether some of it runs. */
+static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
+    struct lane *l = it->lane;
+    bool runs = false;
+    l->in_call = false;
+    for (int k = 0; k < it->n; k++) {
+        struct msg **at = &sh->gate_msgs[it->first + k], *m = *at;
+        switch (letters[k]) {
+        case 'R':
+        case 'A': runs = true; continue;
+        case 'G': continue;
+        case 'E': seen_busy(w, l); continue;
+        case 'D':
+            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            count(&w->counts->redelivered);
+            owed_pay(w, m->part, m->offset);
+            break;
+        case 'W':
+            seen_busy(w, l);
+            part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            count(&w->counts->parked);
+            break;
+        case 'X':
+        case 'U':
+            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            count(&w->counts->dropped);
+            break;
+        default:
+            if (now_ms(w) >= l->not_before_ms)
+                lw_error("a Redis name of lane \"%.*s\" holds another type; looking again every second", (int)l->id.n, l->id.p);
+            l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
+            continue;
+        }
+        msg_free(w, m);
+        *at = NULL;
+    }
+    if (runs && l->hold) { /* the call executed after the hold's lease had ended: never two of a key here; this lock ends by itself */
+        for (int k = 0; k < it->n; k++)
+            if (letters[k] == 'R' || letters[k] == 'A') grants_tries(g);
+    } else if (runs) {
+        granted(w, sh, it, letters, g);
+    }
+    count_acquire(w, letters, it->n);
+    size_t n = put_back(w, sh, it, 0);
+    if (it->behind && l->hold) l->n_asked = n;
+    return runs;
+}
+
+/* What has to wait, or was done before, takes no handler: while few lanes may run, calls ask for more of them than there is room for. */
+static void ask_for_more(struct shard *sh, int asked, int ran) {
+    if (2 * ran <= asked)
+        sh->ask = sh->ask * 2 < ASK_MAX ? sh->ask * 2 : ASK_MAX;
+    else if (sh->ask > 1)
+        sh->ask /= 2;
+}
+
+void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    const redisReply *const *e = (const redisReply *const *)r->element;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->n_gate_msgs ||
+        e[2]->type != REDIS_REPLY_ARRAY) {
+        lw_error("shard %d: gate answered nonsense", sh->index);
+        gate_back(w, sh);
+        return;
+    }
+    int n = sh->n_gate, ran = 0;
+    struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
+    sh->n_gate = 0;
+    sh->oom_until_ms = 0;
+    for (int i = 0; i < n; i++) {
+        struct lane *l = sh->gate[i].lane;
+        ran += answered(w, sh, &sh->gate[i], e[1]->str + sh->gate[i].first, &g);
+        lane_wake(w, l);
+    }
+    sh->n_gate_msgs = 0;
+    ask_for_more(sh, n, ran);
+}

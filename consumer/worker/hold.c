@@ -1,0 +1,246 @@
+/* hold: one acquisition of a lane and the messages granted under it, which run one after the other.
+ *
+ *     granted: AHEAD → RUNNING → FINISHED → settled
+ *
+ * The thread that ran one message starts the next at once where it was linked in time (handlers/handler.h), so the lane does not wait for
+ * Redis, nor for this thread, between two messages. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Followers are linked, and more than one message asked for, where order and dedup allow it. */
+bool runs_ahead(const struct lw_worker *w) {
+    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
+}
+
+size_t wanted_heads(const struct lw_worker *w) {
+    if (!runs_ahead(w)) return 1;
+    return (size_t)w->c->lock.run_ahead;
+}
+
+struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms) {
+    struct hold *h = w->free_holds;
+    if (h)
+        w->free_holds = h->next;
+    else
+        h = lw_alloc(sizeof *h);
+    /* the lease stays readable for a renewal under way (consumer/worker/lease.h), so only what belongs to the hold is reset */
+    h->lane = l;
+    h->kind = kind;
+    h->fence = fence;
+    h->first = NULL;
+    h->tail = &h->first;
+    h->n = h->n_finished = h->n_open = h->n_in_call = 0;
+    h->failed = h->lost = h->stale = h->listed = false;
+    h->next = NULL;
+    assert(!l->hold);
+    l->hold = h;
+    l->n_asked = 0;
+    h->lease.shard = l->shard;
+    h->lease.lane = l->id;
+    h->lease.token = token;
+    lw_leases_add(w->leases, &h->lease, deadline_ms);
+    return h;
+}
+
+static void unlist(struct lw_worker *w, struct hold *h) {
+    struct shard *sh = &w->shards[h->lease.shard];
+    sh->n_finished--;
+    for (struct hold **at = &sh->finished; *at; at = &(*at)->next)
+        if (*at == h) {
+            *at = h->next;
+            if (!*at) sh->finished_tail = at;
+            break;
+        }
+    h->listed = false;
+}
+
+void hold_free(struct lw_worker *w, struct hold *h) {
+    if (h->listed) unlist(w, h);
+    lw_leases_remove(w->leases, &h->lease);
+    hold_drop_runs(w, h, h->n_finished + h->n_open);
+    h->next = w->free_holds;
+    w->free_holds = h;
+}
+
+static bool may_link(const struct lw_worker *w, const struct run *before, const struct msg *m) {
+    if (before->state == RUNNING ? !before->submitted || before->job.alone : before->state != AHEAD || !before->linked) return false;
+    return !m->dead_reason && (!w->set.board || atomic_load(&w->set.board->n_suspects) == 0);
+}
+
+void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+    struct run *r = run_new(w, h, m, fence, tries), *before = h->first;
+    while (before && before->next) before = before->next;
+    *h->tail = r;
+    h->tail = &r->next;
+    h->n_open++;
+    h->n++;
+    if (!before || before->state == FINISHED)
+        run_start(w, r);
+    else if (may_link(w, before, m))
+        r->linked = lw_job_then(&before->job, &r->job);
+}
+
+void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
+    while (n-- > 0) {
+        struct run *r = h->first;
+        h->first = r->next;
+        if (!h->first) h->tail = &h->first;
+        if (r->state == FINISHED)
+            h->n_finished--;
+        else
+            h->n_open--;
+        run_free(w, r);
+    }
+}
+
+/* Not started: of the fast path it waits in memory again, before anything newer; a head is in its list. Newest first. */
+static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
+    if (!r) return;
+    take_back(w, h, r->next);
+    struct msg *m = r->msg;
+    r->msg = NULL;
+    h->n_open--;
+    if (h->kind == FAST && !h->stale && msg_current(m))
+        lane_push_front(w, h->lane, m);
+    else
+        msg_free(w, m);
+    run_free(w, r);
+}
+
+void hold_cut(struct lw_worker *w, struct hold *h) {
+    struct run **at = &h->first, *before = NULL;
+    while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
+    while (*at && (*at)->linked) {
+        struct run *r = *at;
+        if (before->state == SENDING || (before->state == FINISHED && before->verdict != V_DONE)) break; /* never started */
+        if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
+        before = r; /* it has started, or will any moment: it is reported */
+        at = &r->next;
+    }
+    struct run *first = *at;
+    *at = NULL;
+    h->tail = at;
+    take_back(w, h, first);
+}
+
+void hold_to_settle(struct lw_worker *w, struct hold *h) {
+    struct shard *sh = &w->shards[h->lane->shard];
+    if (h->stale) return;
+    if (h->listed) { /* more of it finished */
+        if (settle_due(w, h, 0)) sh->urgent = true;
+        return;
+    }
+    h->listed = true;
+    h->next = NULL;
+    *sh->finished_tail = h;
+    sh->finished_tail = &h->next;
+    sh->n_finished++;
+    if ((h->kind == LANE || h->lane->head || h->failed) && settle_due(w, h, 0)) sh->urgent = true;
+}
+
+bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m) {
+    for (struct run *r = h->first; r; r = r->next)
+        if (r->msg && r->msg->part == p && r->msg->offset == offset) {
+            *m = r->msg;
+            return true;
+        }
+    return false;
+}
+
+/* Records the dones that Redis was not told of before its epoch ended. Under a live lease nobody else
+ * can have run these messages. After the lease only the first done counts, as in a settle without the
+ * lease (rule 5). */
+static void note_dones(struct lw_worker *w, struct hold *h) {
+    bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
+    for (struct run *r = h->first; r && r->state == FINISHED && !h->lost; r = r->next) {
+        if (r->verdict == V_DONE) {
+            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
+            owed_add(w, r);
+        }
+        if (!live) return;
+    }
+}
+
+/* The epoch is gone under it: what finished done is known here, and the rewind decides what of that survives; handlers go on until they
+ * notice, and the key waits for them here; nothing else starts. */
+void hold_to_stale(struct lw_worker *w, struct hold *h) {
+    struct lane *l = h->lane;
+    if (h->listed) unlist(w, h);
+    atomic_store(&h->lease.held.cancelled, true);
+    h->stale = true;
+    hold_cut(w, h);
+    note_dones(w, h);
+    hold_drop_runs(w, h, h->n_finished);
+    h->n_in_call = 0;
+    l->hold = NULL;
+    lw_leases_remove(w->leases, &h->lease);
+    atomic_store(&h->lease.held.cancelled, true);
+    struct run *r = h->first;
+    if (r && r->state == SENDING && r->resend_ms) { /* no answer of its topic is awaited */
+        w->n_resend--;
+        r->resend_ms = 0;
+        w->in_flight--;
+        hold_drop_runs(w, h, 1);
+    } else if (r && r->state == RUNNING && run_leave_line(w, r)) {
+        w->in_flight--;
+        hold_drop_runs(w, h, 1);
+    } else if (r) {
+        w->in_flight--;
+    }
+    if (h->first) {
+        h->next = l->stale;
+        l->stale = h;
+    } else {
+        hold_free(w, h);
+        lane_wake(w, l);
+    }
+}
+
+/* The lease is somebody else's. What finished while the settle was out is not settled either: it would be recorded, and skipped, before
+ * what came before it runs again. */
+void hold_to_lost(struct lw_worker *w, struct hold *h) {
+    if (h->listed) unlist(w, h);
+    h->lost = true;
+    atomic_store(&h->lease.held.cancelled, true);
+}
+
+/* Of a lost hold nothing is recorded any more: what it did is asked for again once nothing of it runs. */
+static void end_lost(struct lw_worker *w, struct hold *h) {
+    struct lane *l = h->lane;
+    if (h->n_open || h->n_in_call) return;
+    struct msg *again[4 * AHEAD_MAX];
+    size_t n = 0;
+    for (struct run *r = h->first; r; r = r->next) {
+        count(&w->counts->stale);
+        tell_end(w, r, LW_LOG_INFO, "was not recorded: its lease had gone to another");
+        if (h->kind == LANE || !msg_current(r->msg)) continue;
+        assert(n < sizeof again / sizeof again[0]);
+        again[n++] = r->msg;
+        r->msg = NULL;
+    }
+    while (n) lane_push_front(w, l, again[--n]);
+    l->hold = NULL;
+    hold_free(w, h);
+    lane_wake(w, l);
+}
+
+static void end_stale(struct lw_worker *w, struct hold *h) {
+    struct lane *l = h->lane;
+    if (h->first) return;
+    for (struct hold **at = &l->stale; *at; at = &(*at)->next)
+        if (*at == h) {
+            *at = h->next;
+            break;
+        }
+    hold_free(w, h);
+    lane_wake(w, l);
+}
+
+void hold_maybe_end(struct lw_worker *w, struct hold *h) {
+    if (h->stale)
+        end_stale(w, h);
+    else if (h->lost)
+        end_lost(w, h);
+}

@@ -1,0 +1,219 @@
+/* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an open call. */
+#include "consumer/worker/state.h"
+
+#include "queue/lane.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) { return lw_lane_shard(lane, w->n_shards, tag); }
+
+static struct lane *find(struct shard *sh, struct lw_bytes id, uint32_t tag) {
+    struct lane *l = NULL;
+    HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, tag, l);
+    return l;
+}
+
+struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id) {
+    uint32_t tag;
+    shard_of(w, id, &tag);
+    return find(sh, id, tag);
+}
+
+struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
+    assert(id.n <= LW_LANE_MAX);
+    uint32_t tag;
+    int s = shard_of(w, id, &tag);
+    struct shard *sh = &w->shards[s];
+    struct lane *l = find(sh, id, tag);
+    if (l) return l;
+    l = w->free_lanes;
+    if (l)
+        w->free_lanes = l->gate_next;
+    else
+        l = lw_alloc(sizeof *l);
+    *l = (struct lane){.shard = s, .tag = tag};
+    char *to = id.n <= sizeof l->small ? l->small : (l->own = lw_alloc(id.n));
+    if (id.n) memcpy(to, id.p, id.n);
+    l->id = lw_bytes(to, id.n);
+    l->tail = &l->head;
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, sh->lanes, l->id.p, l->id.n, tag, l);
+    return l;
+}
+
+void lane_maybe_free(struct lw_worker *w, struct lane *l) {
+    if (l->head || l->hold || l->stale || l->in_call || l->queued) return;
+    struct shard *sh = &w->shards[l->shard];
+    HASH_DELETE(hh, sh->lanes, l);
+    free(l->own);
+    l->gate_next = w->free_lanes;
+    w->free_lanes = l;
+}
+
+struct msg *msg_new(struct lw_worker *w) {
+    struct msg *m = w->free_msgs;
+    if (m)
+        w->free_msgs = m->next;
+    else
+        m = lw_alloc(sizeof *m);
+    *m = (struct msg){0};
+    return m;
+}
+
+void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
+    n += sizeof *m;
+    for (size_t i = 0; i < m->n_headers; i++)
+        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` holds them */
+    m->bytes = n;
+    w->held_bytes += n;
+    if (m->raw.p) w->head_bytes += n;
+    w->big_bytes -= w->big_bytes / 256;
+    if (n > w->big_bytes) w->big_bytes = n;
+}
+
+bool heads_fit(const struct lw_worker *w) { return w->head_bytes < w->bytes.heads; }
+
+void msg_free(struct lw_worker *w, struct msg *m) {
+    if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);
+    assert(w->held_bytes >= m->bytes);
+    w->held_bytes -= m->bytes;
+    if (m->raw.p) w->head_bytes -= m->bytes;
+    if (m->origin) w->io->release(w->ctx, m->origin);
+    free(m->own);
+    free(m->headers);
+    free(m->dedup_own);
+    free(m->dead_reason);
+    m->origin = NULL;
+    m->next = w->free_msgs;
+    w->free_msgs = m;
+}
+
+void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out) {
+    (void)w;
+    if (m->raw.p) {
+        lw_buf_add(out, m->raw.p, m->raw.n);
+        return;
+    }
+    lw_envelope_encode(&(struct lw_envelope){.topic = lw_bytes_of(m->part->topic),
+                                             .key = m->key,
+                                             .dedup = m->dedup,
+                                             .payload = m->payload,
+                                             .partition = m->part->partition,
+                                             .offset = m->offset,
+                                             .replay = m->part->replay,
+                                             .first_ms = m->first_ms,
+                                             .timestamp_ms = m->timestamp_ms,
+                                             .headers = m->headers,
+                                             .n_headers = m->n_headers},
+                       out);
+}
+
+bool msg_current(const struct msg *m) {
+    if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
+    enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
+    return s == LW_OFF_IN || s == LW_OFF_QUEUED;
+}
+
+void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
+    m->next = NULL;
+    *l->tail = m;
+    l->tail = &m->next;
+    l->n++;
+    w->held++;
+}
+
+void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m) {
+    m->next = l->head;
+    l->head = m;
+    if (!m->next) l->tail = &m->next;
+    l->n++;
+    w->held++;
+}
+
+struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
+    struct msg *m = l->head;
+    l->head = m->next;
+    if (!l->head) l->tail = &l->head;
+    l->n--;
+    if (l->n_asked) l->n_asked--;
+    w->held--;
+    return m;
+}
+
+static void filter(struct lw_worker *w, struct lane *l, const struct part *only) {
+    struct msg *m = l->head;
+    l->head = NULL;
+    l->tail = &l->head;
+    l->n = l->n_asked = 0;
+    while (m) {
+        struct msg *next = m->next;
+        w->held--;
+        if (!only || m->part == only)
+            msg_free(w, m);
+        else
+            lane_push(w, l, m);
+        m = next;
+    }
+}
+
+void lane_drop_pending(struct lw_worker *w, const struct part *only) {
+    for (int s = 0; s < w->n_shards; s++) {
+        struct lane *l, *tmp;
+        HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
+            if (!l->head) continue;
+            filter(w, l, only);
+            lane_maybe_free(w, l);
+        }
+    }
+}
+
+/* Heads that need no gate any more: finished meanwhile, of an earlier delivery, or running here already. */
+struct msg *lane_first(struct lw_worker *w, struct lane *l) {
+    while (l->head) {
+        struct msg *m = l->head;
+        struct msg *same;
+        if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
+            /* it is granted here: its settle speaks for this delivery too */
+            if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            same->gen = m->gen;
+            same->pass = m->pass;
+        } else if (msg_current(m)) {
+            return m;
+        }
+        msg_free(w, lane_pop(w, l));
+    }
+    return NULL;
+}
+
+bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
+
+/* Messages behind a run from the fast path wait in memory as its chain. Messages behind a claimed run
+ * go to gate and park. With on_busy drop, each message behind a run asks gate once whether it is
+ * dropped; if it must not be dropped, it waits in the chain. */
+static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
+    return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);
+}
+
+bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
+    if (l->in_call || l->stale || l->not_before_ms > now) return false;
+    if (!lane_first(w, l)) return false;
+    if (!l->hold) return true;
+    if (!asks_behind(w, l)) return false;
+    return l->hold->n_open && !l->hold->lost && atomic_load(&l->hold->lease.held.deadline_ms) > now;
+}
+
+void lane_wake(struct lw_worker *w, struct lane *l) {
+    if (l->queued || l->in_call || !l->head) {
+        lane_maybe_free(w, l);
+        return;
+    }
+    if (l->hold && (!asks_behind(w, l) || l->hold->lost)) return;
+    struct shard *sh = &w->shards[l->shard];
+    if (now_ms(w) >= l->not_before_ms) sh->gate_rest_ms = 0;
+    l->queued = true;
+    l->gate_next = NULL;
+    *sh->gate_tail = l;
+    sh->gate_tail = &l->gate_next;
+}

@@ -1,0 +1,140 @@
+#include "consumer/worker/lease.h"
+
+#include <stdlib.h>
+
+/* The leases of a shard in order of deadline: the first to end is the first to be renewed or cancelled. */
+struct list {
+    struct lw_lease head; /* of a ring */
+};
+
+struct lw_leases {
+    pthread_mutex_t mutex;
+    int64_t ttl_ms;
+    uint64_t next_id;
+    int shards;
+    struct list list[];
+};
+
+struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms) {
+    struct lw_leases *t = lw_alloc(sizeof *t + (size_t)shards * sizeof t->list[0]);
+    pthread_mutex_init(&t->mutex, NULL);
+    t->ttl_ms = ttl_ms;
+    t->shards = shards;
+    t->next_id = 1;
+    for (int s = 0; s < shards; s++) t->list[s].head.prev = t->list[s].head.next = &t->list[s].head;
+    return t;
+}
+
+void lw_leases_close(struct lw_leases *t) {
+    if (!t) return;
+    pthread_mutex_destroy(&t->mutex);
+    free(t);
+}
+
+static void unlink_lease(struct lw_lease *l) {
+    l->prev->next = l->next;
+    l->next->prev = l->prev;
+}
+
+/* Inserts in order of deadline. The place is nearly always the end, since all leases have the same TTL,
+ * but a grant whose reply was read late belongs before leases that were renewed meanwhile. */
+static void insert(struct lw_leases *t, struct lw_lease *l) {
+    struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;
+    int64_t deadline_ms = atomic_load(&l->held.deadline_ms);
+    while (before != head && atomic_load(&before->held.deadline_ms) > deadline_ms) before = before->prev;
+    l->prev = before;
+    l->next = before->next;
+    before->next->prev = l;
+    before->next = l;
+}
+
+void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
+    pthread_mutex_lock(&t->mutex);
+    l->id = t->next_id++;
+    l->lost = false;
+    atomic_store(&l->held.deadline_ms, deadline_ms);
+    atomic_store(&l->held.cancelled, false);
+    insert(t, l);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
+    pthread_mutex_lock(&t->mutex);
+    l->lost = false;
+    atomic_store(&l->held.deadline_ms, deadline_ms);
+    atomic_store(&l->held.cancelled, false);
+    if (l->id) {
+        unlink_lease(l);
+        insert(t, l);
+    }
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void lw_leases_remove(struct lw_leases *t, struct lw_lease *l) {
+    pthread_mutex_lock(&t->mutex);
+    if (l->id) {
+        unlink_lease(l);
+        l->id = 0;
+    }
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void lw_leases_cancel_shard(struct lw_leases *t, int shard) {
+    pthread_mutex_lock(&t->mutex);
+    struct lw_lease *head = &t->list[shard].head;
+    for (struct lw_lease *l = head->next; l != head; l = l->next) atomic_store(&l->held.cancelled, true);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max) {
+    size_t n = 0;
+    pthread_mutex_lock(&t->mutex);
+    struct lw_lease *head = &t->list[shard].head;
+    for (struct lw_lease *l = head->next; l != head && n < max; l = l->next) {
+        int64_t left = atomic_load(&l->held.deadline_ms) - now_ms;
+        if (left > t->ttl_ms - t->ttl_ms / 3) break;
+        if (left <= 0 || l->lost) continue; /* another holder may have it by now */
+        struct lw_due *d = &out[n++];
+        d->lease = l;
+        d->id = l->id;
+        d->token = l->token;
+        d->n_lane = l->lane.n;
+        memcpy(d->lane, l->lane.p, l->lane.n);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return n;
+}
+
+size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms) {
+    size_t lost = 0;
+    pthread_mutex_lock(&t->mutex);
+    for (size_t i = 0; i < n; i++) {
+        struct lw_lease *l = due[i].lease;
+        if (l->id != due[i].id || l->token != due[i].token) continue; /* settled meanwhile */
+        if (answers[i] != '1') {
+            l->lost = true;
+            if (!atomic_exchange(&l->held.cancelled, true)) lost++;
+            continue;
+        }
+        if (sent_ms + t->ttl_ms <= atomic_load(&l->held.deadline_ms)) continue;
+        atomic_store(&l->held.deadline_ms, sent_ms + t->ttl_ms);
+        unlink_lease(l);
+        insert(t, l);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return lost;
+}
+
+size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms) {
+    size_t n = 0;
+    pthread_mutex_lock(&t->mutex);
+    for (int s = 0; s < t->shards; s++) {
+        struct lw_lease *head = &t->list[s].head;
+        for (struct lw_lease *l = head->next; l != head; l = l->next) {
+            if (atomic_load(&l->held.deadline_ms) - now_ms > t->ttl_ms / 3) break;
+            if (!atomic_exchange(&l->held.cancelled, true)) n++;
+        }
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return n;
+}

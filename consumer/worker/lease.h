@@ -1,0 +1,56 @@
+/* Leases: the locks that this worker holds, and how they are kept.
+ *
+ * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the request that got or extended it, on the
+ * boot-time clock, so that its own idea of the deadline is never later than Redis'. A renewer (a thread of its own in the program, a step
+ * in the simulation) extends what is older than a third of the TTL; it never takes a lock again. A lease not extended by two thirds of its
+ * TTL is cancelled: the handler is told to stop while the lease still holds (self-fence).
+ *
+ *     lw_leases_add()  →  [lw_leases_due() → renew.lua → lw_leases_renewed()]…  →  lw_leases_remove()
+ *
+ * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe; the lease's memory is the caller's and
+ * must stay readable (a pool, never freed while the table lives), since a renewal may come back after the lease was removed. */
+#ifndef LW_CONSUMER_WORKER_LEASE_H
+#define LW_CONSUMER_WORKER_LEASE_H
+
+#include "handlers/handler.h"
+
+#include <pthread.h>
+
+enum { LW_LANE_MAX = 512, LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128 };
+
+struct lw_lease {
+    struct lw_job_lease held; /* what the handler sees */
+    uint64_t token;           /* number of the acquisition; never used twice by a worker */
+    int shard;
+    struct lw_bytes lane; /* the caller's, while the lease is in the table */
+    uint64_t id;          /* 0: not in the table */
+    bool lost;            /* a renewal found it lost, so it is not renewed again */
+    struct lw_lease *prev, *next;
+};
+
+struct lw_leases; /* the table */
+
+/* One lease to renew: a copy, so that no lock is held during the round trip. */
+struct lw_due {
+    struct lw_lease *lease;
+    uint64_t id, token;
+    size_t n_lane;
+    char lane[LW_LANE_MAX];
+};
+
+struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
+void lw_leases_close(struct lw_leases *t);
+void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
+/* The same acquisition goes on (kept, or handed the next head): a new deadline, not cancelled any more. */
+void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
+void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* nothing happens where it is not in the table */
+void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* the epoch is lost */
+
+/* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
+size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max);
+/* answers: a character a lease, as renew.lua gives them; sent_ms: before the request was sent. Returns how many turned out to be lost. */
+size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);
+/* Cancels what could not be renewed in time. Returns how many were cancelled now. */
+size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms);
+
+#endif

@@ -1,0 +1,68 @@
+/* Counts that a crash would lose. If a worker dies after Redis executed a settle and before the worker
+ * read the reply, its outcomes are recorded but not counted. So the board holds the outcomes of each
+ * settle until it is answered (LW_UNSURE per shard). When a worker dies, the supervisor marks them as
+ * owed (board.h). Each is paid once, by the worker that settles the message or finds it finished. */
+#include "consumer/worker/state.h"
+
+#include <xxhash.h>
+
+static uint64_t hash_of(const struct part *p, int64_t offset) {
+    uint64_t place[3] = {(uint64_t)p->partition, (uint64_t)offset, (uint64_t)p->replay};
+    return XXH3_64bits_withSeed(place, sizeof place, XXH3_64bits(p->topic, strlen(p->topic)));
+}
+
+static _Atomic uint64_t *row(struct lw_worker *w, const struct shard *sh) {
+    bool counted = w->set.board && sh->index < LW_UNSURE_SHARDS;
+    return counted ? w->set.board->workers[w->set.index].unsure[sh->index] : NULL;
+}
+
+static void put(_Atomic uint64_t *at, uint64_t id) { atomic_store_explicit(at, id, memory_order_relaxed); }
+
+/* Writes the runs whose outcome is final (done or dead) and not counted yet. */
+static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
+    struct run *r = it->hold->first;
+    for (int k = 0; k < it->n_runs; k++, r = r->next) {
+        bool done = r->verdict == V_DONE, dead = r->verdict == V_DEAD || r->verdict == V_SENT;
+        r->unsure = 0;
+        if (r->accounted || (!done && !dead) || n == LW_UNSURE) continue;
+        put(&to[n++], lw_owed_id(hash_of(r->msg->part, r->msg->offset), dead));
+        r->unsure = n;
+    }
+    return n;
+}
+
+void unsure_write(struct lw_worker *w, struct shard *sh) {
+    _Atomic uint64_t *to = row(w, sh);
+    int n = 0;
+    for (int i = 0; to && i < sh->n_settle; i++) n = write_item(to, n, &sh->settle[i]);
+    for (; to && n < LW_UNSURE && atomic_load_explicit(&to[n], memory_order_relaxed); n++) put(&to[n], 0);
+}
+
+/* Marks a run as counted. It keeps its place, because readers stop at the first empty place. The mark
+ * comes before the count, so a crash in between loses one count and never doubles one. */
+void unsure_counted(struct lw_worker *w, struct run *r) {
+    _Atomic uint64_t *at = row(w, &w->shards[r->hold->lane->shard]);
+    if (at && r->unsure) put(&at[r->unsure - 1], LW_UNSURE_COUNTED);
+    r->unsure = 0;
+    if (w->set.board && atomic_load_explicit(&w->set.board->n_owed, memory_order_relaxed))
+        lw_board_owed(w->set.board, hash_of(r->msg->part, r->msg->offset), NULL);
+}
+
+void unsure_clear(struct lw_worker *w, struct shard *sh) {
+    _Atomic uint64_t *at = row(w, sh);
+    for (int n = 0; at && n < LW_UNSURE && atomic_load_explicit(&at[n], memory_order_relaxed); n++) put(&at[n], 0);
+}
+
+void unsure_owe(struct lw_worker *w, const struct shard *sh) {
+    if (row(w, sh)) lw_board_owe(w->set.board, w->set.index, sh->index);
+}
+
+void owed_add(struct lw_worker *w, const struct run *r) {
+    if (w->set.board && !r->accounted) lw_board_owe_one(w->set.board, lw_owed_id(hash_of(r->msg->part, r->msg->offset), false));
+}
+
+void owed_pay(struct lw_worker *w, const struct part *p, int64_t offset) {
+    bool dead;
+    if (!w->set.board || !atomic_load_explicit(&w->set.board->n_owed, memory_order_relaxed)) return;
+    if (lw_board_owed(w->set.board, hash_of(p, offset), &dead)) count(dead ? &w->counts->dead : &w->counts->done);
+}

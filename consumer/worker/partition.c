@@ -1,0 +1,491 @@
+/* Partitions: assignment, rewinding, letting go; and the arrival of records (poll). */
+#include "consumer/worker/state.h"
+
+#include "queue/commit_meta.h"
+#include "queue/lane.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
+    char name[320];
+    int len = snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
+    if (replay) len += snprintf(name + len, sizeof name - (size_t)len, "#%" PRId64, replay);
+    struct part *p;
+    HASH_FIND(hh, w->parts, name, (unsigned)len, p);
+    if (p) return p;
+    p = lw_alloc(sizeof *p);
+    p->name = lw_memdup(name, (size_t)len);
+    p->topic = lw_memdup(topic, n);
+    p->partition = partition;
+    p->replay = replay;
+    p->fresh = lw_alloc((size_t)w->n_shards);
+    p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
+    p->watch_at = lw_alloc((size_t)w->n_shards * sizeof *p->watch_at);
+    p->missing = lw_alloc((size_t)w->n_shards * sizeof *p->missing);
+    HASH_ADD_KEYPTR(hh, w->parts, p->name, (unsigned)len, p);
+    return p;
+}
+
+void part_free(struct lw_worker *w, struct part *p) {
+    HASH_DELETE(hh, w->parts, p);
+    free(p->name), free(p->topic), free(p->fresh), free(p->floor_sent), free(p->watch_at), free(p->missing), free(p->kept);
+    free(p);
+}
+
+void part_idle(struct lw_worker *w, struct part *p) {
+    if (p->idle) return;
+    p->idle = true;
+    p->next_idle = w->idle_parts;
+    w->idle_parts = p;
+}
+
+/* True while a settle that may be sent again names messages of this partition. */
+static bool is_named(const struct lw_worker *w, const struct part *p) {
+    for (int s = 0; s < w->n_shards; s++)
+        for (int i = 0; i < w->shards[s].n_named; i++)
+            if (w->shards[s].named[i].part == p) return true;
+    return false;
+}
+
+void parts_sweep(struct lw_worker *w) {
+    struct part *p = w->idle_parts, *next;
+    w->idle_parts = NULL;
+    for (; p; p = next) {
+        next = p->next_idle;
+        p->idle = false;
+        if (p->n_msgs) continue;
+        if (is_named(w, p))
+            part_idle(w, p);
+        else
+            part_free(w, p);
+    }
+}
+
+struct part *part_of_gen(struct lw_worker *w, uint32_t gen) {
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (w->assigned[i]->gen == gen) return w->assigned[i];
+    return NULL;
+}
+
+void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s) {
+    (void)w;
+    if (p->gen) lw_offsets_mark(p->offsets, offset, s);
+}
+
+size_t part_records_max(const struct lw_worker *w) {
+    if (w->set.part_records) return w->set.part_records;
+    size_t share = RECORDS_MAX / (w->n_assigned ? w->n_assigned : 1);
+    if (share > PART_RECORDS_MAX) return PART_RECORDS_MAX;
+    return share < PART_RECORDS_MIN ? PART_RECORDS_MIN : share;
+}
+
+/* One unfinished record keeps every record behind it in memory. At the limit, reading of the partition
+ * pauses until that record is finished. */
+static bool is_full(struct lw_worker *w, struct part *p) {
+    size_t held = lw_offsets_held(p->offsets), most = part_records_max(w);
+    int64_t now = now_ms(w), mark = lw_offsets_watermark(p->offsets);
+    if (held < most) return false;
+    if (p->full_ms && now - p->full_ms < FULL_SAID_MS) return true;
+    p->full_ms = now;
+    bool waits = lw_offsets_get(p->offsets, mark) == LW_OFF_QUEUED;
+    lw_warn("%s: offset %" PRId64 " is unfinished (%s) with %zu records behind it; the limit is %zu; pausing the partition until that "
+            "record is finished",
+            p->name, mark, waits ? "it waits in Redis: see queue ls, lock ls" : "it waits for a handler in this worker, or is in one",
+            held - 1, most);
+    return true;
+}
+
+void part_hold(struct lw_worker *w, struct part *p) {
+    bool first = drops_busy(w) && p->committed < 0; /* a later owner must see a commit, so make one first */
+    bool hold =
+        w->stopping || first || p->n_fresh < w->n_shards || p->claims || (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
+    hold |= is_full(w, p);
+    if (hold != p->held) {
+        p->held = hold;
+        w->io->hold(w->ctx, p->gen, hold);
+    }
+}
+
+static bool all_joined(const struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++)
+        if (!w->shards[s].epoch[0]) return false;
+    return true;
+}
+
+/* From which offset on no record can have been granted before the present epochs (gate.lua). Without a commit nothing was granted at all
+ * (part_hold). The log's end was asked for after the shards were joined, if they are: answers of Redis are taken only between calls of
+ * the source. Otherwise the next end of the log that is reached tells it (lw_worker_end). */
+static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
+    if (a->committed < 0) return a->begin;
+    return all_joined(w) ? a->log_end : INT64_MAX;
+}
+
+void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
+    struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition, 0);
+    if (p->gen) part_drop(w, p);
+    p->gen = a->gen;
+    p->pass++;
+    p->begin = a->begin;
+    p->log_begin = a->log_begin;
+    p->log_end = a->log_end;
+    p->committed = a->committed;
+    p->had_commit = a->committed >= 0;
+    p->leaving = false;
+    p->new_from = new_from(w, a);
+    p->offsets = lw_offsets_open(a->begin);
+    memset(p->fresh, 0, (size_t)w->n_shards);
+    p->n_fresh = 0;
+    p->recheck_ms = 0;
+    for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
+    p->n_kept = 0;
+    p->held = false;
+    if (a->metadata_len) {
+        struct lw_err err = {0};
+        struct lw_range ranges[LW_META_RANGES];
+        int n = lw_meta_decode(a->committed, a->metadata, a->metadata_len, ranges, LW_META_RANGES, &err);
+        if (n < 0) lw_warn("%s: commit metadata ignored: %s", p->name, err.text);
+        if (n > 0) {
+            p->meta = (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
+            p->n_meta = (size_t)n;
+            p->meta_open = lw_alloc(OPEN_TAGS / 8);
+            p->claims = true;
+        }
+    }
+    if (w->n_assigned == w->cap_assigned) {
+        w->cap_assigned = w->cap_assigned ? w->cap_assigned * 2 : 16;
+        w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
+    }
+    w->assigned[w->n_assigned++] = p;
+    part_hold(w, p); /* until its states are read */
+    if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
+    lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
+}
+
+void part_drop(struct lw_worker *w, struct part *p) {
+    if (!p->gen) return;
+    lane_drop_pending(w, p);
+    p->gen = 0;
+    p->pass++;
+    lw_offsets_free(p->offsets);
+    p->offsets = NULL;
+    part_forget_meta(p);
+    missing_forget(w, p);
+    p->claims = false;
+    p->n_kept = 0;
+    repairs_restart(w);
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (w->assigned[i] == p) {
+            memmove(&w->assigned[i], &w->assigned[i + 1], (w->n_assigned - i - 1) * sizeof(struct part *));
+            w->n_assigned--;
+            break;
+        }
+}
+
+void part_forget_meta(struct part *p) {
+    free(p->meta);
+    free(p->meta_open);
+    p->meta = NULL;
+    p->meta_open = NULL;
+    p->n_meta = 0;
+}
+
+/* Metadata may call messages finished that Redis has forgotten. Unless a repair restores them, they run
+ * again. A later owner must not believe the old metadata then, because the effects it stands for are
+ * older than those of the second run. So nothing of the partition runs until Kafka has accepted a commit
+ * whose metadata claims no more than Redis knows (commit.c). */
+void part_check_claims(struct lw_worker *w, struct part *p) {
+    if (!p->claims) return;
+    struct lw_range known[META_RANGES];
+    size_t n = lw_offsets_finished(p->offsets, known, META_RANGES);
+    if (n == p->n_meta && memcmp(known, p->meta, n * sizeof known[0]) == 0)
+        p->claims = false;
+    else
+        w->commit_ms = 0;
+}
+
+static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
+static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
+
+/* What is granted and not started of a partition (NULL: of all) that goes, or is read again, comes from there again. */
+static void cut_holds(struct lw_worker *w, const struct part *p) {
+    for (int s = 0; s < w->n_shards; s++)
+        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
+            const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL;
+            while (r && (r->state != AHEAD || (p && r->msg->part != p))) r = r->next;
+            if (r) hold_cut(w, l->hold);
+        }
+}
+
+/* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys
+ * with one tag are taken for one, which forgets more, never less. */
+struct rewinding {
+    struct part *part;
+    uint8_t *open;
+};
+
+static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag) {
+    struct rewinding *x = ctx;
+    struct part *p = x->part;
+    if (state != LW_OFF_DONE) {
+        tag_set(x->open, tag);
+        return false;
+    }
+    if (tag_test(x->open, tag)) return false;
+    if (p->n_kept == p->cap_kept) {
+        p->cap_kept = p->cap_kept ? p->cap_kept * 2 : 64;
+        p->kept = lw_realloc(p->kept, p->cap_kept * sizeof p->kept[0]);
+    }
+    p->kept[p->n_kept++] = (struct kept){offset, tag};
+    return true;
+}
+
+static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
+    struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
+    p->n_kept = 0;
+    part_forget_meta(p);
+    int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, &x, false);
+    free(x.open);
+    p->pass++;
+    repairs_restart(w);
+    if (p->leaving) return; /* the next owner begins at the commit */
+    struct lw_err err = {0};
+    if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
+        char reason[1200];
+        snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at, err.text);
+        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* the next worker starts from the commit */
+    }
+}
+
+void part_again(struct lw_worker *w, struct part *p) {
+    cut_holds(w, p);
+    lane_drop_pending(w, p);
+    part_rewind(w, p, true);
+}
+
+void parts_rewind(struct lw_worker *w, bool keep) {
+    cut_holds(w, NULL);
+    lane_drop_pending(w, NULL);
+    for (size_t i = 0; i < w->n_assigned; i++) {
+        w->assigned[i]->new_from = INT64_MAX;
+        part_rewind(w, w->assigned[i], keep);
+    }
+}
+
+struct closure {
+    uint32_t tag;
+    bool open;
+};
+
+static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
+    (void)offset;
+    struct closure *c = ctx;
+    if (tag == c->tag) c->open = true;
+    return !c->open;
+}
+
+/* Is every message of the same key before this one, in its partition, known done? */
+bool part_closed(const struct part *p, const struct msg *m) {
+    if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
+    struct closure c = {.tag = m->tag};
+    lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
+    if (!c.open) lw_offsets_each(p->offsets, LW_OFF_QUEUED, INT64_MIN, m->offset, is_open, &c);
+    return !c.open;
+}
+
+/* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being
+ * written back, if every earlier record of its key is written back or done too (rule 12). */
+static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
+    struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
+    while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
+    bool in = p->n_meta && m->offset >= p->meta[0].lo;
+    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(w, sh, now_ms(w)) && sh->n_meta < REPAIR_OFFSETS) {
+        if (sh->n_meta == sh->cap_meta) {
+            sh->cap_meta = sh->cap_meta ? sh->cap_meta * 2 : 64;
+            sh->meta = lw_realloc(sh->meta, sh->cap_meta * sizeof sh->meta[0]);
+        }
+        sh->meta[sh->n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = m->offset, .hi = m->offset + 1, .meta = true};
+    } else {
+        tag_set(p->meta_open, m->tag);
+    }
+    if (!p->n_meta) part_forget_meta(p);
+}
+
+/* --- poll: a record arrives ------------------------------------------------------------------------------------------------------ */
+
+/* Names the business id within its key; long ones by hash. */
+static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
+    struct lw_bytes id;
+    if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
+    struct lw_buf b = {0};
+    lw_buf_addf(&b, "%zu:", lane.n);
+    lw_buf_add(&b, lane.p, lane.n);
+    lw_buf_add(&b, id.p, id.n);
+    if (b.n > LW_LANE_MAX) {
+        XXH128_hash_t h = XXH3_128bits(b.p, b.n);
+        b.n = 0;
+        lw_buf_addf(&b, "long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    }
+    m->dedup_own = b.p;
+    m->dedup = lw_bytes(b.p, b.n);
+}
+
+void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a) {
+    struct part *p = part_of_gen(w, gen);
+    if (!p) { /* of an assignment that is gone */
+        w->io->release(w->ctx, a->origin);
+        return;
+    }
+    atomic_fetch_add_explicit(&w->counts->received, 1, memory_order_relaxed);
+    struct lw_err err = {0};
+    struct lw_bytes key = {0};
+    char room[LW_IDENTITY_MAX];
+    enum lw_key_result found = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &key, &err);
+    /* without a key: a lane of its own */
+    struct lw_bytes lane = found == LW_KEY_OK
+                               ? lw_lane_id(key, room, sizeof room)
+                               : lw_bytes(room, (size_t)snprintf(room, sizeof room, "\001none:%s:%" PRId64, p->name, a->offset));
+    uint32_t tag;
+    shard_of(w, lane, &tag);
+    bool skip = found == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
+    enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, tag);
+    if (was != LW_OFF_UNKNOWN || skip) {
+        if (skip) {
+            lw_offsets_mark(p->offsets, a->offset, LW_OFF_DONE);
+            atomic_fetch_add_explicit(&w->counts->skipped, 1, memory_order_relaxed);
+        } else {
+            atomic_fetch_add_explicit(&w->counts->redelivered, 1, memory_order_relaxed);
+            if (was == LW_OFF_DONE) owed_pay(w, p, a->offset);
+        }
+        w->io->release(w->ctx, a->origin);
+        return;
+    }
+    struct msg *m = msg_new(w);
+    m->part = p;
+    p->n_msgs++;
+    m->gen = gen;
+    m->pass = p->pass;
+    m->tag = tag;
+    m->offset = a->offset;
+    m->timestamp_ms = a->timestamp_ms;
+    m->first_ms = w->io->wall_ms(w->ctx);
+    m->payload = a->record.payload;
+    m->origin = a->origin;
+    if (a->record.n_headers) {
+        m->headers = (struct lw_header *)(void *)lw_memdup(a->record.headers, a->record.n_headers * sizeof m->headers[0]);
+        m->n_headers = a->record.n_headers;
+    }
+    if (found != LW_KEY_OK) {
+        m->dead_reason = lw_strdup(err.text);
+        m->key = a->record.key;
+    } else if (key.n && key.p == w->scratch.p) { /* decoded: the record does not hold it */
+        m->own = lw_memdup(key.p, key.n);
+        m->key = lw_bytes(m->own, key.n);
+    } else {
+        m->key = key;
+    }
+    msg_count(w, m, a->record.payload.n + a->record.key.n);
+    if (found == LW_KEY_OK) set_dedup(w, m, &a->record, lane);
+    if (p->n_meta) look_in_meta(w, p, m);
+    struct lane *l = lane_get(w, lane);
+    lane_push(w, l, m);
+    lane_wake(w, l);
+}
+
+/* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
+ * written after those epochs began. No earlier epoch can have granted them. */
+void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
+    struct part *p = part_of_gen(w, gen);
+    if (!p) return;
+    lw_offsets_end(p->offsets, offset);
+    if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
+}
+
+size_t lw_worker_appetite(const struct lw_worker *w) {
+    if (w->stopping || w->held >= HELD_MAX || w->held_bytes >= w->bytes.held) return 0;
+    size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;
+    return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;
+}
+
+/* --- revoke ------------------------------------------------------------------------------------------------------------------------ */
+
+/* True while a rebalance must wait for this partition. Only messages of the fast path that are in a
+ * handler, or finished and not settled, need their owner, because nobody else knows of them. Heads stay
+ * in their waiting list: they run on under their lease, or another worker claims them. */
+static bool needs_owner(const struct lw_worker *w, const struct part *p) {
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (sh->phase != READY) continue; /* nothing can be settled there now: Kafka delivers it again */
+        for (const struct lane *l = sh->lanes; l; l = l->hh.next)
+            for (const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)
+                if (r->msg->part == p) return true;
+    }
+    return false;
+}
+
+static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct lw_err *err) {
+    struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
+    char *meta = lw_alloc((n + 1) * (LW_META_MAX + 1));
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!parts[i] || !parts[i]->gen) continue;
+        struct part *p = parts[i];
+        int64_t mark = lw_offsets_watermark(p->offsets);
+        char *text = meta + k * (LW_META_MAX + 1);
+        if (!commit_encode(w, p, text) && mark == p->committed) continue;
+        c[k++] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = text};
+    }
+    int rc = k ? w->io->commit_sync(w->ctx, c, k, NULL, err) : 0;
+    free(c);
+    free(meta);
+    return rc;
+}
+
+static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
+    struct lw_err err = {0};
+    size_t room;
+    int rc;
+    do { /* a refusal of the metadata halves its limit: retry with less */
+        room = w->meta_max;
+        rc = try_commit(w, parts, n, &err);
+    } while (rc && w->meta_max < room);
+    if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
+}
+
+/* Starts nothing more of this partition. Its next owner reads from Kafka what waits in memory, is taken
+ * back, or is granted by a call in flight. */
+static void part_leave(struct lw_worker *w, struct part *p) {
+    p->leaving = true;
+    p->pass++;
+    cut_holds(w, p);
+    lane_drop_pending(w, p);
+    run_leave(w, p);
+}
+
+static void wait_for_started(struct lw_worker *w, struct part **parts, const uint32_t *gens, size_t n) {
+    int64_t begin = now_ms(w), until = begin + w->c->shutdown.revoke_ms;
+    for (size_t i = 0; i < n; i++)
+        while (parts[i] && parts[i]->gen == gens[i] && needs_owner(w, parts[i]) && now_ms(w) < until) w->io->pump(w->ctx, 20);
+    int64_t took = now_ms(w) - begin;
+    if (took >= w->c->shutdown.revoke_ms && took > 0)
+        lw_warn("rebalance: a handler did not end within %" PRId64 " ms; giving up %zu partitions; messages of theirs may run again", took,
+                n);
+}
+
+void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
+    struct part **parts = lw_alloc((n + 1) * sizeof *parts);
+    for (size_t i = 0; i < n; i++) {
+        parts[i] = part_of_gen(w, gens[i]);
+        if (parts[i]) part_leave(w, parts[i]);
+    }
+    if (!lost && w->io->pump) wait_for_started(w, parts, gens, n);
+    if (!lost) commit_parts(w, parts, n);
+    for (size_t i = 0; i < n; i++)
+        if (parts[i] && parts[i]->gen == gens[i]) part_drop(w, parts[i]);
+    free(parts);
+}
+
+void lw_worker_commit_all(struct lw_worker *w) { commit_parts(w, w->assigned, w->n_assigned); }

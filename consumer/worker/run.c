@@ -1,0 +1,400 @@
+/* run: a granted message goes to the handlers and comes back with an outcome. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { RESEND_MS = 1000 };
+
+/* A handler that gives back under a live lease would be asked again at once, for ever. */
+enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
+
+void run_free(struct lw_worker *w, struct run *r) {
+    if (r->msg) msg_free(w, r->msg);
+    r->msg = NULL;
+    r->next = w->free_runs;
+    w->free_runs = r;
+}
+
+static void identify(struct run *r) {
+    const struct msg *m = r->msg;
+    char *p = r->job.identity;
+    size_t n = strlen(m->part->topic);
+    if (n > 255) n = 255;
+    memcpy(p, m->part->topic, n);
+    p[n++] = '/';
+    n += lw_decimal(m->part->partition, p + n);
+    p[n++] = '/';
+    n += lw_decimal(m->offset, p + n);
+    if (m->part->replay) {
+        p[n++] = '#';
+        n += lw_decimal(m->part->replay, p + n);
+    }
+    p[n] = 0;
+}
+
+struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+    struct run *r = w->free_runs;
+    if (r)
+        w->free_runs = r->next;
+    else
+        r = lw_alloc(sizeof *r);
+    r->hold = h;
+    r->msg = m;
+    r->state = AHEAD;
+    r->tries = tries;
+    r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
+    r->unsure = 0;
+    r->resend_ms = r->rest_ms = 0;
+    r->next = r->next_alone = NULL;
+    struct lw_job *j = &r->job;
+    identify(r);
+    j->topic = m->part->topic;
+    j->partition = m->part->partition;
+    j->offset = m->offset;
+    j->timestamp_ms = m->timestamp_ms;
+    j->key = m->key;
+    j->payload = m->payload;
+    j->headers = m->headers;
+    j->n_headers = m->n_headers;
+    j->attempt = tries + 1;
+    j->fence = fence;
+    j->lease = &h->lease.held;
+    j->give_up_ms = INT64_MAX;
+    j->alone = false;
+    atomic_store_explicit(&j->then, NULL, memory_order_relaxed);
+    j->reason[0] = 0;
+    j->took_us = 0;
+    if (fence > w->max_fence) w->max_fence = fence;
+    if (tries > 0) count(&w->counts->reruns);
+    if (h->kind == LANE) count(&w->counts->drained);
+    return r;
+}
+
+static void submit(struct lw_worker *w, struct run *r) {
+    if (w->n_start == w->cap_start) {
+        w->cap_start = w->cap_start ? w->cap_start * 2 : BATCH;
+        w->start = lw_realloc(w->start, w->cap_start * sizeof(struct lw_job *));
+    }
+    r->submitted = true;
+    w->in_handler++;
+    w->start[w->n_start++] = &r->job;
+}
+
+static void wait_in_line(struct lw_worker *w, struct run *r) {
+    r->next_alone = NULL;
+    *w->waiting_tail = r;
+    w->waiting_tail = &r->next_alone;
+}
+
+/* It is its turn. */
+void run_start(struct lw_worker *w, struct run *r) {
+    int64_t now = now_ms(w);
+    r->state = RUNNING;
+    r->linked = false;
+    w->in_flight++;
+    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* rule 4 */
+        run_finish(w, r, V_BACK);
+        return;
+    }
+    if (r->msg->dead_reason) {
+        snprintf(r->job.reason, sizeof r->job.reason, "%s", r->msg->dead_reason);
+        r->job.outcome = LW_DEAD;
+        lw_worker_finished(w, &r->job);
+        return;
+    }
+    if (w->set.board && atomic_load(&w->set.board->n_suspects) > 0) {
+        enum lw_suspicion s = lw_board_ask(w->set.board, r->job.identity, r->job.reason);
+        if (s == LW_BLAMED) {
+            lw_board_counted(w->set.board, r->job.identity);
+            lw_warn("%s: %s; counted as attempt %d", r->job.identity, r->job.reason, r->job.attempt);
+            r->job.outcome = LW_RETRY;
+            lw_worker_finished(w, &r->job);
+            return;
+        }
+        r->job.alone = s == LW_SUSPECT;
+    }
+    if (r->job.alone || w->waiting || w->running_alone)
+        wait_in_line(w, r);
+    else
+        submit(w, r);
+}
+
+void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
+    struct hold *h = r->hold;
+    assert(r->state == RUNNING || r->state == SENDING);
+    r->state = FINISHED;
+    r->verdict = v;
+    h->n_open--;
+    if (!h->n_finished++) h->done_ms = now_ms(w);
+    w->in_flight--;
+    w->finished_since++;
+    struct run *next = r->next;
+    if (v != V_DONE) {
+        h->failed = true;
+        hold_cut(w, h);
+    } else if (next && next->linked) { /* its thread went on with it */
+        next->state = RUNNING;
+        next->linked = false;
+        next->submitted = true;
+        w->in_flight++;
+        w->in_handler++;
+    } else if (next) {
+        run_start(w, next);
+    }
+    if (h->lost)
+        hold_maybe_end(w, h);
+    else
+        hold_to_settle(w, h);
+}
+
+/* The topic rejects this dead letter for good. Stored in Redis, it blocks neither its lane nor the
+ * commit. */
+static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
+    if (r->resend_ms) w->n_resend--;
+    r->resend_ms = 0;
+    count(&w->counts->letters_kept);
+    lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see `latchwork dead show`", r->job.identity,
+            w->c->dead.topic, why);
+    run_finish(w, r, V_DEAD);
+}
+
+static void send_letter(struct lw_worker *w, struct run *r) {
+    const struct msg *m = r->msg;
+    struct lw_header *h = lw_alloc((m->n_headers + 4) * sizeof *h);
+    if (m->n_headers) memcpy(h, m->headers, m->n_headers * sizeof *h);
+    char attempts[24];
+    size_t n = m->n_headers, digits = lw_decimal(r->job.attempt, attempts);
+    h[n++] = (struct lw_header){lw_bytes_of("latchwork-origin"), lw_bytes_of(r->job.identity)};
+    h[n++] = (struct lw_header){lw_bytes_of("latchwork-reason"), lw_bytes_of(r->job.reason)};
+    h[n++] = (struct lw_header){lw_bytes_of("latchwork-attempts"), lw_bytes(attempts, digits)};
+    struct lw_letter letter = {w->c->dead.topic, m->key, m->payload, h, n, r};
+    struct lw_err err = {0};
+    int bad = w->io->letter(w->ctx, &letter, &err);
+    if (bad > 0) {
+        keep_letter(w, r, err.text);
+    } else if (!bad) {
+        if (r->resend_ms) w->n_resend--;
+        r->resend_ms = 0;
+    } else {
+        if (!r->resend_ms) w->n_resend++;
+        r->resend_ms = now_ms(w) + RESEND_MS;
+        lw_error("dead letter %s could not be sent to %s: %s; retrying", r->job.identity, w->c->dead.topic, err.text);
+    }
+    free(h);
+}
+
+/* The attempts are over, or the handler says it is hopeless. */
+static void die(struct lw_worker *w, struct run *r) {
+    tell_end(w, r, LW_LOG_WARN, "is a dead letter");
+    if (w->c->dead.to == LW_DEAD_TOPIC) { /* rule 8: acknowledged before it counts */
+        r->state = SENDING;
+        send_letter(w, r);
+    } else {
+        run_finish(w, r, V_DEAD);
+    }
+}
+
+static void left_handler(struct lw_worker *w, struct run *r) {
+    if (!r->submitted) return;
+    r->submitted = false;
+    w->in_handler--;
+    if (r->job.alone) w->running_alone = false;
+}
+
+/* Time may have passed since the grant (a rebalance blocks the loop): rule 4 again, and what lost its epoch meanwhile is not started at
+ * all. */
+void run_flush(struct lw_worker *w) {
+    int64_t now = w->n_start ? now_ms(w) : 0;
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_start; i++) {
+        struct run *r = (struct run *)(void *)w->start[i];
+        struct lw_job_lease *lease = r->job.lease;
+        if (r->hold->stale) {
+            left_handler(w, r);
+            late_remove(w, r);
+        } else if (atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) {
+            left_handler(w, r);
+            run_finish(w, r, V_BACK);
+        } else {
+            w->start[n++] = w->start[i];
+        }
+    }
+    w->n_start = 0;
+    if (n) w->io->run(w->ctx, w->start, n);
+}
+
+/* Its epoch is gone: what is done may still be written back, all else is forgotten. What was linked behind it runs, or comes back. */
+static void finished_late(struct lw_worker *w, struct run *r) {
+    struct run *next = r->next;
+    if (next && r->job.outcome == LW_DONE) {
+        next->state = RUNNING;
+        next->linked = false;
+        next->submitted = true;
+        w->in_handler++;
+    } else if (next) {
+        r->state = FINISHED;
+        r->verdict = V_BACK;
+        hold_cut(w, r->hold);
+    }
+    if (r->job.outcome == LW_DONE) {
+        r->late = true;
+        w->shards[r->hold->lane->shard].n_late++;
+    } else {
+        late_remove(w, r);
+    }
+}
+
+static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) {
+    int64_t now = now_ms(w);
+    if (w->told_back_ms && now - w->told_back_ms < BACK_TELL_MS) return;
+    w->told_back_ms = now;
+    lw_warn("%s: the handler gave its key's messages back %" PRIu32 " times in a row under a live lease; no attempt is counted; the key "
+            "waits %" PRId64 " ms now, at most %d ms later; return retry or dead for a message that can't run",
+            r->job.identity, times, r->rest_ms, BACK_MAX_MS);
+}
+
+/* Returns how long the lane rests. The first give-back in a row is free, because a lease may just have
+ * ended; then the rest doubles each time. */
+static int64_t rest_of(struct lw_worker *w, struct run *r) {
+    const struct lw_job_lease *lease = r->job.lease;
+    int64_t now = now_ms(w);
+    if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) return 0;
+    if (!w->given_back) w->given_back = lw_alloc(BACK_SLOTS * sizeof w->given_back[0]);
+    struct given_back *g = &w->given_back[r->hold->lane->tag % BACK_SLOTS];
+    if (now - g->at_ms > BACK_FORGET_MS) g->times = 0;
+    g->at_ms = now;
+    if (++g->times == 1) return 0;
+    int64_t ms = BACK_MIN_MS;
+    for (uint32_t i = 2; i < g->times && ms < BACK_MAX_MS; i++) ms *= 2;
+    r->rest_ms = ms < BACK_MAX_MS ? ms : BACK_MAX_MS;
+    tell_back(w, r, g->times);
+    return r->rest_ms;
+}
+
+static void took_it(struct lw_worker *w, const struct run *r) {
+    if (w->given_back) w->given_back[r->hold->lane->tag % BACK_SLOTS].times = 0;
+}
+
+void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
+    struct run *r = (struct run *)(void *)job;
+    left_handler(w, r);
+    if (job->outcome != LW_BACK) took_it(w, r);
+    if (r->hold->stale) {
+        finished_late(w, r);
+        return;
+    }
+    switch (job->outcome) {
+    case LW_DONE: run_finish(w, r, V_DONE); break;
+    case LW_BACK:
+        r->rest_ms = rest_of(w, r);
+        run_finish(w, r, V_BACK);
+        break;
+    case LW_DEAD: die(w, r); break;
+    case LW_RETRY:
+        if (job->attempt >= w->c->retry.max_attempts) {
+            die(w, r);
+        } else {
+            count(&w->counts->retried);
+            tell_end(w, r, LW_LOG_INFO, "failed and is tried again");
+            run_finish(w, r, V_RETRY);
+        }
+        break;
+    }
+}
+
+void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason) {
+    struct run *r = run;
+    if (r->hold->stale) {
+        late_remove(w, r);
+    } else if (how == LW_SENT) {
+        run_finish(w, r, V_SENT);
+    } else if (how == LW_SENT_NEVER) {
+        keep_letter(w, r, reason);
+    } else {
+        r->resend_ms = now_ms(w) + RESEND_MS;
+        w->n_resend++;
+        lw_error("dead letter %s was refused by %s: %s; retrying", r->job.identity, w->c->dead.topic, reason);
+    }
+}
+
+static void resend_letters(struct lw_worker *w) {
+    int64_t now = now_ms(w);
+    struct lane *l, *tmp;
+    for (int s = 0; s < w->n_shards; s++) HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
+            struct run *r = l->hold ? l->hold->first : NULL;
+            while (r && r->state == FINISHED) r = r->next;
+            if (!r || r->state != SENDING || !r->resend_ms || r->resend_ms > now) continue;
+            if (w->stopping || (r->msg->part->leaving && l->hold->kind == FAST)) {
+                w->n_resend--;
+                r->resend_ms = 0;
+                run_finish(w, r, V_BACK);
+            } else {
+                send_letter(w, r);
+            }
+        }
+}
+
+void run_tend(struct lw_worker *w) {
+    while (w->waiting && !w->running_alone) {
+        struct run *r = w->waiting;
+        if (r->job.alone && w->in_handler) break;
+        w->waiting = r->next_alone;
+        if (!w->waiting) w->waiting_tail = &w->waiting;
+        r->next_alone = NULL;
+        if (w->stopping || atomic_load(&r->job.lease->cancelled)) {
+            run_finish(w, r, V_BACK);
+            continue;
+        }
+        w->running_alone = r->job.alone;
+        submit(w, r);
+    }
+    if (w->n_resend) resend_letters(w);
+}
+
+bool run_leave_line(struct lw_worker *w, struct run *r) {
+    for (struct run **at = &w->waiting; *at; at = &(*at)->next_alone)
+        if (*at == r) {
+            *at = r->next_alone;
+            if (!*at) w->waiting_tail = at;
+            return true;
+        }
+    return false;
+}
+
+static bool leaves(const struct run *r, const struct part *p) { return r->msg->part == p && r->hold->kind == FAST && !r->hold->stale; }
+
+void run_leave(struct lw_worker *w, const struct part *p) {
+    size_t n = w->n_start;
+    w->n_start = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct run *r = (struct run *)(void *)w->start[i];
+        if (leaves(r, p)) {
+            left_handler(w, r);
+            run_finish(w, r, V_BACK); /* does not add to w->start */
+        } else {
+            w->start[w->n_start++] = w->start[i];
+        }
+    }
+    for (struct run *r = w->waiting, *next; r; r = next) {
+        next = r->next_alone;
+        if (leaves(r, p) && run_leave_line(w, r)) run_finish(w, r, V_BACK);
+    }
+}
+
+/* A run of a stale hold is over. */
+void late_remove(struct lw_worker *w, struct run *r) {
+    struct hold *h = r->hold;
+    if (r->late) w->shards[h->lane->shard].n_late--;
+    for (struct run **at = &h->first; *at; at = &(*at)->next)
+        if (*at == r) {
+            *at = r->next;
+            if (!*at) h->tail = at;
+            break;
+        }
+    h->n_open--;
+    run_free(w, r);
+    hold_maybe_end(w, h);
+}

@@ -1,0 +1,470 @@
+/* settle: what became of the messages that ran, and who goes on in their lanes. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    LOW_WATER = 4,   /* so few are still granted: ask for more before they are through */
+    PARTIAL_MS = 20, /* what is done is said at the latest, though the lane goes on */
+};
+
+/* Exponential, with jitter between half and all of it, so that what failed together is not tried together. */
+static int64_t backoff(struct lw_worker *w, const struct run *r) {
+    int64_t ms = w->c->retry.backoff_ms;
+    for (int i = 0; i < r->tries && ms < w->c->retry.backoff_max_ms; i++) ms *= 2;
+    if (ms > w->c->retry.backoff_max_ms) ms = w->c->retry.backoff_max_ms;
+    if (ms < 2) return ms;
+    return ms / 2 + (int64_t)(w->io->random(w->ctx) % (uint64_t)(ms / 2 + 1));
+}
+
+static const char outcome_letter[] = {[V_DONE] = 'd', [V_RETRY] = 'r', [V_BACK] = 'b', [V_DEAD] = 'x', [V_SENT] = 's'};
+
+static struct run *nth(const struct hold *h, int n) {
+    struct run *r = h->first;
+    while (n-- > 0) r = r->next;
+    return r;
+}
+
+/* --- when ------------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
+    if (!h->n_open || h->failed || w->stopping) return 0;
+    if (h->n_open <= LOW_WATER || h->n_finished >= AHEAD_MAX / 2) return 0;
+    return h->done_ms + PARTIAL_MS;
+}
+
+bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) { return due_ms(w, h) <= now; }
+
+int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
+    int64_t due = INT64_MAX;
+    for (const struct hold *h = sh->finished; h && due; h = h->next) {
+        int64_t d = due_ms(w, h);
+        if (d < due) due = d;
+    }
+    return due;
+}
+
+/* --- how the lane goes on ----------------------------------------------------------------------------------------------------------- */
+
+static void name(struct shard *sh, struct settle_item *it, struct part *part, int64_t offset) {
+    sh->named[sh->n_named++] = (struct named){part, offset};
+    it->n_named++;
+}
+
+static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item *it, int most) {
+    if (!lane_first(w, it->hold->lane)) return;
+    for (const struct msg *m = it->hold->lane->head; m && it->n_named < most && sh->n_named < BATCH; m = m->next)
+        if (msg_current(m)) name(sh, it, m->part, m->offset);
+}
+
+/* True if more than half of a lane's byte limit is still granted. Redis would have to read all of that
+ * again to find the heads behind it. */
+static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
+    size_t bytes = 0;
+    for (const struct run *r = nth(it->hold, it->n_runs); r; r = r->next) bytes += r->msg->bytes;
+    return bytes > w->bytes.lane / 2;
+}
+
+/* Something of the hold still runs, or finished after the call. */
+static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
+    struct hold *h = it->hold;
+    int open = h->n_open + h->n_finished - it->n_runs;
+    bool no_more = again || h->failed || h->lost || w->stopping || !runs_ahead(w);
+    it->mode = h->kind == FAST ? MORE : HEADS;
+    if (no_more) return;
+    int most = (int)wanted_heads(w) - open;
+    if (h->kind == FAST) {
+        if (most > w->c->lock.max_run - h->n) most = w->c->lock.max_run - h->n;
+        name_chain(w, sh, it, most);
+    } else if (most > 0 && sh->n_named < BATCH && heads_fit(w) && !has_plenty(w, it)) {
+        struct run *last = nth(h, h->n_finished + h->n_open - 1);
+        name(sh, it, last->msg->part, last->msg->offset);
+        it->want = most;
+        it->before = it->n_runs + open;
+    }
+}
+
+void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
+    struct hold *h = it->hold;
+    it->mode = DROP;
+    it->first_named = sh->n_named;
+    it->n_named = it->want = it->before = 0;
+    if (h->n_finished + h->n_open > it->n_runs) {
+        choose_more(w, sh, it, again);
+        return;
+    }
+    if (again || w->stopping || it->verdict == V_RETRY || it->verdict == V_BACK) return;
+    if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {
+        int left = w->c->lock.max_run - h->n;
+        it->mode = left > 0 ? KEEP : KEEP_ALONE;
+        if (left <= 0) left = w->c->lock.max_run;
+        int most = (int)wanted_heads(w);
+        name_chain(w, sh, it, most < left ? most : left);
+        if (it->n_named) return;
+    }
+    it->mode = NEXT;
+    it->want = (int)wanted_heads(w);
+    it->before = h->kind == LANE ? it->n_runs : 0;
+}
+
+/* --- the call ----------------------------------------------------------------------------------------------------------------------- */
+
+static void add_places(struct shard *sh, const struct settle_item *it, struct places *p) {
+    const struct run *r = it->hold->first;
+    for (int k = 0; k < it->n_runs; k++, r = r->next) places_add(p, r->msg->part, r->msg->offset);
+    for (int k = 0; k < it->n_named; k++) places_add(p, sh->named[it->first_named + k].part, sh->named[it->first_named + k].offset);
+}
+
+/* The lock's value as the gate or claim wrote it that took it. */
+static void arg_value(struct lw_worker *w, struct shard *sh, const struct hold *h) {
+    char text[64];
+    size_t n = lw_decimal((int64_t)h->lease.token, text);
+    text[n++] = ':';
+    n += lw_decimal((int64_t)h->fence, text + n);
+    lw_arg_join(&sh->commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
+}
+
+static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_item *it) {
+    struct lw_commands *c = &sh->commands;
+    struct run *last = it->n_runs ? nth(it->hold, it->n_runs - 1) : NULL;
+    if (it->verdict == V_RETRY || it->verdict == V_BACK) lw_arg_i64(c, it->backoff_ms);
+    if (it->verdict == V_DEAD) lw_arg_text(c, last->job.reason);
+    if (it->verdict == V_RETRY || it->verdict == V_BACK || it->verdict == V_DEAD) {
+        w->scratch.n = 0;
+        msg_envelope(w, last->msg, &w->scratch);
+        lw_arg_copy(c, w->scratch.p, w->scratch.n);
+    }
+    if (!w->c->dedup.business) return;
+    const struct run *r = it->hold->first;
+    for (int k = 0; k < it->n_runs; k++, r = r->next) lw_arg(c, r->msg->dedup);
+    for (int k = 0; k < it->n_named; k++) { /* one at most: the first of the chain */
+        const struct msg *m = it->hold->lane->head;
+        bool here = m && m->part == sh->named[it->first_named + k].part && m->offset == sh->named[it->first_named + k].offset;
+        lw_arg(c, here ? m->dedup : lw_bytes("", 0));
+    }
+}
+
+void settle_encode(struct lw_worker *w, struct shard *sh) {
+    struct lw_commands *c = &sh->commands;
+    static _Thread_local struct places p;
+    static _Thread_local const struct hold *values[BATCH];
+    unsigned char items[7 * BATCH];
+    int n_values = 0;
+    p.n = p.n_bytes = 0;
+    for (int i = 0; i < sh->n_settle; i++) {
+        struct settle_item *it = &sh->settle[i];
+        int v = n_values - 1;
+        while (v >= 0 && (values[v]->lease.token != it->hold->lease.token || values[v]->fence != it->hold->fence)) v--;
+        if (v < 0) values[v = n_values++] = it->hold;
+        unsigned char *b = items + 7 * i;
+        b[0] = (unsigned char)v;
+        b[1] = (unsigned char)it->n_runs;
+        b[2] = (unsigned char)outcome_letter[it->verdict];
+        b[3] = (unsigned char)it->mode;
+        b[4] = (unsigned char)it->n_named;
+        b[5] = (unsigned char)it->want;
+        b[6] = (unsigned char)it->before;
+        add_places(sh, it, &p);
+    }
+    pipe_script(sh, &lw_script_settle, 6 + 2 * p.n + sh->n_settle);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
+    lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_dead);
+    places_keys(sh, &p);
+    for (int i = 0; i < sh->n_settle; i++) arg_lock(sh, sh->settle[i].hold->lane->id);
+    lw_arg_text(c, sh->epoch), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
+    lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block");
+    if (w->c->dedup.business)
+        lw_arg_i64(c, w->c->dedup.window_s);
+    else
+        lw_arg_text(c, "");
+    lw_arg_i64(c, AHEAD_MAX), arg_bounds(w, sh);
+    lw_arg_copy(c, (const char *)items, (size_t)(7 * sh->n_settle));
+    places_args(c, &p);
+    lw_arg_i64(c, n_values);
+    for (int v = 0; v < n_values; v++) arg_value(w, sh, values[v]);
+    for (int i = 0; i < sh->n_settle; i++) arg_more(w, sh, &sh->settle[i]);
+    unsure_write(w, sh);
+}
+
+/* Bytes of this hold that the call carries or reads again: envelopes of messages that are not done, and
+ * heads, which the script compares with the front of their list. */
+static size_t carries(const struct hold *h, int n_runs) {
+    size_t bytes = 0;
+    const struct run *r = h->first;
+    for (int k = 0; k < n_runs; k++, r = r->next)
+        if (h->kind == LANE || r->verdict != V_DONE) bytes += r->msg->bytes;
+    return bytes;
+}
+
+static void put_later(struct shard *sh, struct hold *h) {
+    h->next = NULL;
+    *sh->finished_tail = h;
+    sh->finished_tail = &h->next;
+    sh->n_finished++;
+}
+
+void settle_build(struct lw_worker *w, struct shard *sh) {
+    static _Thread_local struct places p;
+    p.n = p.n_bytes = 0;
+    int64_t now = now_ms(w);
+    int runs = 0;
+    size_t bytes = 0;
+    struct hold *h = sh->finished;
+    sh->finished = NULL;
+    sh->finished_tail = &sh->finished;
+    sh->n_finished = 0;
+    sh->urgent = false;
+    while (h) {
+        struct hold *next = h->next;
+        struct lane *l = h->lane;
+        bool yields = l->settled && l->queued && h->n_open && !h->failed;
+        if (yields) l->settled = false;
+        int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
+        size_t more = carries(h, n_runs);
+        bool full = runs >= BATCH || sh->n_named >= BATCH || !places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
+        if (yields || due_ms(w, h) > now || full) {
+            put_later(sh, h);
+            h = next;
+            continue;
+        }
+        struct settle_item *it = &sh->settle[sh->n_settle++];
+        *it = (struct settle_item){.hold = h, .n_runs = n_runs};
+        bytes += more;
+        struct run *last = it->n_runs ? nth(h, it->n_runs - 1) : NULL;
+        it->verdict = last ? last->verdict : V_DONE;
+        if (it->verdict == V_RETRY) it->backoff_ms = backoff(w, last);
+        if (it->verdict == V_BACK) it->backoff_ms = w->stopping ? 0 : last->rest_ms;
+        settle_choose(w, sh, it, false);
+        add_places(sh, it, &p);
+        h->listed = it->n_runs < h->n_finished;
+        if (h->listed) put_later(sh, h);
+        h->n_in_call = it->n_runs;
+        l->in_call = true;
+        runs += it->n_runs ? it->n_runs : 1;
+        h = next;
+    }
+    if (!sh->n_settle) return;
+    pipe_call(sh, CALL_SETTLE);
+    settle_encode(w, sh);
+}
+
+void settle_back(struct lw_worker *w, struct shard *sh) {
+    for (int i = 0; i < sh->n_settle; i++) {
+        struct hold *h = sh->settle[i].hold;
+        h->lane->in_call = false;
+        h->n_in_call = 0;
+        hold_to_settle(w, h);
+    }
+    sh->n_settle = sh->n_named = 0;
+}
+
+/* --- the answers ---------------------------------------------------------------------------------------------------------------------- */
+
+static void account(struct lw_worker *w, struct run *r, bool recorded) {
+    if (r->accounted) return;
+    r->accounted = true;
+    enum verdict v = r->verdict;
+    if (recorded) unsure_counted(w, r);
+    if (!recorded) tell_end(w, r, LW_LOG_INFO, "was not recorded: a name of its lane in Redis holds another type");
+    if (!recorded)
+        count(&w->counts->stale);
+    else if (v == V_DONE)
+        count(&w->counts->done);
+    else if (v == V_DEAD || v == V_SENT)
+        count(&w->counts->dead);
+    if (recorded) count_end(w, r->msg->timestamp_ms, v == V_DONE || v == V_DEAD || v == V_SENT);
+    if (recorded && (v == V_DONE || v == V_DEAD || v == V_SENT) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
+        lw_board_forget(w->set.board, r->job.identity);
+}
+
+/* The janitor would see the end of a short backoff late. */
+static void look_then(struct lw_worker *w, struct shard *sh, int64_t backoff_ms) {
+    int64_t due = now_ms(w) + backoff_ms + 2;
+    if (!sh->due_ms || due < sh->due_ms) sh->due_ms = due;
+}
+
+int grants_tries(struct grants *g) {
+    g->n++;
+    if (g->at_tries + 1 >= g->tries->elements || g->tries->element[g->at_tries]->integer != (long long)g->n) return 0;
+    int tries = (int)g->tries->element[g->at_tries + 1]->integer;
+    g->at_tries += 2;
+    return tries;
+}
+
+struct msg *grants_head(struct lw_worker *w, struct grants *g) {
+    if (g->at_heads >= g->heads->elements) return NULL;
+    const redisReply *r = g->heads->element[g->at_heads++];
+    struct lw_envelope e;
+    struct lw_err err = {0};
+    if (r->type != REDIS_REPLY_STRING) return NULL;
+    char *own = lw_memdup(r->str, r->len);
+    if (lw_envelope_decode(lw_bytes(own, r->len), &e, &err) != 0) {
+        lw_error("a waiting list holds what is not a message: %s", err.text);
+        free(own);
+        return NULL;
+    }
+    struct msg *m = msg_new(w);
+    m->part = part_get(w, e.topic.p, e.topic.n, e.partition, e.replay);
+    m->part->n_msgs++;
+    m->offset = e.offset;
+    m->first_ms = e.first_ms;
+    m->timestamp_ms = e.timestamp_ms;
+    m->key = e.key;
+    m->payload = e.payload;
+    m->dedup = e.dedup;
+    m->headers = e.headers;
+    m->n_headers = e.n_headers;
+    m->own = own;
+    m->raw = lw_bytes(own, r->len);
+    msg_count(w, m, r->len);
+    return m;
+}
+
+/* Heads were handed over, to a hold that goes on or (NULL) to a new one. */
+void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token) {
+    bool stop = h && (h->failed || w->stopping);
+    for (size_t i = 0; i < n; i++) {
+        int tries = grants_tries(g);
+        struct msg *m = grants_head(w, g), *same;
+        if (!m) {
+            stop = true; /* the list keeps it; nothing behind it may run */
+            continue;
+        }
+        if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {
+            msg_free(w, m);
+            continue;
+        }
+        m->tag = l->tag;
+        if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->sent_ms + w->c->lock.ttl_ms);
+        hold_grant(w, h, m, g->fence + i, tries);
+    }
+}
+
+static void take_named(struct lw_worker *w, struct shard *sh, const struct settle_item *it, const char *letters, struct grants *g) {
+    struct hold *h = it->hold;
+    struct lane *l = h->lane;
+    bool stop = h->failed || w->stopping;
+    uint64_t fence = g->fence;
+    for (int k = 0; k < it->n_named; k++) {
+        const struct named *want = &sh->named[it->first_named + k];
+        int tries = letters[k] == 'A' ? grants_tries(g) : 0;
+        uint64_t mine = letters[k] == 'A' ? fence++ : 0;
+        if (stop || h->failed || letters[k] == 'G') {
+            stop = true;
+            continue;
+        }
+        struct msg *m = lane_first(w, l);
+        if (!m || m->part != want->part || m->offset != want->offset) { /* it has gone: a rebalance */
+            stop = true;
+        } else if (letters[k] == 'P') {
+            owed_pay(w, m->part, m->offset);
+            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            msg_free(w, lane_pop(w, l));
+        } else {
+            lane_pop(w, l);
+            hold_grant(w, h, m, mine, tries);
+        }
+    }
+}
+
+static void released(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a) {
+    struct lane *l = it->hold->lane;
+    if (a == 'L' && it->backoff_ms) look_then(w, sh, it->backoff_ms);
+    if (a == 'B') l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
+    l->hold = NULL;
+    hold_free(w, it->hold);
+}
+
+/* Not ours any more: of what is done only the first was recorded; whoever has the lane now runs the others again, in order. */
+static void stale(struct lw_worker *w, struct settle_item *it) {
+    struct hold *h = it->hold;
+    struct run *first = h->first;
+    hold_to_lost(w, h);
+    if (it->n_runs && first->verdict == V_DONE) {
+        account(w, first, true);
+        part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);
+        hold_drop_runs(w, h, 1);
+    }
+    hold_cut(w, h);
+    h->n_in_call = 0;
+    hold_maybe_end(w, h);
+}
+
+static void record(struct lw_worker *w, struct settle_item *it, char a) {
+    struct hold *h = it->hold;
+    struct run *r = h->first;
+    for (int k = 0; k < it->n_runs; k++, r = r->next) {
+        bool bad = a == 'B' && k == it->n_runs - 1;
+        account(w, r, !bad);
+        if (r->verdict == V_DONE || r->verdict == V_DEAD || r->verdict == V_SENT) {
+            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
+        } else if (!bad) {
+            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_QUEUED);
+        } else if (h->kind == FAST && msg_current(r->msg)) { /* asks again, before anything newer */
+            lane_push_front(w, h->lane, r->msg);
+            r->msg = NULL;
+        }
+    }
+    hold_drop_runs(w, h, it->n_runs);
+    h->n_in_call = 0;
+    if (!h->n_finished) h->failed = false; /* it was the last of them */
+    h->done_ms = now_ms(w);                /* of what is finished still */
+}
+
+static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
+                     size_t heads) {
+    struct hold *h = it->hold;
+    struct lane *l = h->lane;
+    l->settled = true;
+    if (a == 'S') {
+        stale(w, it); /* while the lane is still in_call, so that it stays */
+        l->in_call = false;
+        return;
+    }
+    l->in_call = false;
+    record(w, it, a);
+    if (a != 'K' && a != 'N') {
+        released(w, sh, it, a);
+        return;
+    }
+    lw_leases_extend(w->leases, &h->lease, sh->sent_ms + w->c->lock.ttl_ms);
+    if (it->mode == KEEP_ALONE) h->n = 0;
+    if (a == 'N') {
+        h->kind = LANE;
+        take_heads(w, sh, l, h, g, heads, 0);
+        if (!h->first) { /* nothing of it can be read: the lock ends by itself */
+            l->hold = NULL;
+            hold_free(w, h);
+        }
+        return;
+    }
+    if (it->mode == HEADS)
+        take_heads(w, sh, l, h, g, heads, 0);
+    else
+        take_named(w, sh, it, letters, g);
+    if (!h->n_open) hold_to_settle(w, h); /* nothing (any more) to run: once more, with what is true now */
+}
+
+void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    int n = sh->n_settle;
+    const redisReply *const *e = (const redisReply *const *)r->element;
+    bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 7 && e[0]->str && e[1]->str && e[1]->len == (size_t)n && e[2]->str &&
+              e[2]->len == (size_t)sh->n_named && e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
+              e[6]->len == (size_t)n;
+    if (!ok) {
+        lw_error("shard %d: settle answered nonsense", sh->index);
+        settle_back(w, sh);
+        return;
+    }
+    sh->n_settle = 0;
+    struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[4], .heads = e[5]};
+    for (int i = 0; i < n; i++) {
+        struct lane *l = sh->settle[i].hold->lane;
+        answered(w, sh, &sh->settle[i], e[1]->str[i], e[2]->str + sh->settle[i].first_named, &g, (unsigned char)e[6]->str[i]);
+        lane_wake(w, l);
+    }
+    sh->n_named = 0;
+    unsure_clear(w, sh);
+    if (e[3]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[3]->integer);
+}

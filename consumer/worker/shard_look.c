@@ -1,0 +1,165 @@
+#include "consumer/worker/shard_look.h"
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/redis/connect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The heads of a part of the lanes, from a rank on, and of some that are named: the first arrival of each, of whose envelope only the
+ * first line is handed over. KEYS 1 lanes; ARGV 1 rank, 2 how many, 3 name of a list without its lane, then lanes. Result: a lane and its
+ * first line ('' where nobody waits), each. */
+static const char heads_script[] = "local lanes = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1)\n"
+                                   "for i = 4, #ARGV do lanes[#lanes + 1] = ARGV[i] end\n"
+                                   "local out = {}\n"
+                                   "for i, lane in ipairs(lanes) do\n"
+                                   "  local head = redis.pcall('LINDEX', ARGV[3] .. lane, -1)\n"
+                                   "  out[2 * i - 1] = lane\n"
+                                   "  out[2 * i] = type(head) == 'string' and string.match(string.sub(head, 1, 512), '^[^\\n]*') or ''\n"
+                                   "end\n"
+                                   "return out\n";
+
+struct old {
+    char *lane;
+    size_t n;
+    int64_t first_ms;
+};
+
+struct lw_shard_looker {
+    char name[24], prefix[128];
+    const char *url;
+    redisContext *redis;
+    int64_t rank; /* how far the round through the lanes has come */
+    struct old old[LW_LOOK_OLD];
+    int n_old;
+    bool told;
+};
+
+struct lw_shard_looker *lw_shard_looker_open(const char *name, int shard, const char *url) {
+    struct lw_shard_looker *k = lw_alloc(sizeof *k);
+    snprintf(k->name, sizeof k->name, "shard %d", shard);
+    snprintf(k->prefix, sizeof k->prefix, "lw:{%s.%d}:", name, shard);
+    k->url = url;
+    return k;
+}
+
+static void forget_old(struct lw_shard_looker *k) {
+    while (k->n_old) free(k->old[--k->n_old].lane);
+}
+
+static void drop(struct lw_shard_looker *k) {
+    if (k->redis) redisFree(k->redis);
+    k->redis = NULL;
+}
+
+void lw_shard_looker_close(struct lw_shard_looker *k) {
+    if (!k) return;
+    drop(k);
+    forget_old(k);
+    free(k);
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------------------------- */
+
+static void append_heads(struct lw_shard_looker *k) {
+    char lanes[160], wait[160], rank[24], many[16];
+    const char *argv[7 + LW_LOOK_OLD] = {"EVAL", heads_script, "1", lanes, rank, many, wait};
+    size_t len[7 + LW_LOOK_OLD];
+    snprintf(lanes, sizeof lanes, "%slanes", k->prefix);
+    snprintf(wait, sizeof wait, "%swait:", k->prefix);
+    snprintf(rank, sizeof rank, "%lld", (long long)k->rank);
+    snprintf(many, sizeof many, "%d", LW_LOOK_LANES);
+    for (int i = 0; i < 7; i++) len[i] = strlen(argv[i]);
+    for (int i = 0; i < k->n_old; i++) argv[7 + i] = k->old[i].lane, len[7 + i] = k->old[i].n;
+    redisAppendCommandArgv(k->redis, 7 + k->n_old, argv, len);
+}
+
+/* The next answer of the pipeline, of one type; NULL with an error. */
+static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
+    void *r = NULL;
+    if (redisGetReply(k->redis, &r) != REDIS_OK || !r) {
+        lw_fail(err, "%s", k->redis->errstr);
+        return NULL;
+    }
+    redisReply *reply = r;
+    if (reply->type == type) return reply;
+    lw_fail(err, "%s", reply->type == REDIS_REPLY_ERROR ? reply->str : "an answer of another form");
+    freeReplyObject(reply);
+    return NULL;
+}
+
+static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *err) {
+    redisReply *r = next(k, REDIS_REPLY_INTEGER, err);
+    if (!r) return false;
+    *out = r->integer;
+    freeReplyObject(r);
+    return true;
+}
+
+/* queue/envelope.h: 1 TOPIC PARTITION OFFSET ATTEMPTS FIRST_MS … */
+static int64_t first_of(const redisReply *line) {
+    long long first = 0;
+    if (line->type != REDIS_REPLY_STRING || sscanf(line->str, "1 %*s %*d %*s %*d %lld", &first) != 1) return 0;
+    return first;
+}
+
+/* Keeps the oldest few; each lane once. */
+static void keep(struct lw_shard_looker *k, const redisReply *lane, int64_t first_ms) {
+    int worst = 0;
+    if (first_ms <= 0 || lane->type != REDIS_REPLY_STRING) return;
+    for (int i = 0; i < k->n_old; i++) {
+        if (k->old[i].n == lane->len && memcmp(k->old[i].lane, lane->str, lane->len) == 0) return;
+        if (k->old[i].first_ms > k->old[worst].first_ms) worst = i;
+    }
+    if (k->n_old < LW_LOOK_OLD)
+        worst = k->n_old++;
+    else if (k->old[worst].first_ms <= first_ms)
+        return;
+    else
+        free(k->old[worst].lane);
+    k->old[worst] = (struct old){lw_memdup(lane->str, lane->len), lane->len, first_ms};
+}
+
+static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_err *err) {
+    redisReply *r = next(k, REDIS_REPLY_ARRAY, err);
+    if (!r) return false;
+    size_t seen = r->elements / 2, named = (size_t)k->n_old;
+    forget_old(k);
+    for (size_t i = 0; i < seen; i++) keep(k, r->element[2 * i], first_of(r->element[2 * i + 1]));
+    k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES; /* from the beginning again, or on */
+    out->oldest_ms = 0;
+    for (int i = 0; i < k->n_old; i++)
+        if (!out->oldest_ms || k->old[i].first_ms < out->oldest_ms) out->oldest_ms = k->old[i].first_ms;
+    freeReplyObject(r);
+    return true;
+}
+
+static bool ask(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_err *err) {
+    struct lw_shard_look now = *out;
+    if (!k->redis) k->redis = lw_redis_connect(k->url, LW_LOOK_TIMEOUT_MS, err);
+    if (!k->redis) return false;
+    redisAppendCommand(k->redis, "ZCARD %slanes", k->prefix);
+    redisAppendCommand(k->redis, "LLEN %sready", k->prefix);
+    redisAppendCommand(k->redis, "XLEN %sdead", k->prefix);
+    redisAppendCommand(k->redis, "SCARD %spaused", k->prefix);
+    append_heads(k);
+    if (!take_number(k, &now.lanes, err) || !take_number(k, &now.ready, err) || !take_number(k, &now.dead, err) ||
+        !take_number(k, &now.paused, err) || !take_heads(k, &now, err))
+        return false;
+    *out = now;
+    return true;
+}
+
+void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out) {
+    struct lw_err err = {0};
+    out->up = ask(k, out, &err);
+    if (out->up) {
+        k->told = false;
+        return;
+    }
+    drop(k); /* answers may be left in it */
+    if (!k->told) lw_warn("%s: can't be asked for metrics: %s; trying on", k->name, err.text);
+    k->told = true;
+}

@@ -1,0 +1,263 @@
+/* The turn: poll → gate → run → settle → watch → commit. */
+#include "consumer/worker/state.h"
+
+#include "queue/commit_meta.h"
+
+#include <stdlib.h>
+
+/* Finished runs keep their leases until they are settled, BATCH a turn: those beyond what this turn takes. */
+static size_t backlog(const struct lw_worker *w, size_t most) {
+    size_t n = 0;
+    for (int i = 0; i < w->n_shards; i++) {
+        size_t here = 0;
+        for (const struct hold *h = w->shards[i].finished; h && here < BATCH + most; h = h->next) here++;
+        n += here > BATCH ? here - BATCH : 0;
+    }
+    return n;
+}
+
+/* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers
+ * get full batches and slow ones don't make this worker hold locks it can't use yet. */
+static size_t room(struct lw_worker *w) {
+    size_t least = 2 * (size_t)w->c->handler.threads;
+    size_t want = 2 * w->finished_since;
+    if (want > w->window)
+        w->window = want;
+    else
+        w->window -= (w->window - want) / 8;
+    w->finished_since = 0;
+    if (w->window < least) w->window = least;
+    if (w->window > 2 * BATCH) w->window = 2 * BATCH;
+    size_t held = w->in_flight + backlog(w, w->window);
+    if (w->limit == LW_GRANT_NONE) return 0;
+    if (w->limit == LW_GRANT_ONE) return held ? 0 : 1;
+    return held < w->window ? w->window - held : 0;
+}
+
+/* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The
+ * rest goes along, or PACE_MS after the last pipeline. */
+static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+    if (sh->phase != READY || sh->checking || !sh->loaded || sh->n_kept || w->stopping || sh->urgent || now - sh->sent_ms >= PACE_MS)
+        return true;
+    if (sh->n_finished >= BATCH / 4) return true;
+    bool hints = (sh->n_hints || sh->more_hints) && heads_fit(w);
+    return (sh->gate_head || hints) && w->in_flight < (size_t)w->c->handler.threads;
+}
+
+/* How many lanes gate asks for where so many may run. No more than ASK_LANES for that they are likely taken: they might all be free. */
+static size_t asked(const struct lw_worker *w, size_t most, size_t ask) {
+    enum { ASK_LANES = 64 };
+    size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;
+    if (n > ASK_LANES) n = ASK_LANES;
+    return n > most ? n : most;
+}
+
+static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
+    if (sh->open || sh->phase == DOWN || sh->phase == HELLO || !worth(w, sh, now_ms(w))) return;
+    if (pipe_urgent(w, sh)) return;
+    if (sh->phase == ENTERING) {
+        if (sh->index && !w->joined) return;
+        enter_build(w, sh);
+        return;
+    }
+    if (sh->phase == REPAIRING) {
+        repair_build(w, sh);
+        if (sh->phase != READY) return;
+    }
+    int64_t now = now_ms(w);
+    bool quiet = shard_quiet(w, sh, now);
+    pipe_begin(w, sh);
+    tend_build(w, sh, now);
+    watch_build(w, sh);
+    settle_build(w, sh);
+    bool wanted = *most > 0; /* asked before gate takes its share: new messages must not keep the waiting ones out for ever */
+    if (!quiet && !w->stopping) {
+        hints_build(w, sh, *most);
+        size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
+        *most -= claimed;
+        size_t lanes = asked(w, *most, sh->ask);
+        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, lanes);
+        if (lanes) *most -= ((size_t)sh->n_gate * *most + lanes - 1) / lanes; /* what of it is hoped for */
+    }
+    late_build(w, sh);
+    unpark_build(w, sh);
+    floor_build(w, sh);
+    hints_want(w, sh, !quiet && !w->stopping && wanted && !sh->n_hints && !sh->more_hints);
+    pipe_send(w, sh);
+}
+
+void lw_worker_turn(struct lw_worker *w) {
+    run_tend(w);
+    run_flush(w);
+    parts_sweep(w);
+    if (w->confirm && !commit_confirm(w)) return;
+    bool idle = false;
+    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].open && worth(w, &w->shards[i], now_ms(w));
+    size_t most = idle ? room(w) : 0; /* the window counts by round trips */
+    int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
+    for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
+    for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
+    commit_step(w);
+    run_flush(w);
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------------------- */
+
+static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
+    struct lw_byte_bounds b = *asked;
+    if (!b.call) b.call = 2 << 20;
+    if (!b.lane) b.lane = 1 << 20;
+    if (!b.heads) b.heads = 32 << 20;
+    if (!b.held) b.held = 64 << 20;
+    return b;
+}
+
+struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
+    struct lw_worker *w = lw_alloc(sizeof *w);
+    w->set = *setup;
+    w->c = setup->config;
+    w->io = setup->io;
+    w->ctx = setup->ctx;
+    w->counts = setup->counts ? setup->counts : &w->own_counts;
+    w->n_shards = w->c->redis.shards;
+    w->meta_max = LW_META_MAX;
+    w->bytes = bounds(&setup->bytes);
+    w->big_bytes = w->bytes.lane; /* assume large messages until some are known */
+    w->waiting_tail = &w->waiting;
+    pthread_mutex_init(&w->epoch_mutex, NULL);
+    w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
+    w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
+    for (int s = 0; s < w->n_shards; s++) {
+        shard_init(w, &w->shards[s], s);
+        w->io->connect(w->ctx, s);
+    }
+    return w;
+}
+
+static void free_lanes(struct lw_worker *w, struct shard *sh) {
+    struct lane *l, *tmp;
+    HASH_ITER(hh, sh->lanes, l, tmp) {
+        while (l->stale) {
+            struct hold *h = l->stale;
+            l->stale = h->next;
+            hold_free(w, h);
+        }
+        if (l->hold) hold_free(w, l->hold);
+        HASH_DELETE(hh, sh->lanes, l);
+        free(l->own);
+        free(l);
+    }
+}
+
+#define FREE_LIST(list, link) \
+    while (list) {            \
+        void *gone = list;    \
+        list = (list)->link;  \
+        free(gone);           \
+    }
+
+void lw_worker_free(struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++) {
+        pipe_forget(w, &w->shards[s]);
+    }
+    lane_drop_pending(w, NULL);
+    while (w->n_assigned) part_drop(w, w->assigned[0]);
+    for (int s = 0; s < w->n_shards; s++) {
+        free_lanes(w, &w->shards[s]);
+        shard_free(w, &w->shards[s]);
+    }
+    struct part *p, *tmp;
+    HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
+    FREE_LIST(w->free_runs, next)
+    FREE_LIST(w->free_holds, next)
+    FREE_LIST(w->free_msgs, next)
+    FREE_LIST(w->free_lanes, gate_next)
+    lw_leases_close(w->leases);
+    pthread_mutex_destroy(&w->epoch_mutex);
+    lw_buf_free(&w->scratch);
+    lw_buf_free(&w->scratch2);
+    free(w->assigned), free(w->start), free(w->shards), free(w->busy), free(w->given_back);
+    free(w);
+}
+
+struct lw_leases *lw_worker_leases(struct lw_worker *w) {
+    return w->leases;
+}
+const char *lw_worker_prefix(const struct lw_worker *w, int shard) { return w->shards[shard].prefix; }
+
+bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
+    pthread_mutex_lock(&w->epoch_mutex);
+    bool have = w->shards[shard].epoch[0] != 0;
+    if (have) {
+        size_t n = strlen(w->shards[shard].epoch);
+        if (n >= size) n = size - 1;
+        memcpy(epoch, w->shards[shard].epoch, n);
+        epoch[n] = 0;
+    }
+    pthread_mutex_unlock(&w->epoch_mutex);
+    return have;
+}
+
+static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+    bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
+    bool hints = (sh->n_hints || sh->more_hints) && heads_fit(w);
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->n_kept || sh->checking || !sh->loaded ||
+           (!w->stopping && !sh->quiet_until_ms && (hints || gates));
+}
+
+static bool may_grant(const struct lw_worker *w) {
+    return w->limit == LW_GRANT_ALL ? w->in_flight < w->window : w->limit == LW_GRANT_ONE && !w->in_flight;
+}
+
+void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) { w->limit = limit; }
+
+int64_t lw_worker_wait_ms(struct lw_worker *w) {
+    int64_t wait = 20, now = now_ms(w);
+    if (w->waiting) wait = 5;
+    if (w->confirm && now < w->confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (sh->open || sh->phase == DOWN) continue;
+        if (sh->n_kept) return 0;
+        int64_t due = settle_due_ms(w, sh);
+        if (has_work(w, sh, now) && may_grant(w)) due = now;
+        if (due <= now) due = worth(w, sh, now) ? now : sh->sent_ms + PACE_MS;
+        if (due <= now) return 0;
+        if (due - now < wait) wait = due - now;
+    }
+    return wait;
+}
+
+void lw_worker_stop(struct lw_worker *w) {
+    w->stopping = true;
+    lane_drop_pending(w, NULL);
+    for (int s = 0; s < w->n_shards; s++)
+        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next)
+            if (l->hold) hold_cut(w, l->hold);
+    lane_drop_pending(w, NULL);
+    for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
+}
+
+bool lw_worker_busy(const struct lw_worker *w) {
+    if (w->in_handler) return true;
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (sh->phase == DOWN || !sh->epoch[0]) continue;
+        if (sh->open || sh->n_kept) return true;
+        for (const struct lane *l = sh->lanes; l; l = l->hh.next)
+            if (l->hold) return true;
+    }
+    return false;
+}
+
+bool lw_worker_ready(const struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++)
+        if (w->shards[s].phase != READY) return false;
+    return true;
+}
+
+uint64_t lw_worker_waiting(const struct lw_worker *w) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets);
+    return n;
+}

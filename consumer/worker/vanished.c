@@ -1,0 +1,221 @@
+/* Waiting lists that vanish: a person deletes one, or Redis evicts it, while states say that messages wait in it.
+ *
+ * Scripts keep a lane in `lanes` just while its list exists, so each of them that meets one without the other knows
+ * (list_vanished in queue/lua/lane.lua), and adds the lane to the stream `vanished`. Every worker reads that stream.
+ * Of what it parked in such a lane it sets the states back to unseen (unpark), and the watch then has the partition
+ * read from Kafka again. A record is known by its key's tag: two keys with one tag are taken for one, which parks a
+ * message twice at worst; the second one is dropped as finished.
+ *
+ * Who has just been assigned a partition reads the whole stream, and does this for what was parked before it came, up
+ * to the end of the log as it was then. */
+#include "consumer/worker/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024 };
+
+static bool before(struct stream_id a, struct stream_id b) { return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq); }
+
+void missing_forget(struct lw_worker *w, struct part *p) {
+    for (int s = 0; s < w->n_shards; s++) {
+        free(p->missing[s].tags);
+        p->missing[s] = (struct missing){.serial = p->missing[s].serial + 1};
+    }
+}
+
+static bool is_missing(const struct missing *m, uint32_t tag) { return m->tags && (m->tags[tag % OPEN_TAGS / 8] >> (tag % 8) & 1); }
+
+/* --- which lanes ------------------------------------------------------------------------------------------------- */
+
+/* Reads on from where the one of our partitions is that has read least. */
+void vanished_build(struct lw_worker *w, struct shard *sh) {
+    if (!w->n_assigned) return;
+    struct stream_id from = w->assigned[0]->missing[sh->index].seen;
+    for (size_t i = 0; i < w->n_assigned; i++) {
+        struct missing *m = &w->assigned[i]->missing[sh->index];
+        if (before(m->seen, from)) from = m->seen;
+        m->asked = true;
+    }
+    char id[48];
+    snprintf(id, sizeof id, "(%" PRIu64 "-%" PRIu64, from.ms, from.seq);
+    struct lw_commands *c = &sh->commands;
+    pipe_call(sh, CALL_VANISHED);
+    lw_cmd(c, "XRANGE"), lw_arg_text(c, sh->key_vanished), lw_arg_copy(c, id, strlen(id)), lw_arg_text(c, "+");
+    lw_arg_text(c, "COUNT"), lw_arg_i64(c, LANES_A_LOOK);
+}
+
+struct vanished_lane {
+    struct stream_id id;
+    struct lw_bytes name;
+    uint32_t tag;
+    size_t n; /* our messages that waited there */
+};
+struct looking {
+    struct vanished_lane lane[LANES_A_LOOK];
+    int n;
+    uint64_t filter; /* over tags, so that most records are passed over at once */
+    struct part *part;
+    int64_t first[LANES_A_LOOK]; /* offset of the part's first in the lane */
+    size_t here[LANES_A_LOOK];
+};
+
+static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished_lane *l) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str) return false;
+    const redisReply *fields = r->element[1];
+    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str) return false;
+    if (sscanf(r->element[0]->str, "%" SCNu64 "-%" SCNu64, &l->id.ms, &l->id.seq) != 2) return false;
+    l->name = lw_bytes(fields->element[1]->str, fields->element[1]->len);
+    shard_of(w, l->name, &l->tag);
+    l->n = 0;
+    return true;
+}
+
+static bool count_one(void *ctx, int64_t offset, uint32_t tag) {
+    struct looking *x = ctx;
+    if (!(x->filter >> (tag % 64) & 1)) return true;
+    for (int i = 0; i < x->n; i++) {
+        if (x->lane[i].tag != tag) continue;
+        if (!x->here[i]++) x->first[i] = offset;
+    }
+    return true;
+}
+
+static void add_missing(struct part *p, struct missing *m, uint32_t tag) {
+    int64_t next = lw_offsets_next(p->offsets);
+    if (!m->tags) m->tags = lw_alloc(OPEN_TAGS / 8), m->hi = 0;
+    m->tags[tag % OPEN_TAGS / 8] |= (uint8_t)(1u << (tag % 8));
+    m->lo = lw_offsets_watermark(p->offsets);
+    int64_t hi = next > p->log_end ? next : p->log_end;
+    if (hi > m->hi) m->hi = hi;
+    m->serial++;
+}
+
+static void say_here(const struct lw_worker *w, const struct shard *sh, const struct looking *x, int i) {
+    char name[LW_KEY_TEXT];
+    tell_key(w, x->lane[i].name, name);
+    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by others: %zu messages of %s from offset "
+            "%" PRId64 " on waited there, and are read from Kafka again; their order against later ones of the key is not kept, and "
+            "replays and imports that waited there are lost",
+            sh->index, name, x->here[i], x->part->name, x->first[i]);
+}
+
+static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, struct looking *x) {
+    struct missing *m = &p->missing[sh->index];
+    if (!m->asked) return; /* assigned since */
+    m->asked = false;
+    memset(x->here, 0, sizeof x->here);
+    x->part = p;
+    lw_offsets_each(p->offsets, LW_OFF_QUEUED, INT64_MIN, INT64_MAX, count_one, x);
+    for (int i = 0; i < x->n; i++) {
+        if (!before(m->seen, x->lane[i].id)) continue;
+        m->seen = x->lane[i].id;
+        add_missing(p, m, x->lane[i].tag);
+        x->lane[i].n += x->here[i];
+        if (x->here[i]) say_here(w, sh, x, i);
+    }
+}
+
+/* Nobody else may have anything to say about it: messages that operators put there have no owner. */
+static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
+    char name[LW_KEY_TEXT];
+    tell_key(w, l->name, name);
+    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by others: no message known to this worker "
+            "waited there; the owners of others read them from Kafka again, and replays and imports are lost",
+            sh->index, name);
+}
+
+void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    if (r->type != REDIS_REPLY_ARRAY || !r->elements) return;
+    struct looking x = {.n = 0};
+    for (size_t i = 0; i < r->elements && x.n < LANES_A_LOOK; i++) {
+        if (!read_entry(w, r->element[i], &x.lane[x.n])) continue;
+        x.filter |= UINT64_C(1) << (x.lane[x.n++].tag % 64);
+    }
+    for (size_t i = 0; i < w->n_assigned; i++) look_in_part(w, sh, w->assigned[i], &x);
+    for (int i = 0; i < x.n; i++)
+        if (before(sh->vanished_said, x.lane[i].id)) {
+            sh->vanished_said = x.lane[i].id;
+            if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
+        }
+    if (x.n == LANES_A_LOOK) sh->tend_ms = now_ms(w); /* more of them */
+}
+
+/* --- their messages ---------------------------------------------------------------------------------------------- */
+
+bool unpark_busy(const struct part *p, int shard) { return p->missing[shard].more; }
+
+struct unparking_scan {
+    const struct missing *missing;
+    int64_t offset[UNPARK_BATCH];
+    int n, shard, n_shards;
+    int64_t to;
+};
+
+static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
+    return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
+}
+
+/* Delivered, and gate has not said yet whether it is parked there: not beyond it. */
+static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
+    struct unparking_scan *x = ctx;
+    if (!is_wanted(x, tag)) return true;
+    x->to = offset;
+    return false;
+}
+
+static bool take_one(void *ctx, int64_t offset, uint32_t tag) {
+    struct unparking_scan *x = ctx;
+    if (!is_wanted(x, tag)) return true;
+    x->offset[x->n++] = offset;
+    if (x->n < UNPARK_BATCH) return true;
+    x->to = offset + 1;
+    return false;
+}
+
+static void moved_to(struct missing *m, int64_t to) {
+    m->lo = to;
+    if (m->lo < m->hi) return;
+    free(m->tags);
+    m->tags = NULL;
+    m->more = false;
+}
+
+static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
+    struct missing *m = &p->missing[sh->index];
+    int64_t next = lw_offsets_next(p->offsets);
+    struct unparking_scan x = {.missing = m, .shard = sh->index, .n_shards = w->n_shards, .to = next < m->hi ? next : m->hi};
+    if (!m->tags || m->lo >= x.to) return false;
+    lw_offsets_each(p->offsets, LW_OFF_IN, m->lo, x.to, stop_before, &x);
+    lw_offsets_each(p->offsets, LW_OFF_QUEUED, m->lo, x.to, take_one, &x);
+    m->more = x.n == UNPARK_BATCH;
+    if (!x.n) {
+        moved_to(m, x.to);
+        return false;
+    }
+    struct lw_commands *c = &sh->commands;
+    pipe_call(sh, CALL_UNPARK);
+    pipe_script(sh, &lw_script_unpark, 2);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch), lw_arg_text(c, p->name);
+    for (int i = 0; i < x.n; i++) lw_arg_i64(c, x.offset[i]);
+    sh->unpark = (struct unparking){p, p->gen, m->serial, x.to};
+    return true;
+}
+
+void unpark_build(struct lw_worker *w, struct shard *sh) {
+    int64_t now = now_ms(w);
+    sh->unpark.part = NULL;
+    if (now < sh->unpark_ms) return;
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (unpark_part(w, sh, w->assigned[i])) return;
+    sh->unpark_ms = now + WATCH_MS;
+}
+
+void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    struct part *p = sh->unpark.part;
+    if (r->type != REDIS_REPLY_INTEGER || !p || p->gen != sh->unpark.gen) return;
+    struct missing *m = &p->missing[sh->index];
+    count_n(&w->counts->unparked, (uint64_t)r->integer);
+    if (m->serial == sh->unpark.serial && m->tags) moved_to(m, sh->unpark.to);
+}

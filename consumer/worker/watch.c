@@ -1,0 +1,213 @@
+/* watch: the states in Redis tell an owner what became of the messages it parked, and, on assignment, what was finished before it came. */
+#include "consumer/worker/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
+    sh->look[sh->n_look++] = (struct look_item){.part = p,
+                                                .gen = p->gen,
+                                                .pass = p->pass,
+                                                .segment = segment,
+                                                .next = lw_offsets_next(p->offsets),
+                                                .lo = 0,
+                                                .hi = SEGMENT / 4 - 1,
+                                                .fresh = fresh,
+                                                .last = last};
+}
+
+/* A new assignment: everything from where it begins to the end of the log as it was then. */
+static void look_fresh(struct shard *sh, struct part *p) {
+    int64_t first = p->begin / SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / SEGMENT;
+    if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1; /* what lies beyond, gate answers one by one */
+    if (sh->n_look + (last - first + 1) > LOOK_BATCH) return;                    /* the next turn */
+    for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
+}
+
+static void look_at(struct shard *sh, struct part *p, int64_t from) {
+    int64_t next = lw_offsets_next(p->offsets), segment = from / SEGMENT;
+    look(sh, p, segment, false, false);
+    struct look_item *it = &sh->look[sh->n_look - 1];
+    it->lo = (int)(from % SEGMENT / 4);
+    if ((next - 1) / SEGMENT == segment) it->hi = (int)((next - 1) % SEGMENT / 4);
+}
+
+/* The segment of the watermark, and then, in turn, those above it that hold parked records, up to `most`. Where more of them lie behind a
+ * record that stays unfinished, the next call goes on where this one ended. */
+static void look_queued(struct shard *sh, struct part *p, int most) {
+    int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch_at[sh->index];
+    size_t budget = LOOK_RECORDS;
+    int first = sh->n_look;
+    if (at <= mark || at >= next) at = mark;
+    if (at > mark && lw_offsets_get(p->offsets, mark) == LW_OFF_QUEUED) look_at(sh, p, mark);
+    while (sh->n_look < LOOK_BATCH && sh->n_look - first < most && lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {
+        look_at(sh, p, at);
+        at = (at / SEGMENT + 1) * SEGMENT;
+    }
+    p->watch_at[sh->index] = at;
+}
+
+/* Segments a partition may look at in a call, so that none waits for the others' rounds. */
+static int look_share(const struct lw_worker *w) {
+    int n = 0;
+    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets) > 0;
+    return n > LOOK_BATCH / 4 ? 4 : LOOK_BATCH / (n ? n : 1);
+}
+
+void watch_build(struct lw_worker *w, struct shard *sh) {
+    int64_t now = now_ms(w);
+    bool due = now >= sh->watch_ms;
+    if (due) sh->watch_ms = now + WATCH_MS;
+    int share = due ? look_share(w) : 0;
+    size_t from = sh->watch_from++; /* in turn: with many partitions the first would take all room */
+    for (size_t i = 0; i < w->n_assigned && sh->n_look < LOOK_BATCH; i++) {
+        struct part *p = w->assigned[(from + i) % w->n_assigned];
+        if (!p->fresh[sh->index] && now >= p->recheck_ms)
+            look_fresh(sh, p);
+        else if (!p->fresh[sh->index])
+            continue;
+        else if (due && lw_offsets_queued(p->offsets))
+            look_queued(sh, p, share);
+    }
+    if (!sh->n_look) return;
+    struct lw_commands *c = &sh->commands;
+    pipe_call(sh, CALL_WATCH);
+    pipe_script(sh, &lw_script_watch, 2 + sh->n_look);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor);
+    for (int i = 0; i < sh->n_look; i++) {
+        char name[350];
+        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->look[i].part->name, sh->look[i].segment);
+        lw_arg_join(c, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes(name, (size_t)n));
+    }
+    lw_arg_text(c, sh->epoch);
+    for (int i = 0; i < sh->n_look; i++)
+        lw_arg_text(c, sh->look[i].part->name), lw_arg_i64(c, sh->look[i].lo), lw_arg_i64(c, sh->look[i].hi);
+}
+
+static int state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
+    int64_t index = offset % SEGMENT, at = index / 4 - it->lo;
+    if (at < 0 || (size_t)at >= bytes->len) return 0;
+    return (unsigned char)bytes->str[at] >> (2 * (3 - index % 4)) & 3;
+}
+
+/* What Kafka says about the group does not fit what Redis says. We may only be behind: another member took the partition over and we have
+ * not heard yet; then the group's commit, asked again, fits. */
+static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
+    struct lw_err err = {0};
+    int64_t committed = -1;
+    p->recheck_ms = now_ms(w) + RECHECK_MS;
+    if (now_ms(w) < w->unanswered_until_ms) return true; /* each question may block this thread: one at a time while Kafka is silent */
+    if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
+        lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name, err.text, RECHECK_MS);
+        w->unanswered_until_ms = p->recheck_ms = now_ms(w) + RECHECK_MS;
+        return true;
+    }
+    return committed >= floor;
+}
+
+/* Rule 14, and a log that was cut off below the floor: never taken for done in silence. */
+static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
+    if (!floor->len) return true;
+    int64_t f = strtoll(floor->str, NULL, 10);
+    if (p->log_end >= f && p->had_commit && p->begin >= f) return true;
+    char why[900];
+    if (p->log_end < f && p->begin < f) {
+        snprintf(why, sizeof why,
+                 "%s: its log ends at %" PRId64 ", below %" PRId64
+                 " that was committed: the topic was recreated or truncated; choose another "
+                 "\"name\" and group.id for the new topic",
+                 p->name, p->log_end, f);
+    } else if (p->begin >= f && p->had_commit) {
+        return true;
+    } else if (only_behind(w, p, f)) {
+        return false;
+    } else if (!p->had_commit) {
+        snprintf(
+            why, sizeof why,
+            "%s: the group has no committed offset, yet all below %" PRId64
+            " is known finished. If the topic was deleted and recreated, which deletes its commits, choose another \"name\" and group.id: "
+            "setting the offset would skip new records. Only if it is the same topic, whose commits have expired or were deleted, set the "
+            "group's offset to %" PRId64,
+            p->name, f, f);
+    } else {
+        snprintf(why, sizeof why,
+                 "%s: the group's offset %" PRId64 " is below %" PRId64
+                 ", where all is finished. If the topic was deleted and recreated, choose another \"name\" and group.id. If the offset was "
+                 "moved back, set it to %" PRId64 "; to run records again use `queue replay`",
+                 p->name, p->begin, f, f);
+    }
+    w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+    return false;
+}
+
+static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it, const redisReply *floor, const redisReply *bytes) {
+    struct part *p = it->part;
+    if (!floor_fits(w, p, floor)) return;
+    int64_t base = it->segment * SEGMENT;
+    for (int64_t i = 0; i < (int64_t)bytes->len * 4; i++) {
+        if (!bytes->str[i / 4] || state_at(it, bytes, base + i) < 2) continue;
+        int64_t lo = base + i;
+        while (i + 1 < (int64_t)bytes->len * 4 && state_at(it, bytes, base + i + 1) >= 2) i++;
+        if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
+    }
+    int64_t *sent = &p->floor_sent[sh->index];
+    if (*sent < 0) *sent = floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin;
+    if (floor->len && *sent > 0 && it->last && !p->fresh[sh->index])
+        --*sent; /* told once more: its last owner, or a repair, may have left segments */
+    if (it->last && !p->fresh[sh->index]) {
+        p->fresh[sh->index] = 1;
+        if (++p->n_fresh == w->n_shards) part_check_claims(w, p);
+        part_hold(w, p);
+    }
+}
+
+struct watching {
+    struct lw_worker *w;
+    struct look_item *it;
+    const redisReply *bytes;
+    int64_t floor;
+    int shard;
+    bool lost;
+};
+
+static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
+    struct watching *x = ctx;
+    if ((int)(tag % (uint32_t)x->w->n_shards) != x->shard) return true;
+    int state = state_at(x->it, x->bytes, offset);
+    if (offset < x->floor || state >= 2) {
+        lw_offsets_mark(x->it->part->offsets, offset, LW_OFF_DONE);
+        owed_pay(x->w, x->it->part, offset);
+    } else if (state == 0)
+        x->lost = true;
+    return true;
+}
+
+void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    int n = sh->n_look;
+    sh->n_look = 0;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
+        lw_error("shard %d: watch answered nonsense", sh->index);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        struct look_item *it = &sh->look[i];
+        const redisReply *floor = r->element[2 * i], *bytes = r->element[2 * i + 1];
+        struct part *p = it->part;
+        if (!p->gen || p->gen != it->gen || !floor->str || !bytes->str) continue;
+        if (it->fresh) {
+            take_fresh(w, sh, it, floor, bytes);
+            continue;
+        }
+        if (it->pass != p->pass) continue;
+        struct watching x = {w, it, bytes, floor->len ? strtoll(floor->str, NULL, 10) : 0, sh->index, false};
+        int64_t base = it->segment * SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
+        if (hi > it->next) hi = it->next;
+        lw_offsets_each(p->offsets, LW_OFF_QUEUED, lo, hi, check_one, &x);
+        if (x.lost && !unpark_busy(p, sh->index)) { /* parked, and gone: from Kafka again */
+            lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
+            part_again(w, p);
+        }
+        part_hold(w, p);
+    }
+}

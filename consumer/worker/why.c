@@ -1,0 +1,46 @@
+/* Why a worker makes no progress, as far as its own logic knows: for the log and /readyz. This file only
+ * reads state. */
+#include "consumer/worker/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *out, size_t size) {
+    static const char *const doing[] = {"not connected", "reading the server's run id and clock", "entering its epoch",
+                                        "repairing its epoch"};
+    if (sh->phase != READY)
+        snprintf(out, size, "redis shard %d: %s", sh->index, doing[sh->phase]);
+    else if (shard_quiet(w, sh, now))
+        snprintf(out, size, "redis shard %d: quarantine for %" PRId64 " ms more, until all earlier leases have ended", sh->index,
+                 sh->quiet_until_ms - now);
+    else if (sh->oom_until_ms && now < sh->oom_until_ms)
+        snprintf(out, size, "redis shard %d: out of memory (maxmemory); admitting no new messages", sh->index);
+    else
+        return false;
+    return true;
+}
+
+static bool part_why(const struct lw_worker *w, const struct part *p, char *out, size_t size) {
+    if (!p->gen || !p->offsets || (int64_t)lw_offsets_queued(p->offsets) < w->c->queue.max_waiting) return false;
+    snprintf(out, size, "%s: reading paused: %zu of its messages wait in Redis (queue.max_waiting is %" PRId64 ")", p->name,
+             (size_t)lw_offsets_queued(p->offsets), (int64_t)w->c->queue.max_waiting);
+    return true;
+}
+
+bool lw_worker_why(struct lw_worker *w, char *out, size_t size) {
+    int64_t now = now_ms(w);
+    for (int s = 0; s < w->n_shards; s++)
+        if (shard_why(w, &w->shards[s], now, out, size)) return true;
+    if (w->confirm) {
+        snprintf(out, size, "an epoch was lost: waiting for Kafka to accept a commit of every watermark");
+        return true;
+    }
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (part_why(w, w->assigned[i], out, size)) return true;
+    if (!lw_worker_appetite(w) && w->held) {
+        snprintf(out, size, "reading paused: %zu records (%zu bytes) in memory wait for Redis or for their keys", w->held, w->held_bytes);
+        return true;
+    }
+    out[0] = 0;
+    return false;
+}
