@@ -1,7 +1,7 @@
 #include "tools/lock_run.h"
 
 #include "base/clock.h"
-#include "handlers/warden.h"
+#include "handlers/exec/warden.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -34,7 +34,7 @@ struct guard {
     pthread_t thread;
 };
 
-/* Called when the handler did not stop in time. Its subprocesses end with this process (handlers/warden.h). */
+/* Called when the handler did not stop in time. Its subprocesses end with this process (handlers/exec/warden.h). */
 static _Noreturn void end_all(const struct guard *g, const char *why) {
     fprintf(stderr, "%s: %s, but the handler still runs; exiting to end it; the effect of the handler is unknown\n", g->job->identity, why);
     _exit(OPS_FAILED);

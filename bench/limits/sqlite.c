@@ -3,7 +3,7 @@
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include <errno.h>
 #include <inttypes.h>

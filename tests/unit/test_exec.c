@@ -1,7 +1,7 @@
 /* exec on real subprocesses. One script plays every part; the payload says which. */
 #include "handler_fixture.h"
 
-#include "handlers/exec_line.h"
+#include "handlers/exec/line.h"
 #include "handlers/json_text.h"
 #include "handlers/reason.h"
 

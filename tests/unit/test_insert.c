@@ -1,7 +1,7 @@
 /* insert on real SQLite files: one writer, several processes, kill -9 in the middle, a full disk. */
 #include "handler_fixture.h"
 
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include <pthread.h>
 #include <signal.h>

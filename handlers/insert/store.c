@@ -1,5 +1,5 @@
 /* The database: opening it beside other processes, its tables and statements. */
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include "base/clock.h"
 

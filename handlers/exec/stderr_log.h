@@ -1,7 +1,7 @@
 /* What subprocesses write on stderr goes to the log, line by line, read by one thread so that no subprocess ever blocks on it.
  * A long line is logged in pieces; what stays without a newline is logged after a moment. */
-#ifndef LW_HANDLERS_STDERR_LOG_H
-#define LW_HANDLERS_STDERR_LOG_H
+#ifndef LW_HANDLERS_EXEC_STDERR_LOG_H
+#define LW_HANDLERS_EXEC_STDERR_LOG_H
 
 #include "base/err.h"
 

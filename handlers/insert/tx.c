@@ -4,7 +4,7 @@
  *                                         ^                                                                   |          |
  *                                         +------- ROLLBACK, without those whose lease ended -----------------+       answers
  */
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include "handlers/reason.h"
 

@@ -1,4 +1,4 @@
-#include "handlers/exec_line.h"
+#include "handlers/exec/line.h"
 
 #include "handlers/json_text.h"
 #include "handlers/reason.h"

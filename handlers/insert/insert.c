@@ -1,5 +1,5 @@
 /* insert: the handler type. Its configuration, and slots that share one writer's place. */
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include "handlers/section.h"
 

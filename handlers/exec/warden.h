@@ -5,8 +5,8 @@
  * enters its own group before it execs, so there is no moment in which one exists unlisted; the worker strikes a group out before it
  * reaps its leader, so a number that the system has given to somebody else is never in it.
  * (PR_SET_PDEATHSIG would not do: it fires when the *thread* that forked ends, and spares grandchildren.) */
-#ifndef LW_HANDLERS_WARDEN_H
-#define LW_HANDLERS_WARDEN_H
+#ifndef LW_HANDLERS_EXEC_WARDEN_H
+#define LW_HANDLERS_EXEC_WARDEN_H
 
 #include "base/err.h"
 

@@ -3,8 +3,8 @@
  * The parent's ends never block. The group is what lives and dies: when the child is ended, or has ended, every process of its group is
  * killed and the group is gone before the call returns (as far as the kernel lets go of it within LW_CHILD_GONE_MS).
  * A process that makes a session or group of its own (setsid) has left, and is out of reach. */
-#ifndef LW_HANDLERS_CHILD_H
-#define LW_HANDLERS_CHILD_H
+#ifndef LW_HANDLERS_EXEC_CHILD_H
+#define LW_HANDLERS_EXEC_CHILD_H
 
 #include "base/err.h"
 

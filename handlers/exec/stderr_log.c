@@ -1,4 +1,4 @@
-#include "handlers/stderr_log.h"
+#include "handlers/exec/stderr_log.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"

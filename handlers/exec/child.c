@@ -1,4 +1,4 @@
-#include "handlers/child.h"
+#include "handlers/exec/child.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -11,18 +11,18 @@
  * The order of the questions is fixed: known? stale? is the row any good? Only then is it written. A bad row is dead by itself and takes no
  * other row along; whatever fails the database (disk full, busy, I/O) rolls all back, and all are tried again.
  *
- * Cleaning (insert_clean.c): identities below the committed watermark go; fences go a day after they were handed out, long after any
- * lease they could belong to.
+ * Cleaning (handlers/insert/clean.c): identities below the committed watermark go; fences go a day after they were handed out, long after
+ * any lease they could belong to.
  *
  *     insert.c        the type: configuration, slots
- *     insert_row.c    a payload → the values of a row
- *     insert_store.c  opening the database, its tables and statements
- *     insert_seen.c   identities
- *     insert_fence.c  fences
- *     insert_tx.c     the transaction
- *     insert_clean.c  the cleaner's thread */
-#ifndef LW_HANDLERS_INSERT_H
-#define LW_HANDLERS_INSERT_H
+ *     handlers/insert/row.c    a payload → the values of a row
+ *     handlers/insert/store.c  opening the database, its tables and statements
+ *     handlers/insert/seen.c   identities
+ *     handlers/insert/fence.c  fences
+ *     handlers/insert/tx.c     the transaction
+ *     handlers/insert/clean.c  the cleaner's thread */
+#ifndef LW_HANDLERS_INSERT_INSERT_H
+#define LW_HANDLERS_INSERT_INSERT_H
 
 #include "base/json_scan.h"
 #include "handlers/handler.h"

@@ -1,4 +1,4 @@
-#include "handlers/warden.h"
+#include "handlers/exec/warden.h"
 
 #include <errno.h>
 #include <fcntl.h>

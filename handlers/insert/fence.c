@@ -8,7 +8,7 @@
  *
  * Keys are known by a 64-bit hash. Two keys that share one share a fence: the smaller is taken for stale, its message given back and
  * granted again with a fence of its own. That costs a turn, and writes nothing wrong. */
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include <stdlib.h>
 

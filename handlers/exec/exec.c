@@ -12,13 +12,13 @@
  * letter. So a process that never answered anything gives its message back without an attempt if it has
  * not read the request, or if no process of this command has answered recently. The handler is then
  * "unable" for a pause that doubles up to 30 s. After the pause, one message at a time tests it. */
-#include "handlers/child.h"
-#include "handlers/exec_line.h"
+#include "handlers/exec/child.h"
+#include "handlers/exec/line.h"
 #include "handlers/handler.h"
 #include "handlers/reason.h"
 #include "handlers/section.h"
-#include "handlers/stderr_log.h"
-#include "handlers/warden.h"
+#include "handlers/exec/stderr_log.h"
+#include "handlers/exec/warden.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* A payload becomes the values of a row. Numbers stay exact: integers up to 64 bits, all else as SQLite's REAL. */
-#include "handlers/insert.h"
+#include "handlers/insert/insert.h"
 
 #include <jansson.h>
 #include <stdlib.h>
