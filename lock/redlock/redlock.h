@@ -7,8 +7,8 @@
  *
  * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. The run_id and uptime in it tell of a server that was
  * started a short time ago: it may have lost what it held, so it is asked for no lock until all that it can have lost must have expired. */
-#ifndef LW_LOCK_REDLOCK_H
-#define LW_LOCK_REDLOCK_H
+#ifndef LW_LOCK_REDLOCK_REDLOCK_H
+#define LW_LOCK_REDLOCK_REDLOCK_H
 
 #include "lock/hold.h"
 

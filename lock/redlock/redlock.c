@@ -2,7 +2,7 @@
  *
  *     [all are asked for the lock → a majority gave it → all hear of the largest fence → a majority knows it and time is left → held
  *      else: released on all → random pause]… */
-#include "lock/redlock.h"
+#include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
 #include "lock/keeper.h"

@@ -1,4 +1,4 @@
-#include "lock/redlock.h"
+#include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
 
