@@ -51,9 +51,9 @@ $(LOCKOBJ): Makefile
 CORE := $(B)/liblatchwork-core.a
 LIB := $(CORE) $(LOCKLIB)
 
-$(B)/flags.mk: tools/packages.txt tools/need.sh
+$(B)/flags.mk: scripts/packages.txt scripts/need.sh
 	@mkdir -p $(@D)
-	@tools/need.sh "$(CC)" "$(NEEDS)"
+	@scripts/need.sh "$(CC)" "$(NEEDS)"
 	@{ echo "LW_CFLAGS := $$(pkg-config --cflags $(PKGS))"; echo "LW_LIBS := $$(pkg-config --libs $(PKGS))"; } > $@.tmp && mv $@.tmp $@
 
 $(B)/%.o: %.c $(B)/flags.mk
@@ -61,15 +61,15 @@ $(B)/%.o: %.c $(B)/flags.mk
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) tools/embed-lua.sh Makefile
+$(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh base/redis/script.h lw_script_ queue/lua $(LUA) > $@.tmp && mv $@.tmp $@
-$(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) tools/embed-lua.sh Makefile
+	@scripts/embed-lua.sh base/redis/script.h lw_script_ queue/lua $(LUA) > $@.tmp && mv $@.tmp $@
+$(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/ops_script.h tools/embed-lua.sh Makefile
+	@scripts/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
+$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/ops_script.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@tools/embed-lua.sh tools/ops_script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh tools/ops_script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
 $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
@@ -96,10 +96,10 @@ include tests/tests.mk
 ##@ Build
 ## deps: install the packages that the build needs
 deps:
-	@tools/deps.sh build
+	@scripts/deps.sh build
 ## deps-test: install the packages that build and tests need
 deps-test:
-	@tools/deps.sh test
+	@scripts/deps.sh test
 ##@ Try it
 ## demo: install, build, then consume 20,000 messages while a worker is killed; ends by itself
 demo: deps
@@ -168,9 +168,9 @@ install: all
 	install -m 644 $(LOCKLIB) $(call to,$(LIBDIR))/
 	install -m 755 $(B)/$(SO) $(call to,$(LIBDIR))/
 	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(call to,$(LIBDIR))/
-	$(fill_in) tools/latchwork.pc.in > $(call to,$(LIBDIR))/pkgconfig/latchwork.pc
+	$(fill_in) scripts/latchwork.pc.in > $(call to,$(LIBDIR))/pkgconfig/latchwork.pc
 	$(call install_files,doc/man/*.1,$(MANDIR)/man1)
-	install -m 644 tools/completion.bash $(call to,$(COMPDIR))/latchwork
+	install -m 644 scripts/completion.bash $(call to,$(COMPDIR))/latchwork
 	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
 	cp -r doc/. $(call to,$(DOCDIR))/
@@ -196,6 +196,6 @@ format:
 ## help: list the targets
 help:
 	@sed -n '1,2s/^# //p' Makefile
-	@awk -f tools/help.awk Makefile tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
+	@awk -f scripts/help.awk Makefile tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
 
 -include $(OBJ:.o=.d) $(B)/$(MAIN).d

@@ -1,4 +1,4 @@
-/* The commands that a Redis user of Latchwork needs. tools/redis-rights.sh finds them in the code, and
+/* The commands that a Redis user of Latchwork needs. scripts/redis-rights.sh finds them in the code, and
  * tests/cli/test_rights.py fails if this table lacks one, has one too many, or names another role. */
 #include "tools/redis_rights.h"
 

@@ -1,4 +1,4 @@
-/* The Lua scripts, embedded at build time from queue/lua and lock/lua (tools/embed-lua.sh makes build/scripts.gen.c; those of the lock
+/* The Lua scripts, embedded at build time from queue/lua and lock/lua (scripts/embed-lua.sh makes build/scripts.gen.c; those of the lock
  * library, lock/lua/lib, go to build/lock-scripts.gen.c: see lock/scripts.h). */
 #ifndef LW_BASE_REDIS_SCRIPT_H
 #define LW_BASE_REDIS_SCRIPT_H

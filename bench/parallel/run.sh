@@ -31,8 +31,8 @@ build() {
     exec 9> "$out/.lock"
     flock 9
     if ! built; then
-        command -v mvn > /dev/null || die "no mvn; install Maven: tools/deps.sh test"
-        command -v javac > /dev/null || die "no javac; install a JDK, 17 or later: tools/deps.sh bench"
+        command -v mvn > /dev/null || die "no mvn; install Maven: scripts/deps.sh test"
+        command -v javac > /dev/null || die "no javac; install a JDK, 17 or later: scripts/deps.sh bench"
         echo "parallel: building with Maven (once)" >&2
         rm -rf "$out/libs"
         mvn -q -B -DskipTests -Dout="$out" -f "$here/pom.xml" package >&2 || die "Maven could not build it"

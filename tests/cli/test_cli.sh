@@ -145,10 +145,10 @@ t "check: names of metrics"    0 "^latchwork_messages_total$" "" check --metric-
 # What --help lists is in the man page and in the completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/out" >"$dir/err"
-    if grep -Eq "^\.(B|BR) $c( |$)" doc/man/latchwork.1 && grep -Eq "commands=.*[\" ]$c[\" ]" tools/completion.bash; then
+    if grep -Eq "^\.(B|BR) $c( |$)" doc/man/latchwork.1 && grep -Eq "commands=.*[\" ]$c[\" ]" scripts/completion.bash; then
         passed=$((passed + 1))
     else
-        bad "$c is missing in doc/man/latchwork.1 or tools/completion.bash" "--help"
+        bad "$c is missing in doc/man/latchwork.1 or scripts/completion.bash" "--help"
     fi
 done
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/deps.sh and tools/need.sh, with doubles of apt-get, dpkg-query, sudo and id that only write down what they were asked.
+# scripts/deps.sh and scripts/need.sh, with doubles of apt-get, dpkg-query, sudo and id that only write down what they were asked.
 # Usage: tests/cli/test_deps.sh [BUILD_DIR]
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -23,7 +23,7 @@ deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the doubles alone in fro
     group=$1
     shift
     rm -f "$dir/asked"
-    env PATH="$dir/bin:$PATH" DIR="$dir" LW_POLICY_RC="$dir/policy-rc.d" "$@" tools/deps.sh "$group" >"$dir/out" 2>&1
+    env PATH="$dir/bin:$PATH" DIR="$dir" LW_POLICY_RC="$dir/policy-rc.d" "$@" scripts/deps.sh "$group" >"$dir/out" 2>&1
 }
 
 mkdir -p "$dir/bin"
@@ -89,21 +89,21 @@ mkdir "$dir/other"
         done
     done
 ) 2>/dev/null
-PATH="$dir/other" tools/deps.sh build >"$dir/out" 2>&1
+PATH="$dir/other" scripts/deps.sh build >"$dir/out" 2>&1
 check 'without dpkg, with everything there: fine' [ $? -eq 0 ]
-PATH="$dir/other" tools/deps.sh test >"$dir/out" 2>&1
+PATH="$dir/other" scripts/deps.sh test >"$dir/out" 2>&1
 check 'without dpkg, with one missing: stops' [ $? -eq 1 ]
 check 'and names it' said 'lua5.1 (cmd:luac5.1)'
 
 # versions
-tools/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
+scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
 check 'recent enough' [ $? -eq 0 -a ! -s "$dir/out" ]
-tools/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1
+scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1
 check 'too old' [ $? -eq 1 ]
 check 'says which, with both versions' said "the library hiredis is $(pkg-config --modversion hiredis); 99 or later is needed"
 check 'says what is missing' said 'the library nosuchlibrary is missing (3 or later is needed)'
 check 'says what to do' said 'make deps'
-tools/need.sh nosuchcompiler 'rdkafka' >"$dir/out" 2>&1
+scripts/need.sh nosuchcompiler 'rdkafka' >"$dir/out" 2>&1
 check 'a compiler that is missing' [ $? -eq 1 ]
 check 'is named' said 'the compiler nosuchcompiler is missing'
 

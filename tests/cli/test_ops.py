@@ -687,7 +687,7 @@ def help_completion_and_reference_agree(w):
         for verb in re.findall(r"^  ([a-z]+) ", w.run(noun, "--help").split("Examples")[0], re.M):
             options = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", w.run(noun, verb, "--help"), re.M))
             script = '. "$1"; _latchwork_ops "$2" "$3"'
-            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "tools/completion.bash"), noun, verb], stdout=subprocess.PIPE, check=True)
+            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "scripts/completion.bash"), noun, verb], stdout=subprocess.PIPE, check=True)
             assert options == set(done.stdout.decode().split()) - {"-c"}, (noun, verb, sorted(options), done.stdout)
             left_out = [o for o in options if "`%s" % o not in reference and "[%s" % o not in reference and "| %s" % o not in reference]
             assert set(left_out) <= {"--config", "--set", "--help"} and verb in reference, (noun, verb, left_out)

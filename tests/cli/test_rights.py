@@ -84,7 +84,7 @@ class Rights(unittest.TestCase):
         return done.stdout
 
     def test_the_table_is_what_the_code_calls(self):
-        found = subprocess.run([os.path.join(ROOT, "tools/redis-rights.sh")], stdout=subprocess.PIPE, check=True, text=True).stdout
+        found = subprocess.run([os.path.join(ROOT, "scripts/redis-rights.sh")], stdout=subprocess.PIPE, check=True, text=True).stdout
         used = {}
         for line in found.splitlines():
             role, command = line.split(" ")

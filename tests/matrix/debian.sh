@@ -27,7 +27,7 @@ mirror() {
 
 make_root() {
     [ ! -e "$root/.complete" ] || return 0
-    command -v debootstrap >/dev/null 2>&1 || tools/deps.sh matrix || die "debootstrap is missing"
+    command -v debootstrap >/dev/null 2>&1 || scripts/deps.sh matrix || die "debootstrap is missing"
     rm -rf "$root"
     mkdir -p "$chroots"
     echo "debian.sh: making a chroot of $suite"

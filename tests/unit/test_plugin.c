@@ -21,7 +21,7 @@ static int install(void **state) {
     (void)state;
     prefix = fx_folder();
     shell("mkdir -p %s/include/latchwork %s/pc && cp include/latchwork/handler.h %s/include/latchwork/", prefix, prefix, prefix);
-    shell("sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' tools/latchwork.pc.in > %s/pc/latchwork.pc", prefix, prefix);
+    shell("sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc", prefix, prefix);
     /* copies, so that nothing but the installed header can be found; asan's runtime must not be asked of a plugin */
     shell("cp -r handlers/examples/count handlers/examples/tail tests/plugins/crash %s/", prefix);
     shell("cd %s && for d in count tail crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u MAKELEVEL PKG_CONFIG_PATH=%s/pc "

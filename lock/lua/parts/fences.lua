@@ -1,4 +1,4 @@
--- Time and fences; tools/embed-lua.sh puts a part where a script names it. Each function costs a call some 0.2 us, so a script takes only
+-- Time and fences; scripts/embed-lua.sh puts a part where a script names it. Each function costs a call some 0.2 us, so a script takes only
 -- the parts that it needs, and where it needs them.
 local call, sub = redis.call, string.sub
 local function text(n) return string.format('%.0f', n) end

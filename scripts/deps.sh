@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what tools/packages.txt lists and this machine lacks. usage: deps.sh build|test|bench|matrix
+# Installs what scripts/packages.txt lists and this machine lacks. usage: deps.sh build|test|bench|matrix
 #
 # On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.
 # On other systems it looks for the programs, headers and libraries themselves, names what is missing, and stops.
