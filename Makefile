@@ -33,11 +33,11 @@ endif
 all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand ---------------------------
-DIRS := base config lock queue handlers kafka consumer monitor ops tools cli
+DIRS := base config lock queue handlers kafka consumer monitor ops cli
 MAIN := cli/main
 SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name examples -prune -o -name '*.c' -print)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
-OPS_LUA := $(sort $(wildcard queue/lua/ops/*.lua))
+OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
 # the lock library: lock/ but what only the worker uses, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
@@ -67,9 +67,9 @@ $(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) scripts/embed-lua.sh Makefile
 $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) tools/ops_script.h scripts/embed-lua.sh Makefile
+$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) ops/script.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh tools/ops_script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
 $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<

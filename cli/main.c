@@ -1,12 +1,12 @@
 /* The program: finds the command and hands over. */
-#include "tools/cmd_check.h"
-#include "tools/cmd_dead.h"
-#include "tools/cmd_dev.h"
-#include "tools/cmd_ledger.h"
-#include "tools/cmd_lock.h"
-#include "tools/cmd_queue.h"
-#include "tools/cmd_run.h"
-#include "tools/cmd_top.h"
+#include "cli/check/check.h"
+#include "cli/dead/dead.h"
+#include "cli/dev/dev.h"
+#include "cli/ledger/ledger.h"
+#include "cli/lock/lock.h"
+#include "cli/queue/queue.h"
+#include "cli/run/run.h"
+#include "cli/top/top.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -115,7 +115,7 @@ const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char
 /* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.
  * Begin with {0}. `check_handler`, where set, is called once while loading, with what could be read (NULL strings are possible only in
  * `dead`, `dedup` and `handler`), so that the problems of the handler section are listed with all others: commands set it to
- * lw_config_check_handler (tools/cmd_check.h) or call lw_config_load_checked(). */
+ * lw_config_check_handler (cli/check/check.h) or call lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;
     int n_errors, n_warnings;

@@ -2,7 +2,7 @@
 # Prints the Redis commands that the code uses, found in its text: "worker NAME" or "operator NAME", one per line, sorted.
 #
 # Every quoted word in capitals that is the name of a Redis command counts, in the C files and Lua scripts of a role: "ZADD", 'ZADD',
-# "LLEN %swait". So no command that is used can be left out. A word that only looks like a command has a row in tools/redis_rights.c
+# "LLEN %swait". So no command that is used can be left out. A word that only looks like a command has a row in cli/check/redis_rights.c
 # that says so. tests/cli/test_rights.py compares the two. Operators' commands are those of tools/ (queue, dead, lock -c, ledger, top).
 set -eu
 cd "$(dirname "$0")/.."

@@ -36,7 +36,7 @@ def read(name):
 
 def table():
     """{command: set of roles}"""
-    rows = re.findall(r'\{"([A-Z]+)", ([A-Z_ |]+|0), "', read("tools/redis_rights.c"))
+    rows = re.findall(r'\{"([A-Z]+)", ([A-Z_ |]+|0), "', read("cli/check/redis_rights.c"))
     assert len(rows) > 50
     return {name: {r.strip()[len("LW_RIGHT_"):].lower() for r in roles.split("|")} if roles != "0" else set() for name, roles in rows}
 
@@ -91,7 +91,7 @@ class Rights(unittest.TestCase):
             used.setdefault(command, set()).add(role)
         rows = table()
         for command, roles in used.items():
-            self.assertIn(command, rows, "the code calls %s: it needs a row in tools/redis_rights.c, and the right in deploy.md" % command)
+            self.assertIn(command, rows, "the code calls %s: it needs a row in cli/check/redis_rights.c, and the right in deploy.md" % command)
             if rows[command]:
                 self.assertEqual(rows[command], roles, command)
         self.assertEqual(sorted(set(rows) - set(used)), [], "rows of commands that nobody calls")
@@ -102,7 +102,7 @@ class Rights(unittest.TestCase):
         self.assertEqual([r for r in acl_line() if r[0] != "+"], ["~lw:{orders.*}:*"])
 
     def test_the_names_are_those_of_the_code(self):
-        names = set(re.findall(r'"([a-z_]+:?)"', read("tools/redis_rights.c").split("lw_redis_names[] = ")[1]))
+        names = set(re.findall(r'"([a-z_]+:?)"', read("cli/check/redis_rights.c").split("lw_redis_names[] = ")[1]))
         documented = set()
         for line in read("doc/lifecycle.txt").split("2. Every key in Redis")[1].split("Scripts named put")[0].splitlines():
             row = re.match(r"   ([a-z_]+)(:?)\S*.* (hash|string|list|zset|set|stream) ", line)

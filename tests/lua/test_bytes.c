@@ -3,7 +3,7 @@
  * Redis tells how long it took, and the shortest of several runs counts, since other programs share the machine. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
-#include "tools/ops_script.h"
+#include "ops/script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* edit, hold, job, look, page and wake, the scripts of operators: every answer, and what is left behind. put and drop: test_ops_move.c. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
-#include "tools/ops_script.h"
+#include "ops/script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

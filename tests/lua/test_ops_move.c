@@ -1,7 +1,7 @@
 /* put and drop, the scripts of operators that move messages: every answer, and what is left behind. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
-#include "tools/ops_script.h"
+#include "ops/script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "lock/scripts.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"
-#include "tools/ops_script.h"
+#include "ops/script.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -318,7 +318,7 @@ static void break_lane(struct world *w, int key) {
     freeReplyObject(r);
 }
 
-/* --- trials: as tools/lane_lock.c and the lock library hold a lane --------------------------------------------------------------- */
+/* --- trials: as ops/lane_lock.c and the lock library hold a lane --------------------------------------------------------------- */
 
 static void life_of(struct world *w, int shard, struct lw_life *life) {
     redisReply *r = server_call(w, w->master[shard], 1, (const char *const[]){"INFO"}, NULL);

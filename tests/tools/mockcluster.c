@@ -1,7 +1,7 @@
 /* The dev broker as a program: prints its bootstrap servers and lives until its standard input ends.
  *
  *   mockcluster [TOPIC:PARTITIONS]... */
-#include "tools/devbroker.h"
+#include "cli/dev/devbroker.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* check --connect against a private redis-server and librdkafka's mock brokers. */
-#include "tools/check_servers.h"
+#include "cli/check/servers.h"
 
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>

@@ -1,8 +1,8 @@
 /* check: the handler section, and whether a handler opens. The types here stand in for the registry's. */
 #include "base/clock.h"
 #include "handlers/handler.h"
-#include "tools/check_servers.h"
-#include "tools/cmd_check.h"
+#include "cli/check/servers.h"
+#include "cli/check/check.h"
 
 #include <setjmp.h>
 #include <signal.h>

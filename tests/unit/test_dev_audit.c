@@ -1,5 +1,5 @@
 /* The demo's audit on journals written by hand: it must see what is wrong, and nothing else. */
-#include "tools/dev_audit.h"
+#include "cli/dev/audit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Are paused lanes all that is left? On a private redis-server. */
-#include "tools/paused_lanes.h"
+#include "cli/queue/paused_lanes.h"
 
 #include "tests/support/redis_server.h"
 

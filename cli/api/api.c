@@ -1,0 +1,221 @@
+#include "cli/api/private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct api {
+    const struct lw_config *c;
+    struct ops *o;
+};
+
+/* ---- paths ---- */
+
+static const struct route {
+    bool post;
+    const char *path; /* "*" stands for any one segment */
+    api_fn *fn;
+} routes[] = {
+    {false, "", api_index},
+    {false, "lanes", api_lanes},
+    {false, "lanes/*", api_lane},
+    {false, "dead", api_dead},
+    {false, "dead/*", api_dead_one},
+    {true, "lanes/*/pause", api_pause},
+    {true, "lanes/*/resume", api_resume},
+    {true, "lanes/*/break", api_break},
+    {true, "dead/*/replay", api_replay},
+};
+enum { ROUTES = sizeof routes / sizeof *routes };
+
+int api_index(struct api_call *k) {
+    json_t *read =
+        json_pack("[s,s,s,s,s]", "/api/v1/version", "/api/v1/stats", "/api/v1/workers", "/api/v1/partitions", "/api/v1/counters");
+    json_t *write = json_array();
+    for (size_t i = 1; i < ROUTES; i++) json_array_append_new(routes[i].post ? write : read, json_sprintf("/api/v1/%s", routes[i].path));
+    api_put(k, json_pack("{s:s,s:s,s:o,s:o,s:b}", "name", k->c->name, "version", LW_VERSION, "get", read, "post", write, "writable",
+                         (int)(k->c->http.token != NULL)));
+    return 0;
+}
+
+static bool fits(const char *pattern, const struct api_call *k, int n) {
+    for (int i = 0; i < n; i++) {
+        size_t len = strcspn(pattern, "/");
+        bool any = len == 1 && *pattern == '*';
+        if (!len || (!any && (strlen(k->segment[i]) != len || strncmp(pattern, k->segment[i], len) != 0))) return false;
+        pattern += len + (pattern[len] == '/');
+    }
+    return !*pattern;
+}
+
+/* The segments behind /api/v1, decoded into `room`. -1: no such path. */
+static int split(struct api_call *k, const char *path, struct lw_buf room[API_SEGMENTS]) {
+    static const char root[] = "/api/v1";
+    int n = 0;
+    if (strncmp(path, root, sizeof root - 1) != 0) return -1;
+    for (path += sizeof root - 1; *path == '/'; n++) {
+        size_t len = strcspn(++path, "/");
+        if (!len && !*path && !n) break; /* "/api/v1/" */
+        if (!len || n == API_SEGMENTS || !lw_http_decode(lw_bytes(path, len), &room[n])) return -1;
+        lw_buf_add(&room[n], "", 1);
+        k->segment[n] = room[n].p;
+        path += len;
+    }
+    return *path ? -1 : n;
+}
+
+static const struct route *find(const struct api_call *k, int n, bool *other_method) {
+    *other_method = false;
+    for (size_t i = 0; n >= 0 && i < ROUTES; i++) {
+        if (!fits(routes[i].path, k, n)) continue;
+        if (routes[i].post == k->q->post) return &routes[i];
+        *other_method = true;
+    }
+    return NULL;
+}
+
+/* ---- the query ---- */
+
+static int whole(const char *text, int64_t max, int64_t *out) {
+    char *end;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || v < 0 || v > max) return -1;
+    *out = v;
+    return 0;
+}
+
+static int take(struct api_call *k, const char *name, const char *value) {
+    struct ops_args *a = &k->o->args;
+    int64_t n;
+    if (!strcmp(name, "key") && a->n_keys < OPS_LIST_MAX) return a->keys[a->n_keys++] = value, 0;
+    if (!strcmp(name, "where") && a->n_where < OPS_LIST_MAX) return a->where[a->n_where++] = value, 0;
+    if (!strcmp(name, "match")) return a->match = value, 0;
+    if (!strcmp(name, "topic")) return a->topic = value, 0;
+    if (!strcmp(name, "reason")) return a->reason = value, 0;
+    if (!strcmp(name, "error")) return a->error = value, 0;
+    if (!strcmp(name, "from")) return a->from = value, 0;
+    if (!strcmp(name, "to")) return a->to = value, 0;
+    if (!strcmp(name, "cursor")) return k->cursor = value, 0;
+    if (!strcmp(name, "partition")) return whole(value, INT32_MAX, &a->partition);
+    if (!strcmp(name, "attempts")) return whole(value, INT32_MAX, &a->attempts);
+    if (!strcmp(name, "older_than")) return (a->older_ms = ops_duration_ms(value)) < 0 ? -1 : 0;
+    if (!strcmp(name, "order") && (!strcmp(value, "newest") || !strcmp(value, "oldest"))) return k->newest = !strcmp(value, "newest"), 0;
+    if (strcmp(name, "limit") || whole(value, API_LIMIT_MAX, &n) || !n) return -1;
+    k->limit = (size_t)n;
+    return 0;
+}
+
+static bool good_query(struct api_call *k) {
+    struct lw_err err = {0};
+    for (size_t i = 0; i < k->q->n_args; i++)
+        if (take(k, k->q->args[i].name, k->q->args[i].value)) {
+            lw_http_error(k->a, 400, "%.60s=%.200s is not understood here", k->q->args[i].name, k->q->args[i].value);
+            return false;
+        }
+    if (k->o->args.n_keys && k->o->args.match) {
+        lw_http_error(k->a, 400, "key and match: one of them");
+        return false;
+    }
+    if (ops_filter_check(k->o, &err) == 0) return true;
+    lw_http_error(k->a, 400, "%s", err.text);
+    return false;
+}
+
+/* ---- who may write, and what stands in the body ---- */
+
+static bool may_write(struct api_call *k) {
+    if (!k->c->http.token)
+        lw_http_error(k->a, 403, "read-only: http.token is not set in the configuration");
+    else if (!lw_http_bearer_ok(k->q->authorization, k->c->http.token))
+        lw_http_error(k->a, 401, "the header Authorization: Bearer TOKEN is wanted, with the token of the configuration");
+    else
+        return true;
+    return false;
+}
+
+static bool good_body(struct api_call *k) {
+    const struct lw_buf *b = &k->q->body;
+    if (!b->n) return true;
+    json_t *v = json_loadb(b->p, b->n, JSON_REJECT_DUPLICATES, NULL);
+    json_t *execute = json_object_get(v, "execute");
+    bool good = json_is_object(v) && json_object_size(v) == (execute ? 1 : 0) && (!execute || json_is_boolean(execute));
+    k->execute = good && json_is_true(execute);
+    json_decref(v);
+    if (!good) lw_http_error(k->a, 400, "the body: nothing, or {\"execute\":true}");
+    return good;
+}
+
+/* ---- one request ---- */
+
+void api_put(struct api_call *k, json_t *v) {
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    json_decref(v);
+    k->a->body.n = 0;
+    lw_buf_addf(&k->a->body, "%s\n", text ? text : "null");
+    free(text);
+    k->a->status = 200;
+    k->a->type = "application/json";
+}
+
+static bool connected(struct ops *o) {
+    bool sound = o->shards;
+    for (int s = 0; sound && s < o->c->redis.shards; s++) sound = o->shards[s].redis && !o->shards[s].redis->err;
+    if (sound) return true;
+    ops_disconnect(o);
+    if (ops_connect(o) == 0) return true;
+    ops_disconnect(o);
+    return false;
+}
+
+static void reset(struct ops *o, const struct lw_http_request *q) {
+    o->args = (struct ops_args){.limit = -1, .partition = -1, .attempts = -1, .older_ms = -1, .json = true};
+    o->err = (struct lw_err){0};
+    o->deadline_ms = q->until_ms;
+    o->asked_ms = lw_wall_ms();
+    o->scanned = o->to_scan = 0;
+}
+
+static void run(struct api_call *k, const struct route *r) {
+    if (r->post && (!may_write(k) || !good_body(k))) return;
+    if (!good_query(k)) return;
+    bool asks = r->fn != api_index;
+    if (asks && (!connected(k->o) || r->fn(k) < 0)) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
+    if (!asks) r->fn(k);
+    if (r->post && k->a->status == 200)
+        lw_info("api: %s of %s, asked for by %s: %s", k->segment[2], k->segment[0], k->q->from, k->execute ? "done" : "see the answer");
+}
+
+static void answer(void *self, const struct lw_http_request *q, struct lw_http_answer *a) {
+    struct api *api = self;
+    struct lw_buf room[API_SEGMENTS] = {0};
+    struct api_call k = {.c = api->c, .o = api->o, .q = q, .a = a, .limit = API_LIMIT};
+    bool other_method;
+    reset(k.o, q);
+    const struct route *r = find(&k, split(&k, q->path, room), &other_method);
+    if (r) {
+        run(&k, r);
+    } else if (other_method) {
+        lw_http_error(a, 405, q->post ? "this is only to be read: GET" : "this changes something: POST");
+        a->allow = q->post ? "GET, HEAD" : "POST";
+    } else {
+        lw_http_error(a, 404, "no such path; GET /api/v1 lists them");
+    }
+    for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
+}
+
+/* ---- life ---- */
+
+static void *open_api(const struct lw_config *c) {
+    struct api *api = lw_alloc(sizeof *api);
+    api->c = c;
+    api->o = lw_alloc(sizeof *api->o);
+    *api->o = (struct ops){
+        .noun = "dead", .c = (struct lw_config *)(uintptr_t)c, .quiet = true, .connect_ms = API_ANSWER_MS, .answer_ms = API_ANSWER_MS};
+    return api;
+}
+
+const struct lw_exporter_api lw_api = {open_api, answer};
+
+int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board) { return lw_exporter_main(c, board, &lw_api); }

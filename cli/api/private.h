@@ -1,0 +1,40 @@
+/* Between the files of the API. */
+#ifndef LW_CLI_API_PRIVATE_H
+#define LW_CLI_API_PRIVATE_H
+
+#include "cli/api/api.h"
+#include "ops/ops.h"
+
+enum {
+    API_LIMIT = 100, /* rows, unless asked otherwise */
+    API_LIMIT_MAX = 500,
+    API_LOOK_MAX = 5000,     /* what one request looks at */
+    API_BYTES_MAX = 1 << 20, /* a list stops behind it and has a cursor */
+    API_PAYLOAD_MAX = 1 << 20,
+    API_HEAD_BYTES = 256,
+    API_ANSWER_MS = 1000,
+    API_SEGMENTS = 4
+};
+
+struct api_call {
+    const struct lw_config *c;
+    struct ops *o; /* connected; filters are those of the query */
+    const struct lw_http_request *q;
+    struct lw_http_answer *a;
+    const char *segment[API_SEGMENTS]; /* of the path, decoded, behind /api/v1 */
+    const char *cursor;                /* NULL: none given */
+    bool newest;
+    bool execute; /* of the body */
+    size_t limit;
+};
+
+/* Each fills the answer; -1 where Redis could not be asked (o->err). */
+typedef int api_fn(struct api_call *k);
+/* cli/api/read.c */
+api_fn api_index, api_lanes, api_lane, api_dead, api_dead_one;
+/* cli/api/write.c */
+api_fn api_pause, api_resume, api_break, api_replay;
+
+void api_put(struct api_call *k, json_t *v); /* 200; takes the reference */
+
+#endif

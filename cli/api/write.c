@@ -1,0 +1,144 @@
+/* POST: pause, resume, break, replay. */
+#include "cli/api/private.h"
+#include "cli/dead/dead.h"
+#include "ops/lane_lock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *asker(const struct api_call *k, char *out, size_t size) {
+    char host[128] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(out, size, "http:%s@%s", k->q->from, host);
+    return out;
+}
+
+static void put_result(struct api_call *k, struct lw_bytes lane, const char *result) {
+    json_t *j = json_object();
+    ops_set_bytes(j, "key", lane);
+    json_object_set_new(j, "result", json_string(result));
+    api_put(k, j);
+}
+
+/* ---- lanes ---- */
+
+/* No dry run: one lane, named, and easy to take back. */
+static int change(struct api_call *k, bool resume) {
+    const struct ops_verb verb = {.name = resume ? "resume" : "pause"};
+    struct ops *o = k->o;
+    char room[LW_LANE_ROOM], by[256], *key = (char *)(uintptr_t)k->segment[1];
+    struct lw_bytes lane = lw_lane_id(lw_bytes_of(key), room, sizeof room);
+    struct ops_shard *sh = ops_shard_of(o, lane);
+    bool changed = false;
+    o->args.words = &key, o->args.n_words = 1;
+    o->noun = "queue", o->verb = &verb, o->who = asker(k, by, sizeof by);
+    int bad = resume ? ops_resume(o, sh, lane, &changed) : ops_pause(o, sh, lane, &changed);
+    if (!bad && changed) bad = ops_audit(o, verb.name, 1);
+    o->verb = NULL, o->who = NULL;
+    if (bad) return -1;
+    k->execute = changed;
+    put_result(k, lane, resume ? changed ? "resumed" : "was not paused" : changed ? "paused" : "was paused");
+    return 0;
+}
+
+int api_pause(struct api_call *k) { return change(k, false); }
+int api_resume(struct api_call *k) { return change(k, true); }
+
+static int tell_holder(struct ops *o, const struct ops_lane *l, void *ctx) {
+    struct api_call *k = ctx;
+    (void)o;
+    json_t *j = ops_lane_json(l);
+    json_object_set_new(j, "result", json_string(l->lock.n ? "would be broken" : "nobody holds it"));
+    api_put(k, j);
+    return 0;
+}
+
+int api_break(struct api_call *k) {
+    char room[LW_LANE_ROOM], by[256];
+    struct lw_bytes key = lw_bytes_of(k->segment[1]), lane = lw_lane_id(key, room, sizeof room);
+    if (!k->execute) return ops_look(k->o, ops_shard_of(k->o, lane), &lane, 1, tell_holder, k);
+    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT};
+    struct latchwork_error error = {0};
+    struct lw_buf was = {0};
+    uint64_t fence = 0;
+    struct lw_lane_lock *l = lw_lane_lock_open(k->c, key, &options, &error);
+    enum latchwork_result result = l ? lw_lane_lock_break(l, asker(k, by, sizeof by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
+    lw_lane_lock_close(l);
+    int bad = 0;
+    if (result == LATCHWORK_LOCK_OK) {
+        struct ops_lane held = {.lock = lw_bytes(was.p, was.n)};
+        struct lw_bytes worker;
+        uint64_t old;
+        ops_lane_held(&held, &worker, &old);
+        json_t *j = json_object();
+        ops_set_bytes(j, "key", lane);
+        ops_set_bytes(j, "holder", worker);
+        json_object_set_new(j, "fence", json_integer((json_int_t)fence));
+        json_object_set_new(j, "result", json_string("broken"));
+        api_put(k, j);
+    } else if (result == LATCHWORK_LOCK_ERROR) {
+        bad = lw_fail(&k->o->err, "%s", error.text);
+    } else {
+        put_result(k, lane, "nobody holds it");
+    }
+    lw_buf_free(&was);
+    return bad;
+}
+
+/* ---- dead letters ---- */
+
+/* The lines of the command: one a message, and the summary. */
+static json_t *results(const struct lw_buf *lines, bool *any) {
+    json_t *all = json_object(), *each = json_array();
+    const char *p = lines->p, *end = p ? p + lines->n : NULL;
+    *any = false;
+    for (const char *stop; p < end && (stop = memchr(p, '\n', (size_t)(end - p))); p = stop + 1) {
+        json_t *line = json_loadb(p, (size_t)(stop - p), 0, NULL);
+        if (json_object_get(line, "type"))
+            json_object_set(all, "summary", line);
+        else if (line)
+            json_array_append(each, line);
+        json_decref(line);
+    }
+    *any = json_array_size(each) > 0;
+    json_object_set_new(all, "results", each);
+    return all;
+}
+
+static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
+    (void)o;
+    memcpy(ctx, m->id, sizeof m->id);
+    return 1;
+}
+
+/* Found first: looking for it must not use up the time of a job that has begun. */
+int api_replay(struct api_call *k) {
+    static const struct ops_verb verb = {.name = "replay"};
+    struct ops *o = k->o;
+    struct ops_message m = {0};
+    char *id = (char *)(uintptr_t)k->segment[1], by[256];
+    struct lw_buf lines = {0};
+    bool any;
+    o->noun = "dead", o->verb = &verb;
+    o->args.words = &id;
+    o->args.n_words = 1;
+    if (dead_each(o, take_id, m.id) < 0) return -1;
+    if (m.id[0]) id = m.id;
+    o->who = asker(k, by, sizeof by);
+    o->args.execute = k->execute;
+    ops_out_to(&lines);
+    dead_replay(o);
+    ops_out_to(NULL);
+    o->verb = NULL, o->who = NULL;
+    int bad = o->err.text[0] ? -1 : 0;
+    if (bad && strstr(o->err.text, "under way")) k->a->status = 409;
+    json_t *all = results(&lines, &any);
+    lw_buf_free(&lines);
+    if (!bad && any)
+        api_put(k, all);
+    else
+        json_decref(all);
+    if (!bad && !any) lw_http_error(k->a, 404, "no dead letter has this id or identity");
+    return bad;
+}

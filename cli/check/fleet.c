@@ -1,0 +1,91 @@
+/* Do the commits of the group name another fleet than the one of this Redis? Two fleets in one group share its partitions, and neither
+ * sees the locks of the other (consumer/worker/rival.c). A foreign name alone is no proof, since each loss of Redis' data begins a new
+ * epoch: only a commit that moves on under it shows a fleet that lives. */
+#include "kafka/anchor.h"
+#include "queue/commit_meta.h"
+#include "cli/check/servers.h"
+
+#include <inttypes.h>
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LOOK_AGAIN_MS = 2000 };
+
+struct found {
+    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet */
+    char fleet[LW_META_FLEET + 1];
+    int n;
+};
+
+static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
+    struct lw_anchor anchor; /* stands behind what names the fleet */
+    if (p->err || p->offset < 0 || !p->metadata_size) return false;
+    return lw_meta_fleet(p->offset, p->metadata, lw_anchor_decode(p->metadata, p->metadata_size, &anchor), out);
+}
+
+static struct found look(const rd_kafka_topic_partition_list_t *list, const char *ours) {
+    struct found f = {0};
+    char fleet[LW_META_FLEET + 1];
+    for (int i = 0; i < list->cnt; i++) {
+        if (!fleet_of(&list->elems[i], fleet) || !strcmp(fleet, ours)) continue;
+        if (!f.n++) {
+            f.first = &list->elems[i];
+            memcpy(f.fleet, fleet, sizeof fleet);
+        }
+    }
+    return f;
+}
+
+/* The partition of `before` that has gone on in `after` under the same foreign name; NULL if none. */
+static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before, const rd_kafka_topic_partition_list_t *after,
+                                               const char *ours) {
+    char was[LW_META_FLEET + 1], is[LW_META_FLEET + 1];
+    for (int i = 0; i < before->cnt && i < after->cnt; i++) {
+        const rd_kafka_topic_partition_t *a = &before->elems[i], *b = &after->elems[i];
+        if (fleet_of(a, was) && fleet_of(b, is) && strcmp(is, ours) && !strcmp(was, is) && b->offset > a->offset) return b;
+    }
+    return NULL;
+}
+
+static void tell(const struct lw_config *c, const struct found *f, const rd_kafka_topic_partition_t *living, struct lw_check_report *r) {
+    char ours[80] = "knows no fleet of this name";
+    if (r->fleet[0]) snprintf(ours, sizeof ours, "knows fleet %s", r->fleet);
+    if (living)
+        lw_problem(&r->problems,
+                   "kafka: group %s: another fleet (%s) is at work with another Redis: its commit of %s:%" PRId32
+                   " moved on to offset %" PRId64 " within %d ms, and the Redis of redis.urls %s. Two handlers of one key may run at once. "
+                   "Use the Redis of that fleet, or give this application another name and kafka.group_id; if this Redis was wiped in the "
+                   "last %lld ms, check again",
+                   c->kafka.group_id, f->fleet, living->topic, living->partition, living->offset, LOOK_AGAIN_MS, ours,
+                   (long long)c->lock.ttl_ms);
+    else
+        lw_problem_warn(&r->problems,
+                        "kafka: group %s: the commits of %d partitions (%s:%" PRId32 " at offset %" PRId64
+                        ") are by another fleet (%s), and the Redis of redis.urls %s. If that Redis was wiped or replaced since, this is "
+                        "expected and ends with the next commits. If not, a fleet with another Redis has worked in this group: set "
+                        "redis.urls to that Redis, or use another name and kafka.group_id",
+                        c->kafka.group_id, f->n, f->first->topic, f->first->partition, f->first->offset, f->fleet, ours);
+}
+
+static rd_kafka_topic_partition_list_t *commits(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *of, int wait_ms) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_copy(of);
+    if (!rd_kafka_committed(rk, list, wait_ms)) return list;
+    rd_kafka_topic_partition_list_destroy(list);
+    return NULL;
+}
+
+void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions, struct lw_check_report *r) {
+    rd_kafka_topic_partition_list_t *before = r->fleet_known ? commits(consumer, partitions, r->wait_ms) : NULL, *after = NULL;
+    struct found f = before ? look(before, r->fleet) : (struct found){0};
+    if (f.n) {
+        usleep(LOOK_AGAIN_MS * 1000);
+        after = commits(consumer, partitions, r->wait_ms);
+        const rd_kafka_topic_partition_t *living = after ? moved(before, after, r->fleet) : NULL;
+        if (living) fleet_of(living, f.fleet);
+        tell(c, &f, living, r);
+    }
+    if (before) rd_kafka_topic_partition_list_destroy(before);
+    if (after) rd_kafka_topic_partition_list_destroy(after);
+}

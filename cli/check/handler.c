@@ -1,0 +1,115 @@
+/* The handler section, and whether the handler opens. */
+#include "base/clock.h"
+#include "handlers/handler.h"
+#include "cli/check/servers.h"
+#include "cli/check/check.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems) {
+    struct lw_err err = {0};
+    const struct lw_handler_type *type = lw_handler_find(c->handler.type, &err);
+    if (type)
+        type->check(c, problems);
+    else
+        lw_problem(problems, "%s", err.text);
+}
+
+struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems) {
+    problems->check_handler = lw_config_check_handler;
+    return lw_config_load(path, set, n_set, problems);
+}
+
+enum { START_MS = 2000 }; /* long enough for a process to fail at its start (modules, settings) */
+
+static int open_and_close(const struct lw_config *c, int wait_ms, struct lw_err *err) {
+    const struct lw_handler_type *type = lw_handler_find(c->handler.type, err);
+    if (!type) return -1;
+    struct lw_handler *h = type->open(c, 0, err);
+    if (!h) return -1;
+    struct lw_slot *s = type->slot_open(h, 0, err);
+    int failed = !s ? -1 : type->slot_check ? type->slot_check(h, s, wait_ms, err) : 0;
+    if (s) type->slot_close(h, s);
+    type->close(h);
+    return failed;
+}
+
+static _Noreturn void child(const struct lw_config *c, int wait_ms, int out) {
+    struct lw_err err = {0};
+    setpgid(0, 0);
+    int failed = open_and_close(c, wait_ms, &err);
+    size_t n = strlen(err.text);
+    bool told = !n || write(out, err.text, n) == (ssize_t)n;
+    _exit(failed || !told ? 1 : 0);
+}
+
+/* Reads until the child ends or the time is up; returns false when it is up. */
+static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
+    int64_t end = lw_boot_ms() + wait_ms, left;
+    size_t n = 0;
+    while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
+        struct pollfd p = {fd, POLLIN, 0};
+        if (poll(&p, 1, (int)left) <= 0) continue; /* EINTR, or the time is up */
+        ssize_t got = read(fd, text + n, size - 1 - n);
+        if (got <= 0) break;
+        n += (size_t)got;
+    }
+    text[n] = '\0';
+    return left > 0;
+}
+
+/* The pipe also closes when the child dies, so waiting for it is short; a child that closed it and lives on is killed. */
+static int reap(pid_t pid) {
+    int status = 0;
+    int64_t end = lw_boot_ms() + 1000;
+    pid_t got;
+    while ((got = waitpid(pid, &status, WNOHANG)) == 0 && lw_boot_ms() < end) lw_sleep_ms(5);
+    kill(-pid, SIGKILL);
+    if (got == 0) {
+        kill(pid, SIGKILL);
+        while (waitpid(pid, &status, 0) == -1 && errno == EINTR) continue;
+    }
+    return status;
+}
+
+static void judge(const struct lw_config *c, int status, const char *text, struct lw_check_report *r) {
+    if (WIFSIGNALED(status))
+        lw_problem(&r->problems, "handler: it died while opening: %s", strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status))
+        lw_problem(&r->problems, "handler: %s", *text ? text : "it ended the process while opening");
+    else
+        lw_buf_addf(&r->notes, "handler: %s opens\n", c->handler.type);
+}
+
+void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r) {
+    int fds[2];
+    char text[sizeof(struct lw_err)];
+    fflush(NULL);
+    if (pipe(fds)) {
+        lw_problem(&r->problems, "handler: pipe: %s", strerror(errno));
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        child(c, r->wait_ms / 2 < START_MS ? r->wait_ms / 2 : START_MS, fds[1]);
+    }
+    close(fds[1]);
+    if (pid < 0) {
+        lw_problem(&r->problems, "handler: fork: %s", strerror(errno));
+    } else if (!read_answer(fds[0], text, sizeof text, r->wait_ms)) {
+        kill(-pid, SIGKILL);
+        kill(pid, SIGKILL);
+        reap(pid);
+        lw_problem(&r->problems, "handler: it did not open within %d ms", r->wait_ms);
+    } else {
+        judge(c, reap(pid), text, r);
+    }
+    close(fds[0]);
+}

@@ -1,0 +1,191 @@
+/* Checks that the brokers answer, that the topics exist, and that this user has the rights it needs. */
+#include "cli/check/servers.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The last thing that librdkafka found wrong: "connection refused" says more than "timed out". */
+static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) {
+    struct lw_err *last = opaque;
+    (void)rk;
+    if (err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) snprintf(last->text, sizeof last->text, "%s", reason);
+}
+
+static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf) { (void)rk, (void)level, (void)fac, (void)buf; }
+
+static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *last, struct lw_check_report *r) {
+    char why[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    for (size_t i = 0; i < c->kafka.n_properties; i++)
+        rd_kafka_conf_set(conf, c->kafka.properties[i].name, c->kafka.properties[i].value, why, sizeof why); /* checked while loading */
+    rd_kafka_conf_set(conf, "group.id", c->kafka.group_id, why, sizeof why);
+    rd_kafka_conf_set_opaque(conf, last);
+    rd_kafka_conf_set_error_cb(conf, keep_error);
+    rd_kafka_conf_set_log_cb(conf, no_log);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    if (rk) return rk;
+    rd_kafka_conf_destroy(conf);
+    lw_problem(&r->problems, "kafka: %s", why);
+    return NULL;
+}
+
+static const char *property(const struct lw_config *c, const char *name) {
+    for (size_t i = 0; i < c->kafka.n_properties; i++)
+        if (!strcmp(c->kafka.properties[i].name, name)) return c->kafka.properties[i].value;
+    return NULL;
+}
+
+static bool check_topic(const rd_kafka_metadata_t *md, const char *path, const char *topic, struct lw_check_report *r) {
+    for (int i = 0; i < md->topic_cnt; i++) {
+        const rd_kafka_metadata_topic_t *t = &md->topics[i];
+        if (strcmp(t->topic, topic)) continue;
+        if (t->err)
+            lw_problem(&r->problems, "%s: %s: %s", path, topic, rd_kafka_err2str(t->err));
+        else
+            lw_buf_addf(&r->notes, "kafka: topic %s has %d partition%s\n", topic, t->partition_cnt, t->partition_cnt == 1 ? "" : "s");
+        return !t->err;
+    }
+    lw_problem(&r->problems, "%s: the brokers know no topic %s (or do not let this user see it)", path, topic);
+    return false;
+}
+
+static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, struct lw_err *last,
+                        struct lw_check_report *r) {
+    const char *servers = property(c, "bootstrap.servers");
+    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* the reasons wait in its queue */
+    lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
+               r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
+}
+
+/* ---- rights ---- */
+
+enum { NO_PARTITION = INT32_MAX - 1, MOCK_MS = 1000 };
+
+static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struct lw_check_report *r) {
+    lw_problem(&r->problems, "kafka: this user may not READ the consumer group %s (%s); allow READ on it", c->kafka.group_id,
+               rd_kafka_err2name(err));
+}
+
+/* A broker checks the rights first. Any other error means that the partition does not exist and nothing
+ * was written. */
+static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
+    rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+    for (int i = 0; list && i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *p = &list->elems[i];
+        if (p->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) err = p->err;
+        if (p->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+            lw_problem(&r->problems, "kafka.topics: %s: this user may not READ it (%s); allow READ on it", p->topic,
+                       rd_kafka_err2name(p->err));
+    }
+    if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) tell_group(c, err, r);
+}
+
+/* Without the right to see the group there is no coordinator. librdkafka reports the reason in its main
+ * queue and keeps retrying. */
+static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
+    rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    rd_kafka_poll_set_consumer(rk);
+    for (rd_kafka_message_t *m; (m = rd_kafka_consumer_poll(rk, 10)); rd_kafka_message_destroy(m))
+        if (m->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) err = m->err;
+    return err;
+}
+
+/* Tests READ on the group and on each topic, the rights that a commit needs, by committing an offset for a
+ * partition that no topic has. */
+static void check_reading(const struct lw_config *c, rd_kafka_t *rk, struct lw_check_report *r) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
+    for (size_t i = 0; i < c->kafka.n_topics; i++) rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], NO_PARTITION)->offset = 0;
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    rd_kafka_resp_err_t err = rd_kafka_commit_queue(rk, list, queue, NULL, NULL);
+    rd_kafka_event_t *event = err ? NULL : rd_kafka_queue_poll(queue, r->wait_ms);
+    bool answered = event && rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR__WAIT_COORD;
+    if (!err && !answered) err = why_no_coordinator(rk);
+    if (answered)
+        judge_commit(c, event, r);
+    else if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+        tell_group(c, err, r);
+    else
+        lw_problem(&r->problems, "kafka: no answer about the consumer group %s within %d ms (%s)", c->kafka.group_id, r->wait_ms,
+                   rd_kafka_err2name(err));
+    if (event) rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
+    (void)rk, (void)opaque;
+    *(rd_kafka_resp_err_t *)m->_private = m->err;
+}
+
+static rd_kafka_t *open_producer(const struct lw_config *c, struct lw_check_report *r) {
+    char why[512], ms[16];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    for (size_t i = 0; i < c->kafka.n_properties; i++) /* consumer-only properties cause at most a warning */
+        rd_kafka_conf_set(conf, c->kafka.properties[i].name, c->kafka.properties[i].value, why, sizeof why);
+    snprintf(ms, sizeof ms, "%d", r->wait_ms);
+    rd_kafka_conf_set(conf, "enable.idempotence", "false", why, sizeof why);
+    rd_kafka_conf_set(conf, "message.timeout.ms", ms, why, sizeof why);
+    rd_kafka_conf_set(conf, "linger.ms", "0", why, sizeof why);
+    rd_kafka_conf_set(conf, "acks", "2", why, sizeof why);
+    rd_kafka_conf_set_dr_msg_cb(conf, delivered);
+    rd_kafka_conf_set_log_cb(conf, no_log);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
+    if (rk) return rk;
+    rd_kafka_conf_destroy(conf);
+    lw_problem(&r->problems, "kafka producer: %s", why);
+    return NULL;
+}
+
+/* Tests WRITE on the dead-letter topic without writing: every broker rejects acks=2, but checks the rights
+ * first, so the error is TOPIC_AUTHORIZATION_FAILED or INVALID_REQUIRED_ACKS. The mock broker of
+ * `latchwork dev` checks neither and would write the record, so it is left out. */
+static void check_writing(const struct lw_config *c, rd_kafka_t *consumer, struct lw_check_report *r) {
+    rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    char *cluster = rd_kafka_clusterid(consumer, MOCK_MS);
+    bool mock = cluster && !strncmp(cluster, "mockCluster", strlen("mockCluster"));
+    if (cluster) rd_kafka_mem_free(consumer, cluster);
+    rd_kafka_t *rk = mock ? NULL : open_producer(c, r);
+    if (!rk) return;
+    rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(c->dead.topic), RD_KAFKA_V_KEY("latchwork-check", 15), RD_KAFKA_V_OPAQUE(&err), RD_KAFKA_V_END);
+    rd_kafka_flush(rk, r->wait_ms);
+    rd_kafka_destroy(rk);
+    if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+        lw_problem(&r->problems, "dead.to: %s: this user may not WRITE it (%s); allow WRITE on it", c->dead.topic, rd_kafka_err2name(err));
+    else if (err == RD_KAFKA_RESP_ERR__TIMED_OUT || err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
+        lw_problem(&r->problems, "dead.to: %s: no answer within %d ms; the right to write it is not checked", c->dead.topic, r->wait_ms);
+}
+
+static rd_kafka_topic_partition_list_t *partitions_of(const struct lw_config *c, const rd_kafka_metadata_t *md) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    for (size_t i = 0; i < c->kafka.n_topics; i++)
+        for (int k = 0; k < md->topic_cnt; k++)
+            if (!strcmp(md->topics[k].topic, c->kafka.topics[i]) && md->topics[k].partition_cnt > 0)
+                rd_kafka_topic_partition_list_add_range(list, c->kafka.topics[i], 0, md->topics[k].partition_cnt - 1);
+    return list;
+}
+
+void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
+    struct lw_err last = {0};
+    const rd_kafka_metadata_t *md = NULL;
+    rd_kafka_t *rk = open_client(c, &last, r);
+    if (!rk) return;
+    /* all topics: asking for one by name could create it */
+    rd_kafka_resp_err_t res = rd_kafka_metadata(rk, 1, NULL, &md, r->wait_ms);
+    if (res) {
+        unreachable(c, rk, res, &last, r);
+    } else {
+        lw_buf_addf(&r->notes, "kafka: %d broker%s\n", md->broker_cnt, md->broker_cnt == 1 ? "" : "s");
+        for (size_t i = 0; i < c->kafka.n_topics; i++) check_topic(md, "kafka.topics", c->kafka.topics[i], r);
+        bool dead = c->dead.topic && check_topic(md, "dead.to", c->dead.topic, r);
+        rd_kafka_topic_partition_list_t *partitions = partitions_of(c, md);
+        rd_kafka_metadata_destroy(md);
+        int before = r->problems.n_errors;
+        check_reading(c, rk, r);
+        if (partitions->cnt && r->problems.n_errors == before) lw_check_fleet(c, rk, partitions, r);
+        rd_kafka_topic_partition_list_destroy(partitions);
+        if (dead) check_writing(c, rk, r);
+    }
+    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}

@@ -1,0 +1,279 @@
+/* Does each Redis answer, is it one that Latchwork can rely on, and may this user do what the scripts do? */
+#include "base/redis/url.h"
+#include "base/redis/script.h"
+#include "cli/check/servers.h"
+#include "cli/check/redis_rights.h"
+
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAJOR_FLOOR = 7 };
+
+struct server {
+    const struct lw_config *c;
+    struct lw_check_report *r;
+    redisContext *ctx;
+    char *shown; /* its URL, for messages */
+};
+
+#define PROBLEM(s, fmt, ...) lw_problem(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
+
+/* ---- talking ---- */
+
+static bool connect_to(struct server *s, const struct lw_redis_url *u) {
+    struct timeval wait = {s->r->wait_ms / 1000, s->r->wait_ms % 1000 * 1000};
+    s->ctx = u->path ? redisConnectUnixWithTimeout(u->path, wait) : redisConnectWithTimeout(u->host, u->port, wait);
+    if (!s->ctx || s->ctx->err)
+        PROBLEM(s, "%s", s->ctx ? s->ctx->errstr : "out of memory");
+    else if (redisSetTimeout(s->ctx, wait) == REDIS_OK)
+        return true;
+    else
+        PROBLEM(s, "%s", s->ctx->errstr);
+    return false;
+}
+
+/* NULL, with a problem, on an error reply, too. Free the reply. */
+static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
+    redisReply *reply = redisCommandArgv(s->ctx, argc, argv, NULL);
+    if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
+    PROBLEM(s, "%s: %s", what, reply ? reply->str : s->ctx->errstr);
+    if (reply) freeReplyObject(reply);
+    return NULL;
+}
+
+static bool succeeds(struct server *s, const char *what, int argc, const char **argv) {
+    redisReply *reply = ask(s, what, argc, argv);
+    if (reply) freeReplyObject(reply);
+    return reply;
+}
+
+static bool log_in(struct server *s, const struct lw_redis_url *u) {
+    char db[16];
+    snprintf(db, sizeof db, "%d", u->db);
+    const char *auth[] = {"AUTH", u->user ? u->user : u->password, u->password};
+    if (u->password && !succeeds(s, "AUTH", u->user ? 3 : 2, auth)) return false;
+    if (u->db && !succeeds(s, "SELECT", 2, (const char *[]){"SELECT", db})) return false;
+    return succeeds(s, "PING", 1, (const char *[]){"PING"});
+}
+
+/* ---- INFO ---- */
+
+/* The value of a field, cut at its line's end; "" where there is none. */
+static void field(const char *info, const char *name, char *out, size_t size) {
+    size_t n = strlen(name);
+    *out = '\0';
+    for (const char *line = info; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+        if (strncmp(line, name, n) || line[n] != ':') continue;
+        snprintf(out, size, "%.*s", (int)strcspn(line + n + 1, "\r\n"), line + n + 1);
+        return;
+    }
+}
+
+static void check_version(struct server *s, const char *info, char *version, size_t size) {
+    field(info, "redis_version", version, size);
+    if (strtol(version, NULL, 10) < MAJOR_FLOOR) PROBLEM(s, "version %s; at least 7.0 is needed", *version ? version : "unknown");
+}
+
+static void check_role(struct server *s, const char *info) {
+    char value[64];
+    field(info, "role", value, sizeof value);
+    if (strcmp(value, "master")) PROBLEM(s, "its role is %s; the lanes need the one that takes writes", *value ? value : "unknown");
+    field(info, "cluster_enabled", value, sizeof value);
+    if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is part of a Redis Cluster: not in this version");
+    field(info, "loading", value, sizeof value);
+    if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
+}
+
+static void check_policy(struct server *s, const char *info) {
+    char policy[64];
+    field(info, "maxmemory_policy", policy, sizeof policy);
+    if (strcmp(policy, "noeviction"))
+        PROBLEM(s, "maxmemory-policy is %s: Redis would throw away locks and waiting messages when memory is short; set noeviction",
+                *policy ? policy : "unknown");
+}
+
+static void note_server(struct server *s, const char *info, const char *version) {
+    char aof[8], rdb[32], limit[32];
+    field(info, "aof_enabled", aof, sizeof aof);
+    field(info, "rdb_last_bgsave_status", rdb, sizeof rdb);
+    field(info, "maxmemory_human", limit, sizeof limit);
+    lw_buf_addf(&s->r->notes, "redis %s: version %s, maxmemory %s, append-only file %s, last snapshot %s\n", s->shown, version,
+                strcmp(limit, "0B") ? limit : "unlimited", strcmp(aof, "1") ? "off" : "on", *rdb ? rdb : "unknown");
+}
+
+static void check_info(struct server *s) {
+    char version[64];
+    redisReply *reply = ask(s, "INFO", 1, (const char *[]){"INFO"});
+    if (!reply) return;
+    check_version(s, reply->str, version, sizeof version);
+    check_role(s, reply->str);
+    check_policy(s, reply->str);
+    note_server(s, reply->str, version);
+    freeReplyObject(reply);
+}
+
+/* ---- rights ---- */
+
+/* This script only asks which commands the user may run; it runs none of them. ARGV: for each command, the
+ * number of its words, then the words. Result: one byte per command: '1' allowed, '0' refused, '?' not
+ * known by this server. */
+static const char rights_script[] = "local out, i = {}, 1\n"
+                                    "while i <= #ARGV do\n"
+                                    "  local n = tonumber(ARGV[i])\n"
+                                    "  local ok, may = pcall(redis.acl_check_cmd, unpack(ARGV, i + 1, i + n))\n"
+                                    "  out[#out + 1] = not ok and '?' or may and '1' or '0'\n"
+                                    "  i = i + n + 1\n"
+                                    "end\n"
+                                    "return table.concat(out)\n";
+
+enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
+
+/* Sample calls, as arguments of the script. */
+struct samples {
+    const char *argv[WORDS_MAX];
+    char number[SAMPLES_MAX][8];
+    char args[SAMPLES_MAX][WORD_BYTES];
+    size_t argc, n;
+};
+
+static void add_word(struct samples *all, const char *word) {
+    if (all->argc < WORDS_MAX) all->argv[all->argc++] = word;
+}
+
+static void add_sample(struct samples *all, const char *command, const char *args, const char *key) {
+    char *save = NULL, *own = all->args[all->n];
+    size_t count = all->argc, words = 1;
+    snprintf(own, WORD_BYTES, "%s", args);
+    add_word(all, all->number[all->n]);
+    add_word(all, command);
+    for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++) add_word(all, strcmp(w, "K") ? w : key);
+    snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
+    if (all->argc == WORDS_MAX) all->argc = count; /* cannot happen: the tables are constant */
+}
+
+/* Returns the server's answer, one letter per sample. NULL: failed, and a problem was added. */
+static redisReply *ask_samples(struct server *s, struct samples *all) {
+    all->argv[0] = "EVAL", all->argv[1] = rights_script, all->argv[2] = "0";
+    redisReply *reply = ask(s, "EVAL", (int)all->argc, all->argv);
+    if (reply && reply->type == REDIS_REPLY_STRING && reply->len == all->n) return reply;
+    if (reply) PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
+    if (reply) freeReplyObject(reply);
+    return NULL;
+}
+
+static const char *who_needs(int roles) {
+    if (roles == LW_RIGHT_WORKER) return "as a worker does";
+    return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)" : "as workers and operators do";
+}
+
+/* Reports the refused commands that exactly these roles need, in one line. */
+static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
+    struct lw_buf list = {0};
+    size_t at = 0;
+    for (size_t i = 0; i < lw_n_redis_rights; i++) {
+        const struct lw_redis_right *r = &lw_redis_rights[i];
+        if (!r->roles) continue;
+        if (letters[at++] == '1' || r->roles != roles) continue;
+        lw_buf_addf(&list, "%s%s", list.n ? ", " : "", r->command);
+    }
+    bool fine = !list.n;
+    if (!fine) PROBLEM(s, "this user may not run %s on names like %s, %s; give it the rights (ACL)", list.p, key, who_needs(roles));
+    lw_buf_free(&list);
+    return fine;
+}
+
+static bool check_commands(struct server *s, const char *tag) {
+    static struct samples all;
+    char key[160];
+    bool fine = true;
+    all = (struct samples){.argc = 3};
+    snprintf(key, sizeof key, "%slock:check", tag);
+    for (size_t i = 0; i < lw_n_redis_rights; i++)
+        if (lw_redis_rights[i].roles) add_sample(&all, lw_redis_rights[i].command, lw_redis_rights[i].args, key);
+    redisReply *reply = ask_samples(s, &all);
+    for (int roles = LW_RIGHT_WORKER; reply && roles <= (LW_RIGHT_WORKER | LW_RIGHT_OPERATOR); roles++)
+        if (!tell_commands(s, reply->str, roles, key)) fine = false;
+    if (reply) freeReplyObject(reply);
+    return fine && reply;
+}
+
+/* Calls that read and write a key. A name counts as refused only if all of them are refused, because one
+ * alone may be refused for its command. */
+static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
+enum { TOUCHES = sizeof touches / sizeof *touches };
+
+static bool check_names(struct server *s, const char *tag) {
+    static struct samples all;
+    static char names[SAMPLES_MAX][200];
+    struct lw_buf list = {0};
+    all = (struct samples){.argc = 3};
+    for (size_t i = 0; lw_redis_names[i]; i++) {
+        snprintf(names[i], sizeof names[i], "%s%s%s", tag, lw_redis_names[i], strchr(lw_redis_names[i], ':') ? "check" : "");
+        for (size_t k = 0; k < TOUCHES; k++) add_sample(&all, touches[k].command, touches[k].args, names[i]);
+    }
+    redisReply *reply = ask_samples(s, &all);
+    for (size_t i = 0; reply && i < all.n; i += TOUCHES)
+        if (!memchr(reply->str + i, '1', TOUCHES)) lw_buf_addf(&list, "%s%s", list.n ? ", " : "", names[i / TOUCHES]);
+    if (list.n) PROBLEM(s, "this user may not read and write %s; give it the key pattern ~lw:{%s.*}:* (ACL)", list.p, s->c->name);
+    bool fine = reply && !list.n;
+    if (reply) freeReplyObject(reply);
+    lw_buf_free(&list);
+    return fine;
+}
+
+/* One shard that lacks rights says enough: false. */
+static bool check_rights(struct server *s, int shard) {
+    char tag[128];
+    snprintf(tag, sizeof tag, "lw:{%s.%d}:", s->c->name, shard);
+    return check_names(s, tag) && check_commands(s, tag);
+}
+
+static void check_scripts(struct server *s) {
+    char what[64];
+    for (size_t i = 0; i < LW_SCRIPTS; i++) {
+        snprintf(what, sizeof what, "script %s", lw_scripts[i]->name);
+        if (!succeeds(s, what, 3, (const char *[]){"SCRIPT", "LOAD", lw_scripts[i]->text})) return;
+    }
+}
+
+/* ---- each server ---- */
+
+/* The epoch of shard 0 names the fleet. */
+static void learn_fleet(struct server *s) {
+    char key[160];
+    snprintf(key, sizeof key, "lw:{%s.0}:epoch", s->c->name);
+    redisReply *reply = ask(s, "HGET", 3, (const char *[]){"HGET", key, "id"});
+    if (!reply) return;
+    s->r->fleet_known = true;
+    if (reply->type == REDIS_REPLY_STRING && reply->len >= LW_META_FLEET)
+        snprintf(s->r->fleet, sizeof s->r->fleet, "%.*s", LW_META_FLEET, reply->str);
+    freeReplyObject(reply);
+}
+
+static void check_server(struct server *s, size_t index, const struct lw_redis_url *u) {
+    if (!connect_to(s, u) || !log_in(s, u)) return;
+    check_info(s);
+    if (!s->ctx->err) check_scripts(s);
+    for (int shard = (int)index; !s->ctx->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
+        if (!check_rights(s, shard))
+            break;
+        else if (shard == 0)
+            learn_fleet(s);
+}
+
+void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
+    for (size_t i = 0; i < c->redis.n_urls; i++) {
+        struct lw_redis_url u;
+        struct lw_err err = {0};
+        struct server s = {.c = c, .r = r, .shown = lw_url_redact(c->redis.urls[i])};
+        if (lw_redis_url_parse(c->redis.urls[i], &u, &err))
+            PROBLEM(&s, "%s", err.text);
+        else
+            check_server(&s, i, &u);
+        if (s.ctx) redisFree(s.ctx);
+        lw_redis_url_free(&u);
+        free(s.shown);
+    }
+}

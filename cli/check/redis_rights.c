@@ -1,0 +1,71 @@
+/* The commands that a Redis user of Latchwork needs. scripts/redis-rights.sh finds them in the code, and
+ * tests/cli/test_rights.py fails if this table lacks one, has one too many, or names another role. */
+#include "cli/check/redis_rights.h"
+
+#include <stddef.h>
+
+const struct lw_redis_right lw_redis_rights[] = {
+    {"AUTH", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "u p"},
+    {"BLMOVE", 0, ""}, /* used only if the server has no BRPOPLPUSH */
+    {"BRPOPLPUSH", LW_RIGHT_WORKER, "K K 1"},
+    {"DEL", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"EVAL", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "x 1 K"},
+    {"EVALSHA", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "x 1 K"},
+    {"EXISTS", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"EXPIRE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 1"},
+    {"GET", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"GETRANGE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0 1"},
+    {"HDEL", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K f"},
+    {"HGET", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K f"},
+    {"HGETALL", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"HKEYS", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"HMGET", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K f"},
+    {"HSET", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K f v"},
+    {"INFO", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, ""},
+    {"LINDEX", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0"},
+    {"LLEN", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"LPUSH", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K v"},
+    {"LRANGE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0 1"},
+    {"LTRIM", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0 1"},
+    {"MGET", LW_RIGHT_WORKER, "K"},
+    {"PEXPIRE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 1"},
+    {"PING", LW_RIGHT_OPERATOR, ""},
+    {"PTTL", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"READONLY", 0, ""}, /* the name of an error reply, not a command of ours */
+    {"RPOPLPUSH", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K K"},
+    {"RPUSH", LW_RIGHT_WORKER, "K v"},
+    {"SADD", LW_RIGHT_OPERATOR, "K m"},
+    {"SCAN", LW_RIGHT_OPERATOR, "0"},
+    {"SCARD", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"SCRIPT", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "LOAD x"},
+    {"SELECT", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "0"},
+    {"SET", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K v"},
+    {"SETRANGE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0 v"},
+    {"SISMEMBER", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K m"},
+    {"SREM", LW_RIGHT_OPERATOR, "K m"},
+    {"SSCAN", LW_RIGHT_OPERATOR, "K 0"},
+    {"TIME", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, ""},
+    {"TTL", LW_RIGHT_OPERATOR, "K"},
+    {"XADD", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K * f v"},
+    {"XDEL", LW_RIGHT_OPERATOR, "K 1-1"},
+    {"XLEN", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"XRANGE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K - +"},
+    {"XREVRANGE", LW_RIGHT_OPERATOR, "K + -"},
+    {"ZADD", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 1 m"},
+    {"ZCARD", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K"},
+    {"ZCOUNT", LW_RIGHT_OPERATOR, "K 0 1"},
+    {"ZMSCORE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K m"},
+    {"ZPOPMIN", 0, ""}, /* wakes clients that wait for a library lock; lanes have none */
+    {"ZRANGE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0 1"},
+    {"ZRANGEBYSCORE", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K 0 1"},
+    {"ZREM", LW_RIGHT_WORKER | LW_RIGHT_OPERATOR, "K m"},
+    {"ZREMRANGEBYSCORE", LW_RIGHT_WORKER, "K 0 1"},
+    {"ZSCAN", LW_RIGHT_OPERATOR, "K 0"},
+    {"ZSCORE", LW_RIGHT_OPERATOR, "K m"},
+};
+const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_rights;
+
+/* The first part of each key name after "lw:{NAME.SHARD}:" (doc/lifecycle.txt, 2). */
+const char *const lw_redis_names[] = {
+    "epoch", "lock:",  "wait:",  "lanes", "ready", "claimed:", "state:",  "tries:",   "floor", "new_from", "fence",
+    "dead",  "dedup:", "paused", "audit", "job",   "job:",     "replays", "vanished", "sweep", "workers",  NULL};

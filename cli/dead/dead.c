@@ -1,0 +1,174 @@
+/* latchwork dead: which verbs there are, and reading the streams. */
+#include "cli/dead/dead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ops_verb verbs[] = {
+    {"ls", "kmtpoaeEfTwl", 0, 0, dead_ls, "ls", "dead letters, oldest first: when, why, how often tried"},
+    {"show", "WI", 1, -1, dead_show, "show ID...", "print dead letters in full; ID: an identity, or SHARD:STREAM-ID as ls shows it"},
+    {"export", "kmtpoaeEfTwlI", 0, -1, dead_export, "export [ID...]", "print dead letters as JSON Lines (the names of kcat -J)"},
+    {"replay", "kmtpoaeEfTwlxRsuPyI", 0, -1, dead_replay, "replay [ID...]", "put dead letters back into their lanes (default: dry run)"},
+    {"drop", "kmtpoaeEfTwlxRsbuI", 0, -1, dead_drop, "drop [ID...]", "delete dead letters for good, after a backup (default: dry run)"},
+    {"edit", "I", 1, 1, dead_edit, "edit ID", "edit a payload in $EDITOR; the original is kept"},
+};
+
+static const char *const examples[] = {
+    "ls -c orders.json --reason 'NO_RATE*' --from 1h",
+    "ls -c orders.json --where '/total>100'",
+    "show orders/3/1042 -c orders.json",
+    "edit orders/3/1042 -c orders.json",
+    "replay orders/3/1042 -c orders.json --execute",
+    "replay -c orders.json --reason 'NO_RATE*' --rate 5 --execute",
+    "export -c orders.json --error timeout > letters.jsonl",
+    "drop -c orders.json --older-than 30d --execute",
+    NULL,
+};
+static const struct ops_help help = {
+    "Dead letters that Redis keeps (dead.to: redis). ID is an identity, or SHARD:STREAM-ID as ls shows it.\n", examples};
+
+int lw_cmd_dead(int argc, char **argv) { return ops_main("dead", &help, verbs, sizeof verbs / sizeof *verbs, argc, argv); }
+
+/* ---- reading ---- */
+
+static struct lw_bytes bytes(const redisReply *r) { return lw_bytes(r->str, r->len); }
+
+static void take_field(struct ops_message *m, const redisReply *name, const redisReply *value) {
+    static const struct {
+        const char *name;
+        size_t at;
+        bool is_number;
+    } fields[] = {
+        {"reason", offsetof(struct ops_message, reason), false},       {"original", offsetof(struct ops_message, original), false},
+        {"edited_by", offsetof(struct ops_message, edited_by), false}, {"edited_ms", offsetof(struct ops_message, edited_ms), true},
+        {"attempts", offsetof(struct ops_message, attempts), true},    {"first_ms", offsetof(struct ops_message, first_ms), true},
+        {"last_ms", offsetof(struct ops_message, last_ms), true},      {"envelope", offsetof(struct ops_message, raw), false},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (strcmp(fields[i].name, name->str) != 0) continue;
+        char *to = (char *)m + fields[i].at;
+        if (fields[i].is_number)
+            *(int64_t *)(void *)to = strtoll(value->str, NULL, 10);
+        else
+            *(struct lw_bytes *)(void *)to = bytes(value);
+    }
+}
+
+static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) {
+    struct ops_message m = {.shard = sh->index, .reason = lw_bytes("", 0), .raw = lw_bytes("", 0)};
+    const redisReply *f = entry->element[1];
+    snprintf(m.id, sizeof m.id, "%d:%s", sh->index, entry->element[0]->str);
+    for (size_t i = 0; f->type == REDIS_REPLY_ARRAY && i + 1 < f->elements; i += 2) take_field(&m, f->element[i], f->element[i + 1]);
+    ops_message_read(&m, m.raw);
+    struct lw_buf scratch = {0};
+    struct lw_bytes key, lane;
+    struct lw_err err = {0};
+    if (!m.bad && ops_lane_of(o, &m.e, &scratch, &key, &lane, &err) == 0) m.lane = lane;
+    int stop = ops_message_matches(o, &m) ? fn(o, &m, ctx) : 0;
+    ops_message_clear(&m);
+    lw_buf_free(&scratch);
+    return stop;
+}
+
+/* Up to what is there now: what dies meanwhile is not met, so that a replay that fails again is not replayed for ever. */
+static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
+    ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 1);
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    out[0] = 0;
+    if (r->elements == 1) snprintf(out, 64, "%s", r->element[0]->element[0]->str);
+    freeReplyObject(r);
+    return 0;
+}
+
+static size_t reply_bytes(const redisReply *r) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->elements; i++) {
+        const redisReply *e = r->element[i];
+        const redisReply *f = e->type == REDIS_REPLY_ARRAY && e->elements == 2 ? e->element[1] : NULL;
+        for (size_t k = 0; f && f->type == REDIS_REPLY_ARRAY && k < f->elements; k++) n += f->element[k]->len;
+    }
+    return n;
+}
+
+static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void *ctx) {
+    char from[80] = "-", last[64];
+    int stop = last_id(o, sh, last);
+    int64_t size = OPS_PAGE_FIRST;
+    for (bool more = !stop && last[0]; more && !stop;) {
+        if (ops_tick(o)) return -1;
+        ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
+        lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, size);
+        redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+        if (!r) return -1;
+        for (size_t i = 0; i < r->elements && !stop; i++) {
+            const redisReply *e = r->element[i];
+            bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 && e->element[0]->type == REDIS_REPLY_STRING;
+            if (!sound) stop = lw_fail(&o->err, "shard %d: XRANGE answers in another form", sh->index);
+            if (!sound) break;
+            snprintf(from, sizeof from, "(%s", e->element[0]->str);
+            o->scanned++;
+            stop = tell(o, sh, e, fn, ctx);
+        }
+        more = (int64_t)r->elements == size;
+        size = ops_page_size(size, reply_bytes(r));
+        freeReplyObject(r);
+    }
+    return stop;
+}
+
+/* "0:1700000000000-0", as ls shows them. */
+static bool is_id(const char *word, int *shard) {
+    char *end;
+    long s = strtol(word, &end, 10);
+    *shard = (int)s;
+    if (end == word || *end != ':' || s < 0 || s > INT16_MAX) return false;
+    const char *id = end + 1;
+    return *id && id[strspn(id, "0123456789-")] == 0;
+}
+
+/* One by its place in the stream: nothing else is read. */
+static int one(struct ops *o, const char *word, int shard, ops_message_fn *fn, void *ctx) {
+    struct ops_shard *sh = &o->shards[shard];
+    const char *id = strchr(word, ':') + 1;
+    ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, id), lw_arg_text(&o->cmd, id);
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    int stop = r->elements ? tell(o, sh, r->element[0], fn, ctx) : 0;
+    freeReplyObject(r);
+    return stop;
+}
+
+static int count_all(struct ops *o) {
+    for (int s = 0; s < o->c->redis.shards; s++) {
+        long long n;
+        ops_begin(o, "XLEN"), ops_key(o, &o->shards[s], "dead", lw_bytes("", 0));
+        if (ops_ask_int(o, &o->shards[s], &n)) return -1;
+        o->to_scan += n;
+    }
+    return 0;
+}
+
+int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
+    int stop = 0, shard, n_ids = 0;
+    for (int i = 0; i < o->args.n_words; i++) n_ids += is_id(o->args.words[i], &shard) && shard < o->c->redis.shards;
+    if (n_ids && n_ids == o->args.n_words) {
+        o->to_scan = n_ids;
+        for (int i = 0; i < n_ids && !stop; i++, o->scanned++)
+            if (is_id(o->args.words[i], &shard)) stop = one(o, o->args.words[i], shard, fn, ctx);
+        return stop;
+    }
+    if (o->c->dead.to == LW_DEAD_TOPIC && !o->quiet)
+        fprintf(stderr,
+                "dead letters of this application go to the topic %s (queue replay --topic %s); in Redis are only those from before\n",
+                o->c->dead.topic, o->c->dead.topic);
+    if (count_all(o)) return -1;
+    for (int s = 0; s < o->c->redis.shards && !stop; s++) stop = each_of(o, &o->shards[s], fn, ctx);
+    return stop;
+}
+
+int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) {
+    return tell(o, sh, entry, fn, ctx);
+}

@@ -1,0 +1,127 @@
+/* latchwork dead edit */
+#include "base/clock.h"
+#include "cli/dead/dead.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAYLOAD_MAX = 64 << 20 };
+
+static int write_all(const char *name, struct lw_bytes b) {
+    int fd = open(name, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    bool ok = fd >= 0 && write(fd, b.p ? b.p : "", b.n) == (ssize_t)b.n;
+    if (fd >= 0 && close(fd)) ok = false;
+    return ok ? 0 : -1;
+}
+
+static int read_all(const char *name, struct lw_buf *out) {
+    char some[65536];
+    ssize_t n = -1;
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (n = read(fd, some, sizeof some)) > 0 && out->n < PAYLOAD_MAX) lw_buf_add(out, some, (size_t)n);
+    if (fd >= 0) close(fd);
+    return n == 0 ? 0 : -1;
+}
+
+static int run_editor(const char *name) {
+    const char *editor = getenv("VISUAL");
+    if (!editor || !*editor) editor = getenv("EDITOR");
+    if (!editor || !*editor) editor = "vi";
+    struct lw_buf command = {0};
+    lw_buf_addf(&command, "%s '%s'", editor, name);
+    lw_buf_add(&command, "", 1);
+    int status = system(command.p); /* $EDITOR may have arguments */
+    lw_buf_free(&command);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+static bool is_json(struct lw_bytes b, json_error_t *why) {
+    json_t *v = b.p ? json_loadb(b.p, b.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, why) : NULL;
+    json_decref(v);
+    return v != NULL;
+}
+
+static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
+    char user[256];
+    ops_who(o, user, sizeof user);
+    struct lw_envelope e = m->e;
+    e.payload = payload;
+    struct lw_buf scratch = {0}, text = {0};
+    struct lw_bytes key, lane;
+    struct lw_err err = {0};
+    if (ops_lane_of(o, &e, &scratch, &key, &lane, &err) == 0) e.key = key;
+    lw_envelope_encode(&e, &text);
+    struct ops_shard *sh = &o->shards[m->shard];
+    ops_script(o, &lw_op_edit, 2);
+    ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "dead", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, strchr(m->id, ':') + 1), lw_arg(&o->cmd, m->raw), lw_arg(&o->cmd, lw_bytes(text.p, text.n));
+    lw_arg_text(&o->cmd, user), lw_arg_i64(&o->cmd, lw_wall_ms());
+    redisReply *r = ops_ask(o, sh);
+    int bad = r ? 0 : -1;
+    if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
+        bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written", m->id);
+    if (!bad) {
+        *changed = true;
+        bad = ops_audit(o, "edit", 1);
+        if (o->args.json)
+            ops_put_json(json_pack("{ss s:o}", "result", "edited", "id", json_sprintf("%d:%s", m->shard, r->str)));
+        else
+            printf("%s is %d:%s now; dead replay puts it back\n", m->id, m->shard, r->str);
+    }
+    if (r) freeReplyObject(r);
+    lw_buf_free(&scratch);
+    lw_buf_free(&text);
+    return bad;
+}
+
+static int edit(struct ops *o, struct ops_message *m, void *ctx) {
+    bool *found = ctx;
+    char name[PATH_MAX];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(name, sizeof name, "%s/latchwork-edit-XXXXXX", tmp && *tmp == '/' && strlen(tmp) < 1000 && !strchr(tmp, '\'') ? tmp : "/tmp");
+    *found = true;
+    if (m->bad) return lw_fail(&o->err, "%s is not a message of this version", m->id);
+    int fd = mkostemp(name, O_CLOEXEC);
+    if (fd < 0) return lw_fail(&o->err, "no temporary file: %s", strerror(errno));
+    close(fd);
+    struct lw_buf after = {0};
+    json_error_t why;
+    int bad = 0;
+    bool was_json = is_json(m->e.payload, &why), changed = false, edited = false;
+    if (write_all(name, m->e.payload))
+        bad = lw_fail(&o->err, "%s: cannot be written", name);
+    else if (run_editor(name))
+        bad = lw_fail(&o->err, "the editor failed; nothing was changed");
+    else if (read_all(name, &after))
+        bad = lw_fail(&o->err, "%s: cannot be read", name);
+    else
+        edited = true;
+    /* editors end the last line */
+    if (!bad && after.n && after.p[after.n - 1] == '\n' && !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n')) after.n--;
+    struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
+    if (!bad && lw_bytes_eq(payload, m->e.payload))
+        puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
+    else if (!bad && was_json && !is_json(payload, &why))
+        bad = lw_fail(&o->err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, why.column, why.text);
+    else if (!bad)
+        bad = store(o, m, payload, &changed);
+    if (bad && edited && !changed)
+        fprintf(stderr, "what was written is in %s\n", name); /* hours of work, perhaps */
+    else
+        unlink(name);
+    lw_buf_free(&after);
+    return bad ? -1 : 1;
+}
+
+int dead_edit(struct ops *o) {
+    bool found = false;
+    int stop = dead_each(o, edit, &found);
+    if (stop >= 0 && !found) lw_fail(&o->err, "%s: " OPS_NO_LETTER, o->args.words[0]);
+    return stop < 0 ? OPS_FAILED : 0;
+}

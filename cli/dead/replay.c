@@ -1,0 +1,61 @@
+/* latchwork dead replay, drop */
+#include "cli/dead/dead.h"
+#include "ops/job.h"
+#include "ops/out_of_lane.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int wants(struct ops *o) {
+    if (ops_has_filter(o)) return 0;
+    fprintf(stderr, "latchwork dead %s: which? ID, --key, --match '*' or another filter is wanted\n", o->verb->name);
+    return OPS_USAGE;
+}
+
+/* As it died, but for its number: a message of its own, that nothing known of the original stops. */
+static int replay(struct ops *o, struct ops_message *m, void *ctx) {
+    struct ops_job *j = ctx;
+    struct lw_buf scratch = {0};
+    struct lw_bytes key, lane;
+    struct lw_err err = {0};
+    int stop;
+    if (m->bad) {
+        stop = ops_job_problem(j, m->id, "not a message of this version; it stays");
+    } else if (ops_lane_of(o, &m->e, &scratch, &key, &lane, &err)) {
+        stop = ops_job_problem(j, m->id, err.text[0] ? err.text : "it has no key, so no lane; it stays");
+    } else if (ops_shard_of(o, lane)->index != m->shard) {
+        stop =
+            ops_job_problem(j, m->id, "its key was edited and belongs to another shard: export it, import that with --again, drop it here");
+    } else {
+        struct lw_envelope e = m->e;
+        e.replay = j->number;
+        e.key = key;
+        e.dedup = lw_bytes("", 0);
+        stop = ops_job_put(j, &e, lane, false, m);
+    }
+    lw_buf_free(&scratch);
+    return stop;
+}
+
+int dead_replay(struct ops *o) {
+    static struct ops_job j;
+    int status = wants(o);
+    if (status) return status;
+    if (o->args.try_handler) return ops_try(o, dead_each);
+    if (o->args.to_topic) return ops_to_topic(o, dead_each);
+    if (ops_job_begin(o, &j, OPS_PUT)) return OPS_FAILED;
+    return ops_job_end(&j, dead_each(o, replay, &j));
+}
+
+static int drop(struct ops *o, struct ops_message *m, void *ctx) {
+    (void)o;
+    return ops_job_drop(ctx, m);
+}
+
+int dead_drop(struct ops *o) {
+    static struct ops_job j;
+    int status = wants(o);
+    if (status) return status;
+    if (ops_job_begin(o, &j, OPS_REMOVE)) return OPS_FAILED;
+    return ops_job_end(&j, dead_each(o, drop, &j));
+}

@@ -1,0 +1,41 @@
+/* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/process/journal.h) and tells
+ * whether what Latchwork promises was kept. Knows nothing of how it was kept.
+ *
+ *     run        a start line with its end line: the handler had this message of this key
+ *     overlap    a run of a key begins before another run of it has ended. A run that was given back (its lease ended; it wrote
+ *                nothing) is no holder of the key. A run that the killed process left open ends at the kill
+ *     misorder   the messages of one (topic, partition, key) were not first done in the order of their offsets
+ *     unfinished an offset below the end of its partition with no run that ended as done
+ *     open       a start line without an end line, though its process was not killed */
+#ifndef LW_CLI_DEV_AUDIT_H
+#define LW_CLI_DEV_AUDIT_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct dev_killed {
+    int pid; /* 0: nobody was killed */
+    int64_t at_us;
+};
+
+struct dev_end {
+    const char *topic;
+    int32_t partition;
+    int64_t end;
+};
+
+struct dev_audit {
+    int64_t runs, reruns;            /* reruns: starts beyond the first of a message */
+    int64_t given_back, failed, cut; /* of the runs: ended back; ended retry or dead; cut short by the kill */
+    int64_t overlaps, misordered, unfinished, open;
+    struct lw_buf examples; /* lines for people: the first few of what is wrong */
+};
+
+/* -1 where the journal can't be read, or a line of it is not of its form. dev_audit_free() in any case. */
+int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed, const struct dev_end *ends, int n_ends,
+                   struct lw_err *err);
+void dev_audit_free(struct dev_audit *a);
+
+#endif

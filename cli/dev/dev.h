@@ -1,0 +1,7 @@
+/* latchwork dev: everything on this machine with nothing configured; with --demo the bounded form that checks its own figures. */
+#ifndef LW_CLI_DEV_DEV_H
+#define LW_CLI_DEV_DEV_H
+
+int lw_cmd_dev(int argc, char **argv);
+
+#endif

@@ -1,0 +1,99 @@
+/* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and starts everything else as a process:
+ *
+ *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing saved
+ *               ├── broker                dev_broker     the mock Kafka lives in threads, so in a process of its own
+ *               ├── traffic               dev_traffic    produces the orders and reads the group's commits
+ *               └── supervisor ── workers dev_fleet      what `run` is made of
+ *
+ * Each child ends with its parent, whatever happens, stands in a process group of its own (Ctrl-C is the coordinator's alone), and
+ * writes to the log file in the folder. */
+#ifndef LW_CLI_DEV_PRIVATE_H
+#define LW_CLI_DEV_PRIVATE_H
+
+#include "base/err.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { DEV_TOPICS = 2, DEV_PARTITIONS = 4, DEV_WORKERS = 64 };
+#define DEV_NAME "dev" /* of the application and its group */
+extern const char *const dev_topics[DEV_TOPICS];
+
+struct dev_options {
+    int workers;
+    int64_t rate;            /* orders a second */
+    int64_t messages, every; /* how many in all, 0: no end; one in `every` is a new order, the others repeat one */
+    int64_t burst_ms;        /* they come in bursts, so that workers meet at one key */
+    bool keep, demo;
+};
+
+struct dev_worker {
+    _Atomic int32_t pid; /* 0: not running */
+    atomic_bool ready;
+};
+
+/* Shared memory: what the children tell the coordinator. */
+struct dev_shared {
+    char brokers[128];
+    atomic_bool go;   /* the coordinator: produce */
+    atomic_bool last; /* the demo: the last burst, too */
+    /* traffic */
+    _Atomic int64_t produced; /* acknowledged by the broker */
+    _Atomic int64_t orders;   /* primary keys among them: order-0 … */
+    _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
+    /* fleet */
+    _Atomic uint64_t done, dead, parked, drained;
+    struct dev_worker workers[DEV_WORKERS];
+};
+
+/* The folder and the names of what lies in it. */
+struct dev_home {
+    char folder[64];
+    char socket[96], database[96], config[96], log[96], journal[96];
+};
+int dev_home_make(struct dev_home *h, struct lw_err *err);
+void dev_home_remove(const struct dev_home *h);
+/* Writes the configuration that the workers run with; its text (to be freed) also goes to *text. */
+int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err);
+
+/* --- children ------------------------------------------------------------------------------------------------------------------- */
+
+struct dev_child {
+    const char *name;
+    pid_t pid; /* 0: none */
+    int status;
+};
+
+/* A child's main. It says when it is ready, or why it fails, with dev_child_ready(); its return value is its exit status. */
+typedef int dev_child_main(void *ctx, int ready_fd);
+/* Starts it, and waits until it says so (at most 20 s). A program that replaces the child (exec) is taken for ready. */
+int dev_child_start(struct dev_child *c, const char *name, const char *log, dev_child_main *child_main, void *ctx, struct lw_err *err);
+void dev_child_ready(int ready_fd, const char *failure);                    /* NULL: ready */
+bool dev_child_ended(struct dev_child *c);                                  /* by itself; then `status` holds what wait said */
+void dev_child_describe(const struct dev_child *c, char *out, size_t size); /* how it ended, for people */
+/* SIGTERM, and SIGKILL where it is not gone after limit_ms. */
+void dev_child_end(struct dev_child *c, int64_t limit_ms);
+
+int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
+int dev_broker_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
+int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared,
+                      struct lw_err *err);
+int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
+
+/* --- looking -------------------------------------------------------------------------------------------------------------------- */
+
+/* Messages in the waiting lists of the private Redis (of at most 256 lanes); -1 where it does not answer. */
+int64_t dev_redis_waiting(const struct dev_home *h);
+
+struct dev_rows {
+    int64_t inserted, ignored; /* as the inserting transactions counted them */
+    int64_t rows;              /* in the table */
+};
+/* All 0 while there is no table yet. -1 where the database can't be read. */
+int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err *err);
+/* How many of order-0 … order-(orders-1) have no row; -1 where that can't be told. */
+int64_t dev_rows_missing(const struct dev_home *h, int64_t orders, struct lw_err *err);
+
+#endif

@@ -1,0 +1,80 @@
+/* The private redis-server of `latchwork dev`: on a unix socket in its folder, no port, nothing saved. */
+#include "cli/dev/private.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { UP_MS = 10000, LOOK_MS = 10, ANSWER_MS = 500, LANES = 256 };
+#define LANE_NAMES "lw:{" DEV_NAME ".0}:"
+
+static int redis_main(void *ctx, int ready_fd) {
+    const struct dev_home *h = ctx;
+    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", h->socket, "--unixsocketperm", "700", "--save", "",
+           "--appendonly", "no", "--daemonize", "no", "--dir", h->folder, "--maxmemory-policy", "noeviction", (char *)NULL);
+    char why[256];
+    if (errno == ENOENT)
+        snprintf(why, sizeof why, "redis-server is not installed: apt-get install redis-server (or: make deps)");
+    else
+        snprintf(why, sizeof why, "redis-server can't be started: %s", strerror(errno));
+    dev_child_ready(ready_fd, why);
+    return 1;
+}
+
+static redisContext *connect_to(const struct dev_home *h) {
+    struct timeval limit = {.tv_usec = ANSWER_MS * 1000};
+    redisContext *c = redisConnectUnixWithTimeout(h->socket, limit);
+    if (c && !c->err && redisSetTimeout(c, limit) == REDIS_OK) return c;
+    if (c) redisFree(c);
+    return NULL;
+}
+
+static bool answers(const struct dev_home *h) {
+    redisContext *c = connect_to(h);
+    redisReply *r = c ? redisCommand(c, "PING") : NULL;
+    bool ok = r && r->type == REDIS_REPLY_STATUS;
+    freeReplyObject(r);
+    if (c) redisFree(c);
+    return ok;
+}
+
+int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err) {
+    if (dev_child_start(c, "redis-server", h->log, redis_main, (void *)(uintptr_t)h, err)) return -1;
+    int64_t until = lw_boot_ms() + UP_MS;
+    while (!answers(h)) {
+        if (dev_child_ended(c)) return lw_fail(err, "redis-server ended at once; see %s", h->log);
+        if (lw_boot_ms() >= until) return lw_fail(err, "redis-server does not answer after %d s; see %s", UP_MS / 1000, h->log);
+        lw_sleep_ms(LOOK_MS);
+    }
+    return 0;
+}
+
+/* The lengths of the waiting lists of these lanes, in one pipeline. */
+static int64_t add_lengths(redisContext *c, const redisReply *lanes) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < lanes->elements; i++)
+        redisAppendCommand(c, "LLEN " LANE_NAMES "wait:%b", lanes->element[i]->str, lanes->element[i]->len);
+    for (size_t i = 0; i < lanes->elements; i++) {
+        void *r = NULL;
+        if (redisGetReply(c, &r) != REDIS_OK) return -1;
+        sum += ((redisReply *)r)->type == REDIS_REPLY_INTEGER ? ((redisReply *)r)->integer : 0;
+        freeReplyObject(r);
+    }
+    return sum;
+}
+
+int64_t dev_redis_waiting(const struct dev_home *h) {
+    redisContext *c = connect_to(h);
+    if (!c) return -1;
+    redisReply *lanes = redisCommand(c, "ZRANGE " LANE_NAMES "lanes 0 %d", LANES - 1);
+    int64_t n = lanes && lanes->type == REDIS_REPLY_ARRAY ? add_lengths(c, lanes) : -1;
+    freeReplyObject(lanes);
+    redisFree(c);
+    return n;
+}

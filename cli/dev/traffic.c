@@ -1,0 +1,160 @@
+/* The traffic of `latchwork dev`: a process that produces orders and reads what the group has committed.
+ *
+ * One order in `every` is new; the others repeat an earlier one, the younger the likelier (the distance back is drawn from a zipf law), in
+ * either topic and any partition: so the same primary key comes to several workers within a short time. */
+#include "cli/dev/private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kafka/conf.h"
+
+#include <inttypes.h>
+#include <librdkafka/rdkafka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POLL_MS = 20, COMMITS_EVERY_MS = 300, COMMITS_MS = 2000, CUSTOMERS = 300, QUEUE_FULL_MS = 100 };
+
+struct traffic {
+    const struct dev_home *home;
+    const struct dev_options *o;
+    struct dev_shared *shared;
+    rd_kafka_t *producer, *group;
+    rd_kafka_topic_t *topics[DEV_TOPICS];
+    uint64_t state; /* of the random numbers */
+    int64_t sent, orders, refused;
+};
+
+static uint64_t draw(struct traffic *t) { /* splitmix64 */
+    uint64_t z = t->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static int topic_index(const char *name) {
+    int t = 0;
+    while (t < DEV_TOPICS - 1 && strcmp(dev_topics[t], name) != 0) t++;
+    return t;
+}
+
+static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
+    (void)rk;
+    struct traffic *t = opaque;
+    if (m->err) {
+        if (!t->refused++) lw_error("an order was not taken: %s", rd_kafka_err2str(m->err));
+        return;
+    }
+    _Atomic int64_t *end = &t->shared->ends[topic_index(rd_kafka_topic_name(m->rkt))][m->partition];
+    if (m->offset + 1 > atomic_load(end)) atomic_store(end, m->offset + 1);
+    atomic_fetch_add(&t->shared->produced, 1);
+}
+
+static rd_kafka_t *client(struct traffic *t, rd_kafka_type_t type, const char *const *settings, struct lw_err *err) {
+    char why[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    bool ok = rd_kafka_conf_set(conf, "bootstrap.servers", t->shared->brokers, why, sizeof why) == RD_KAFKA_CONF_OK;
+    for (; ok && *settings; settings += 2) ok = rd_kafka_conf_set(conf, settings[0], settings[1], why, sizeof why) == RD_KAFKA_CONF_OK;
+    rd_kafka_conf_set_opaque(conf, t);
+    if (type == RD_KAFKA_PRODUCER) rd_kafka_conf_set_dr_msg_cb(conf, on_report);
+    rd_kafka_t *rk = ok ? rd_kafka_new(type, conf, why, sizeof why) : NULL;
+    if (rk) return rk;
+    rd_kafka_conf_destroy(conf);
+    lw_fail(err, "traffic: %s", why);
+    return NULL;
+}
+
+static int open_traffic(struct traffic *t, struct lw_err *err) {
+    static const char *const producer[] = {"enable.idempotence", "true", "allow.auto.create.topics", "false", "linger.ms", "5", NULL};
+    static const char *const group[] = {"group.id", DEV_NAME, "enable.auto.commit", "false", NULL};
+    t->producer = client(t, RD_KAFKA_PRODUCER, producer, err);
+    t->group = t->producer ? client(t, RD_KAFKA_CONSUMER, group, err) : NULL;
+    if (!t->group) return -1;
+    for (int i = 0; i < DEV_TOPICS; i++)
+        if (!(t->topics[i] = rd_kafka_topic_new(t->producer, dev_topics[i], NULL))) return lw_fail(err, "traffic: topic %s", dev_topics[i]);
+    return 0;
+}
+
+/* Which order the next message is of. */
+static int64_t choose(struct traffic *t) {
+    if (t->sent % t->o->every == 0) {
+        atomic_store(&t->shared->orders, ++t->orders);
+        return t->orders - 1;
+    }
+    double u = (double)(draw(t) >> 11) / 9007199254740992.0; /* 2^53 */
+    int64_t back = (int64_t)pow((double)t->orders, u);       /* 1 … orders: P(back) ~ 1 / back */
+    return back >= t->orders ? 0 : t->orders - back;
+}
+
+static void send_one(struct traffic *t) {
+    int64_t order = choose(t);
+    uint64_t dice = draw(t);
+    char text[128];
+    int n = snprintf(text, sizeof text, "{\"id\":\"order-%" PRId64 "\",\"customer\":\"customer-%d\",\"amount\":%d}", order,
+                     (int)(order * 7 % CUSTOMERS), (int)(order * 7919 % 100000));
+    rd_kafka_topic_t *topic = t->topics[dice % DEV_TOPICS];
+    int32_t partition = (int32_t)(dice / DEV_TOPICS % DEV_PARTITIONS);
+    while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, text, (size_t)n, NULL, 0, NULL)) {
+        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+            lw_error("an order could not be sent: %s", rd_kafka_err2str(rd_kafka_last_error()));
+            t->refused++;
+            break;
+        }
+        rd_kafka_poll(t->producer, QUEUE_FULL_MS);
+    }
+    t->sent++;
+}
+
+/* What should have been sent by now: whole bursts only. */
+static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
+    int64_t burst = t->o->burst_ms * t->o->rate / 1000, n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
+    if (!all || n < all) return n;
+    return atomic_load(&t->shared->last) ? all : (all - 1) / burst * burst;
+}
+
+static void read_commits(struct traffic *t) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(DEV_TOPICS * DEV_PARTITIONS);
+    for (int i = 0; i < DEV_TOPICS; i++) rd_kafka_topic_partition_list_add_range(list, dev_topics[i], 0, DEV_PARTITIONS - 1);
+    rd_kafka_resp_err_t code = rd_kafka_committed(t->group, list, COMMITS_MS);
+    if (code) lw_warn("the group's commits can't be read: %s", rd_kafka_err2str(code));
+    for (int i = 0; i < list->cnt && !code; i++) {
+        const rd_kafka_topic_partition_t *p = &list->elems[i];
+        if (p->offset >= 0) atomic_store(&t->shared->committed[topic_index(p->topic)][p->partition], p->offset);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* For ever; SIGTERM ends it. */
+static void drive(struct traffic *t) {
+    int64_t start = 0, commits = 0;
+    for (;;) {
+        int64_t now = lw_boot_ms();
+        if (!start && atomic_load(&t->shared->go)) start = now;
+        for (int64_t n = start ? due(t, now - start) : 0; t->sent < n;) send_one(t);
+        if (now - commits >= COMMITS_EVERY_MS) {
+            read_commits(t);
+            commits = now;
+        }
+        rd_kafka_poll(t->producer, POLL_MS);
+    }
+}
+
+static int traffic_main(void *ctx, int ready_fd) {
+    struct traffic *t = ctx;
+    struct lw_err err = {0};
+    if (open_traffic(t, &err)) {
+        dev_child_ready(ready_fd, err.text);
+        return 1;
+    }
+    dev_child_ready(ready_fd, NULL);
+    drive(t);
+    return 0;
+}
+
+int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared,
+                      struct lw_err *err) {
+    struct traffic t = {.home = h, .o = o, .shared = shared, .state = o->demo ? 1 : (uint64_t)lw_boot_us()};
+    return dev_child_start(c, "traffic", h->log, traffic_main, &t, err);
+}

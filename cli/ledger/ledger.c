@@ -1,0 +1,328 @@
+/* latchwork ledger: what became of every record, and whether states and lists agree. cli/ledger/private.h tells how. */
+#include "cli/ledger/ledger.h"
+
+#include "base/clock.h"
+#include "cli/check/check.h"
+#include "cli/ledger/private.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OVERRIDES_MAX = 256, EXIT_FAILED = 1, EXIT_USAGE = 2, SHOWN_MAX = 100 };
+
+static const char help_text[] = "usage: latchwork ledger -c FILE [--set path=value]... [--json]\n"
+                                "\n"
+                                "Audits an application from Kafka and Redis alone, while it runs or stands. A line a partition:\n"
+                                "\n"
+                                "  consumed N = committed N + done N + dead N + waiting N + in hand N; not gated N\n"
+                                "\n"
+                                "  committed   records below the group's commit: done, dead, dropped or skipped (which is known no more)\n"
+                                "  done, dead  above it; dropped ones count as done\n"
+                                "  waiting     in Redis; each must stand in exactly one waiting list\n"
+                                "  in hand     not recorded yet: in a handler on the fast path, skipped, or offsets that hold no record\n"
+                                "  not gated   up to the end of the log\n"
+                                "\n"
+                                "What seems wrong is looked at again before it is said. Nothing is changed.\n"
+                                "\n"
+                                "  -c, --config FILE   the configuration (JSON)\n"
+                                "      --set PATH=VAL  overrides one value of the configuration\n"
+                                "      --json          one object a line: partitions, differences, a summary\n"
+                                "  -h, --help          this text\n"
+                                "\n"
+                                "Exit status: 0 it agrees, 1 it does not, or a server does not answer, 2 usage or configuration error.\n";
+
+const char *const ledger_kind_text[] = {
+    [LEDGER_MISSING] = "waits, and is in no waiting list",
+    [LEDGER_UNMARKED] = "is in a waiting list, and its state does not say so",
+    [LEDGER_TWICE] = "is in two waiting lists",
+    [LEDGER_COMMITTED] = "waits, below what the group has committed",
+    [LEDGER_FLOOR] = "the floor is above what the group has committed",
+    [LEDGER_BEYOND] = "a state stands behind the end of the log",
+    [LEDGER_UNSEEN] = "a waiting list that `lanes` does not name: nobody looks after it",
+    [LEDGER_TORN] = "a waiting list holds what is not a message",
+};
+static const char *const kind_word[] = {"missing", "unmarked", "twice", "committed", "floor", "beyond", "unseen", "torn"};
+
+/* --- what is known ------------------------------------------------------------------------------------------------------------------ */
+
+struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition) {
+    for (size_t i = 0; i < l->n_parts; i++)
+        if (l->parts[i].partition == partition && strlen(l->parts[i].topic) == n && !memcmp(l->parts[i].topic, topic, n))
+            return &l->parts[i];
+    if (l->n_parts == l->cap_parts) {
+        l->cap_parts = l->cap_parts ? 2 * l->cap_parts : 64;
+        l->parts = lw_realloc(l->parts, l->cap_parts * sizeof *l->parts);
+    }
+    l->parts[l->n_parts] =
+        (struct ledger_part){.topic = lw_memdup(topic, n), .partition = partition, .committed = -1, .committed_after = -1};
+    return &l->parts[l->n_parts++];
+}
+
+/* Keys are any bytes: what a terminal could take for a command is shown as '?'. */
+static char *safe(struct lw_bytes lane) {
+    if (!lane.p) return NULL;
+    char *s = lw_memdup(lane.p, lane.n);
+    for (size_t i = 0; i < lane.n; i++)
+        if ((unsigned char)s[i] < 0x20 || (unsigned char)s[i] >= 0x7f) s[i] = '?';
+    return s;
+}
+
+void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p, int64_t offset, struct lw_bytes lane) {
+    if (l->n_wrong == l->cap_wrong) {
+        l->cap_wrong = l->cap_wrong ? 2 * l->cap_wrong : 64;
+        l->wrong = lw_realloc(l->wrong, l->cap_wrong * sizeof *l->wrong);
+    }
+    l->wrong[l->n_wrong++] = (struct ledger_wrong){kind, shard, p ? (int)(p - l->parts) : -1, offset, 0, safe(lane)};
+}
+
+static void free_wrong(struct ledger_wrong *w, size_t n) {
+    for (size_t i = 0; i < n; i++) free(w[i].lane);
+    free(w);
+}
+
+/* --- a pass ------------------------------------------------------------------------------------------------------------------------- */
+
+static void forget_counts(struct ledger *l) {
+    for (size_t i = 0; i < l->n_parts; i++) {
+        struct ledger_part *p = &l->parts[i];
+        p->done = p->dead = p->waiting = p->listed = p->replays = p->top = p->floor = 0;
+    }
+    l->lanes = l->locks = l->dead_letters = 0;
+}
+
+static void judge_parts(struct ledger *l) {
+    for (size_t i = 0; i < l->n_parts; i++) {
+        const struct ledger_part *p = &l->parts[i];
+        if (!p->in_kafka) continue;
+        if (p->floor > p->committed_after && p->floor > 0) ledger_wrong(l, LEDGER_FLOOR, p->floor_shard, p, 0, lw_bytes(NULL, 0));
+        if (p->top > p->end) ledger_wrong(l, LEDGER_BEYOND, -1, p, p->top - 1, lw_bytes(NULL, 0));
+    }
+}
+
+static int pass(struct ledger *l, struct ledger_kafka *k, struct lw_err *err) {
+    forget_counts(l);
+    if (ledger_kafka_ask(k, l, true, err)) return -1;
+    for (int s = 0; s < l->c->redis.shards; s++)
+        if (ledger_redis_read(l, s, err)) return -1;
+    if (ledger_kafka_ask(k, l, false, err)) return -1;
+    judge_parts(l);
+    return 0;
+}
+
+static bool same_wrong(const struct ledger_wrong *a, const struct ledger_wrong *b) {
+    bool lanes = a->lane && b->lane ? !strcmp(a->lane, b->lane) : a->lane == b->lane;
+    return a->kind == b->kind && a->shard == b->shard && a->part == b->part && a->offset == b->offset && a->replay == b->replay && lanes;
+}
+
+static int compare_wrong(const void *x, const void *y) {
+    const struct ledger_wrong *a = x, *b = y;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+    if (a->shard != b->shard) return a->shard < b->shard ? -1 : 1;
+    if (a->part != b->part) return a->part < b->part ? -1 : 1;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    if (a->replay != b->replay) return a->replay < b->replay ? -1 : 1;
+    return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
+}
+
+/* Leaves of `now` what was wrong before, too. Both are sorted. */
+static void keep_same(struct ledger *l, const struct ledger_wrong *before, size_t n_before) {
+    size_t n = 0, k = 0;
+    for (size_t i = 0; i < l->n_wrong; i++) {
+        while (k < n_before && compare_wrong(&before[k], &l->wrong[i]) < 0) k++;
+        if (k < n_before && same_wrong(&before[k], &l->wrong[i]))
+            l->wrong[n++] = l->wrong[i];
+        else
+            free(l->wrong[i].lane);
+    }
+    l->n_wrong = n;
+}
+
+static int audit(struct ledger *l, struct ledger_kafka *k, struct lw_err *err) {
+    struct ledger_wrong *before = NULL;
+    size_t n_before = 0;
+    int bad = 0;
+    for (int i = 0; i < LW_LEDGER_PASSES && !bad && (i == 0 || n_before); i++) {
+        if (i) lw_sleep_ms(LW_LEDGER_PAUSE_MS);
+        l->wrong = NULL;
+        l->n_wrong = l->cap_wrong = 0;
+        bad = pass(l, k, err);
+        if (l->n_wrong) qsort(l->wrong, l->n_wrong, sizeof *l->wrong, compare_wrong);
+        if (i) keep_same(l, before, n_before);
+        free_wrong(before, n_before);
+        before = l->wrong;
+        n_before = l->n_wrong;
+    }
+    l->wrong = before;
+    l->n_wrong = n_before;
+    return bad;
+}
+
+/* --- telling ------------------------------------------------------------------------------------------------------------------------ */
+
+struct sums {
+    int64_t committed, consumed, in_hand, rest;
+};
+
+static struct sums sums_of(const struct ledger_part *p) {
+    int64_t base = p->committed > p->begin ? p->committed : p->begin, top = p->top > base ? p->top : base;
+    return (struct sums){.committed = base - p->begin,
+                         .consumed = top - p->begin,
+                         .in_hand = top - base - p->done - p->dead - p->waiting,
+                         .rest = p->end > top ? p->end - top : 0};
+}
+
+static void print_part(const struct ledger_part *p, bool json) {
+    struct sums s = sums_of(p);
+    if (json)
+        printf("{\"topic\":\"%s\",\"partition\":%" PRId32 ",\"begin\":%" PRId64 ",\"end\":%" PRId64 ",\"group_offset\":%" PRId64
+               ",\"consumed\":%" PRId64 ",\"committed\":%" PRId64 ",\"done\":%" PRId64 ",\"dead\":%" PRId64 ",\"waiting\":%" PRId64
+               ",\"in_hand\":%" PRId64 ",\"not_gated\":%" PRId64 ",\"listed\":%" PRId64 ",\"replays\":%" PRId64 "}\n",
+               p->topic, p->partition, p->begin, p->end, p->committed, s.consumed, s.committed, p->done, p->dead, p->waiting, s.in_hand,
+               s.rest, p->listed, p->replays);
+    else
+        printf("%s/%" PRId32 "  consumed %" PRId64 " = committed %" PRId64 " + done %" PRId64 " + dead %" PRId64 " + waiting %" PRId64
+               " + in hand %" PRId64 "; not gated %" PRId64 "\n",
+               p->topic, p->partition, s.consumed, s.committed, p->done, p->dead, p->waiting, s.in_hand, s.rest);
+}
+
+static void print_wrong_json(const struct ledger *l, const struct ledger_wrong *w) {
+    json_t *v = json_pack("{s:s,s:s}", "difference", kind_word[w->kind], "text", ledger_kind_text[w->kind]);
+    if (w->shard >= 0) json_object_set_new(v, "shard", json_integer(w->shard));
+    if (w->part >= 0) json_object_set_new(v, "topic", json_string(l->parts[w->part].topic));
+    if (w->part >= 0) json_object_set_new(v, "partition", json_integer(l->parts[w->part].partition));
+    if (w->part >= 0 && w->kind != LEDGER_FLOOR) json_object_set_new(v, "offset", json_integer(w->offset));
+    if (w->replay) json_object_set_new(v, "replay", json_integer(w->replay));
+    if (w->lane) json_object_set_new(v, "lane", json_string(w->lane));
+    json_dumpf(v, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(v);
+}
+
+static void print_wrong(const struct ledger *l, const struct ledger_wrong *w) {
+    if (w->part >= 0 && w->kind == LEDGER_FLOOR)
+        printf("difference: %s/%" PRId32, l->parts[w->part].topic, l->parts[w->part].partition);
+    else if (w->part >= 0)
+        printf("difference: %s/%" PRId32 "/%" PRId64, l->parts[w->part].topic, l->parts[w->part].partition, w->offset);
+    else
+        printf("difference");
+    if (w->replay) printf("#%" PRId64, w->replay);
+    printf(": %s", ledger_kind_text[w->kind]);
+    if (w->shard >= 0) printf(" (shard %d%s%s)", w->shard, w->lane ? ", key " : "", w->lane ? w->lane : "");
+    putchar('\n');
+}
+
+static void print_summary(const struct ledger *l, bool json) {
+    int64_t waiting = 0;
+    for (size_t i = 0; i < l->n_parts; i++) waiting += l->parts[i].waiting;
+    if (json)
+        printf("{\"ok\":%s,\"differences\":%zu,\"waiting\":%" PRId64 ",\"lanes\":%" PRId64 ",\"locks\":%" PRId64
+               ",\"dead_letters\":%" PRId64 "}\n",
+               l->n_wrong ? "false" : "true", l->n_wrong, waiting, l->lanes, l->locks, l->dead_letters);
+    else
+        printf("%s: %" PRId64 " waiting in %" PRId64 " lanes, %" PRId64 " lanes locked, %" PRId64 " dead letters in Redis\n",
+               l->n_wrong ? "it does not agree" : "it agrees", waiting, l->lanes, l->locks, l->dead_letters);
+}
+
+static int compare_parts(const void *x, const void *y) {
+    const struct ledger_part *a = *(const struct ledger_part *const *)x, *b = *(const struct ledger_part *const *)y;
+    int c = strcmp(a->topic, b->topic);
+    return c ? c : a->partition < b->partition ? -1 : a->partition > b->partition;
+}
+
+static void tell(const struct ledger *l, bool json) {
+    const struct ledger_part **order = lw_alloc((l->n_parts + 1) * sizeof *order);
+    for (size_t i = 0; i < l->n_parts; i++) order[i] = &l->parts[i];
+    qsort(order, l->n_parts, sizeof *order, compare_parts);
+    for (size_t i = 0; i < l->n_parts; i++)
+        if (order[i]->in_kafka || order[i]->top || order[i]->listed) print_part(order[i], json);
+    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++) json ? print_wrong_json(l, &l->wrong[i]) : print_wrong(l, &l->wrong[i]);
+    if (l->n_wrong > SHOWN_MAX && !json) printf("difference: and %zu more\n", l->n_wrong - SHOWN_MAX);
+    print_summary(l, json);
+    free(order);
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------------------------- */
+
+struct ledger_args {
+    const char *path;
+    bool json, help;
+    struct lw_override set[OVERRIDES_MAX];
+    size_t n_set;
+};
+
+static int misuse(const char *fmt, const char *what) {
+    fputs("latchwork ledger: ", stderr);
+    fprintf(stderr, fmt, what);
+    fputs("; see: latchwork ledger --help\n", stderr);
+    return -1;
+}
+
+static int add_override(struct ledger_args *a, char *text) {
+    const char *wrong = lw_override_add(a->set, &a->n_set, OVERRIDES_MAX, text);
+    return wrong ? misuse(wrong, text) : 0;
+}
+
+static int parse(struct ledger_args *a, int argc, char **argv) {
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"set", required_argument, NULL, 's'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    int opt;
+    optind = 1;
+    opterr = 0;
+    while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1) {
+        switch (opt) {
+        case 'c': a->path = optarg; break;
+        case 's':
+            if (add_override(a, optarg)) return -1;
+            break;
+        case 'j': a->json = true; break;
+        case 'h': a->help = true; break;
+        case ':': return misuse("%s needs a value", argv[optind - 1]);
+        default: return misuse("unknown option %s", argv[optind - 1]);
+        }
+    }
+    if (a->help) return 0;
+    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
+    return a->path ? 0 : misuse("which configuration? -c FILE is wanted%s", "");
+}
+
+static int run(const struct ledger_args *a, const struct lw_config *c) {
+    struct ledger l = {.c = c};
+    struct lw_err err = {0};
+    lw_log_setup(LW_LOG_ERROR, c->log.json, "ledger");
+    struct ledger_kafka *k = ledger_kafka_open(c, &err);
+    int bad = !k || audit(&l, k, &err) ? -1 : 0;
+    if (bad)
+        fprintf(stderr, "latchwork ledger: %s\n", err.text);
+    else
+        tell(&l, a->json);
+    ledger_kafka_close(k);
+    int status = bad || l.n_wrong ? EXIT_FAILED : 0;
+    free_wrong(l.wrong, l.n_wrong);
+    for (size_t i = 0; i < l.n_parts; i++) free(l.parts[i].topic);
+    free(l.parts);
+    return status;
+}
+
+int lw_cmd_ledger(int argc, char **argv) {
+    struct ledger_args a = {0};
+    if (parse(&a, argc, argv)) return EXIT_USAGE;
+    if (a.help) {
+        fputs(help_text, stdout);
+        return 0;
+    }
+    struct lw_problems problems = {0};
+    struct lw_config *c = lw_config_load_checked(a.path, a.set, a.n_set, &problems);
+    if (problems.errors.n) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
+    lw_problems_free(&problems);
+    if (!c) return EXIT_USAGE;
+    int status = run(&a, c);
+    lw_config_free(c);
+    if (fflush(stdout) == 0) return status;
+    fputs("latchwork ledger: cannot write the answer\n", stderr);
+    return EXIT_FAILED;
+}

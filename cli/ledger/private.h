@@ -1,0 +1,77 @@
+/* The ledger: an audit of an application from Kafka and Redis alone, while it runs.
+ *
+ * A pass reads, in this order: what the group has committed; of each shard the states of all offsets, then its waiting lists, then once
+ * more the state of whatever did not fit; at last the ends of the logs and the commits again. A state never goes down and every step of
+ * a message is one script, so what is waiting before and after the lists were read was waiting all the while, and has to be in exactly
+ * one of them; and what is in a list has to be waiting, or finished by now. What does not fit in one pass may still be a list that moved
+ * while it was read page by page: only what is wrong in the same way in LW_LEDGER_PASSES passes is a difference.
+ *
+ * Nothing is written, nothing scanned but by cursors and pages. */
+#ifndef LW_CLI_LEDGER_PRIVATE_H
+#define LW_CLI_LEDGER_PRIVATE_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "config/config.h"
+
+#include <stdint.h>
+
+enum { LW_LEDGER_PASSES = 3, LW_LEDGER_PAUSE_MS = 300, LW_LEDGER_TIMEOUT_MS = 10000 };
+
+struct ledger_part {
+    char *topic;
+    int32_t partition;
+    bool in_kafka;
+    int64_t begin, end;          /* of the log; the end asked last */
+    int64_t committed;           /* asked first; -1 nothing */
+    int64_t committed_after;     /* asked last */
+    int64_t done, dead, waiting; /* states at or above `committed` */
+    int64_t listed, replays;     /* in waiting lists, finished ones and replays not counted; replays in them */
+    int64_t floor;               /* the highest of the shards, read between the two */
+    int floor_shard;
+    int64_t top; /* behind the highest offset with a state */
+};
+
+enum ledger_kind {
+    LEDGER_MISSING,   /* waiting, and in no list */
+    LEDGER_UNMARKED,  /* in a list, and not waiting: its record would be taken twice */
+    LEDGER_TWICE,     /* in two lists */
+    LEDGER_COMMITTED, /* waiting, below the group's commit: it is lost where its list goes */
+    LEDGER_FLOOR,     /* a shard's floor is above the group's commit */
+    LEDGER_BEYOND,    /* a state behind the end of the log */
+    LEDGER_UNSEEN,    /* a list whose lane nobody looks after */
+    LEDGER_TORN,      /* in a list, and not a message */
+};
+extern const char *const ledger_kind_text[];
+
+struct ledger_wrong {
+    enum ledger_kind kind;
+    int shard, part; /* part: index into parts; -1 none */
+    int64_t offset, replay;
+    char *lane; /* shown safely; NULL none */
+};
+
+struct ledger {
+    const struct lw_config *c;
+    struct ledger_part *parts;
+    size_t n_parts, cap_parts;
+    struct ledger_wrong *wrong; /* of the pass under way */
+    size_t n_wrong, cap_wrong;
+    int64_t lanes, locks, dead_letters; /* lists, lanes whose lock is held or backs off, dead letters in Redis */
+};
+
+struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition); /* made where it is new */
+void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p, int64_t offset,
+                  struct lw_bytes lane); /* lane.p NULL: none */
+
+/* cli/ledger/kafka.c: one client for all passes */
+struct ledger_kafka;
+struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err);
+void ledger_kafka_close(struct ledger_kafka *k);
+/* Fills committed (first) or begin, end and committed_after. */
+int ledger_kafka_ask(struct ledger_kafka *k, struct ledger *l, bool first, struct lw_err *err);
+
+/* cli/ledger/redis.c: one shard: states, lists, and what does not fit */
+int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err);
+
+#endif

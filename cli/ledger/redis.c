@@ -1,0 +1,385 @@
+/* One shard, as Redis has it. */
+#include "cli/ledger/private.h"
+
+#include "base/redis/connect.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SEGMENT = 16384, PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
+
+/* A page of a list, its elements' first lines only, and what must be known of the lane at the same moment. KEYS 1 list, 2 lanes; ARGV 1 how
+ * far from the old end, 2 how many, 3 lane. If elements are large, fewer than requested are returned, so that the script does not block
+ * Redis. */
+static const char page_script[] = "local at, left, some = tonumber(ARGV[1]), tonumber(ARGV[2]), 2\n"
+                                  "local out = {redis.call('LLEN', KEYS[1]), redis.call('ZSCORE', KEYS[2], ARGV[3]) or ''}\n"
+                                  "local room = 1048576\n"
+                                  "while left > 0 and room > 0 do\n"
+                                  "    some = math.min(some, left)\n"
+                                  "    local list, largest = redis.call('LRANGE', KEYS[1], -at - some, -at - 1), 0\n"
+                                  "    for i = #list, 1, -1 do\n"
+                                  "        out[#out + 1] = string.match(string.sub(list[i], 1, 512), '^[^\\n]*')\n"
+                                  "        room, largest = room - #list[i], math.max(largest, #list[i])\n"
+                                  "    end\n"
+                                  "    if #list < some then break end\n"
+                                  "    at, left, some = at + some, left - some, largest > 65536 and 1 or 16\n"
+                                  "end\n"
+                                  "return out\n";
+
+struct names {
+    struct lw_bytes *a; /* owned copies */
+    size_t n, cap;
+};
+
+/* A message in a list, or a waiting state. */
+struct at {
+    int part;
+    uint32_t list;
+    int64_t offset, replay; /* replay: its number, 0 the record itself */
+};
+struct ats {
+    struct at *a;
+    size_t n, cap;
+};
+
+struct floor {
+    int part;
+    int64_t floor;
+};
+
+struct reading {
+    struct ledger *l;
+    int shard;
+    char prefix[128];
+    size_t n_prefix;
+    redisContext *redis;
+    struct lw_err *err;
+    struct names states, lists;
+    struct floor *floors;
+    size_t n_floors;
+    struct ats waiting, listed;
+};
+
+static void add_name(struct names *x, const char *p, size_t n) {
+    if (x->n == x->cap) {
+        x->cap = x->cap ? 2 * x->cap : 256;
+        x->a = lw_realloc(x->a, x->cap * sizeof *x->a);
+    }
+    x->a[x->n++] = lw_bytes(lw_memdup(p, n), n);
+}
+
+static void drop_name(struct lw_bytes b) { free((void *)(uintptr_t)b.p); }
+
+static void free_names(struct names *x) {
+    for (size_t i = 0; i < x->n; i++) drop_name(x->a[i]);
+    free(x->a);
+}
+
+static void add_at(struct ats *x, struct at a) {
+    if (x->n == x->cap) {
+        x->cap = x->cap ? 2 * x->cap : 256;
+        x->a = lw_realloc(x->a, x->cap * sizeof *x->a);
+    }
+    x->a[x->n++] = a;
+}
+
+/* NULL with an error where it is not of this type. */
+static redisReply *take(struct reading *r, void *reply, int type) {
+    redisReply *v = reply;
+    if (v && v->type == type) return v;
+    lw_fail(r->err, "shard %d: %s", r->shard,
+            !v                             ? r->redis->errstr
+            : v->type == REDIS_REPLY_ERROR ? v->str
+                                           : "Redis answers in another form");
+    if (v) freeReplyObject(v);
+    return NULL;
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------------------------- */
+
+static void sort_name(struct reading *r, const char *p, size_t n) {
+    const char *rest = p + r->n_prefix;
+    size_t left = n - r->n_prefix;
+    if (left > 6 && !memcmp(rest, "state:", 6)) add_name(&r->states, rest + 6, left - 6);
+    if (left >= 5 && !memcmp(rest, "wait:", 5)) add_name(&r->lists, rest + 5, left - 5);
+    if (left >= 5 && !memcmp(rest, "lock:", 5)) r->l->locks++;
+}
+
+static int compare_names(const void *a, const void *b) {
+    const struct lw_bytes *x = a, *y = b;
+    int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+    return c ? c : x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* What is there throughout a walk is told at least once; what comes twice is read once. */
+static void once(struct names *x) {
+    size_t n = 0;
+    if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_names);
+    for (size_t i = 0; i < x->n; i++) {
+        if (n && lw_bytes_eq(x->a[n - 1], x->a[i]))
+            drop_name(x->a[i]);
+        else
+            x->a[n++] = x->a[i];
+    }
+    x->n = n;
+}
+
+static int read_names(struct reading *r) {
+    char cursor[32] = "0";
+    do {
+        redisReply *v =
+            take(r, redisCommand(r->redis, "SCAN %s MATCH %s* COUNT %d", cursor, r->prefix, (int)SCAN_COUNT), REDIS_REPLY_ARRAY);
+        if (!v) return -1;
+        bool sound = v->elements == 2 && v->element[0]->type == REDIS_REPLY_STRING && v->element[0]->len < sizeof cursor &&
+                     v->element[1]->type == REDIS_REPLY_ARRAY;
+        if (sound) memcpy(cursor, v->element[0]->str, v->element[0]->len + 1);
+        for (size_t i = 0; sound && i < v->element[1]->elements; i++)
+            sort_name(r, v->element[1]->element[i]->str, v->element[1]->element[i]->len);
+        freeReplyObject(v);
+        if (!sound) return lw_fail(r->err, "shard %d: SCAN answers in another form", r->shard);
+        if (r->states.n + r->lists.n > NAMES_MAX) return lw_fail(r->err, "shard %d: more than %d names", r->shard, (int)NAMES_MAX);
+    } while (strcmp(cursor, "0") != 0);
+    once(&r->states), once(&r->lists);
+    return 0;
+}
+
+/* "topic:partition" or "topic:partition#replay", as the scripts write it. */
+static int part_of(struct reading *r, const char *p, size_t n, int64_t *replay) {
+    const char *colon = memrchr(p, ':', n);
+    if (!colon || colon == p) return -1;
+    char digits[40];
+    snprintf(digits, sizeof digits, "%.*s", (int)(p + n - colon - 1), colon + 1);
+    const char *number = strchr(digits, '#');
+    *replay = number ? strtoll(number + 1, NULL, 10) : 0;
+    return (int)(ledger_part(r->l, p, (size_t)(colon - p), (int32_t)strtol(digits, NULL, 10)) - r->l->parts);
+}
+
+static int read_floors(struct reading *r) {
+    redisReply *v = take(r, redisCommand(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
+    if (!v) return -1;
+    r->floors = lw_alloc((v->elements / 2 + 1) * sizeof *r->floors);
+    for (size_t i = 0; i + 1 < v->elements; i += 2) {
+        int64_t replay;
+        int part = part_of(r, v->element[i]->str, v->element[i]->len, &replay);
+        if (part >= 0) r->floors[r->n_floors++] = (struct floor){part, strtoll(v->element[i + 1]->str, NULL, 10)};
+    }
+    freeReplyObject(v);
+    return 0;
+}
+
+static int64_t floor_of(const struct reading *r, int part) {
+    for (size_t i = 0; i < r->n_floors; i++)
+        if (r->floors[i].part == part) return r->floors[i].floor;
+    return 0;
+}
+
+/* --- states ------------------------------------------------------------------------------------------------------------------------- */
+
+static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
+    struct ledger_part *p = &r->l->parts[part];
+    if (replay) { /* a message of its own, which no commit knows: where it waits, it has to be in a list */
+        if (state == 1) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
+        return;
+    }
+    bool above = offset >= p->committed;
+    if (offset >= p->top) p->top = offset + 1;
+    if (state == 1) {
+        add_at(&r->waiting, (struct at){.part = part, .offset = offset});
+        p->waiting += above;
+    }
+    p->done += state == 2 && above;
+    p->dead += state == 3 && above;
+}
+
+static int read_segment(struct reading *r, const char *name, size_t n) {
+    const char *colon = memrchr(name, ':', n);
+    int64_t replay;
+    int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
+    if (part < 0) return 0; /* not one of ours */
+    int64_t base = strtoll(colon + 1, NULL, 10) * SEGMENT, floor = replay ? 0 : floor_of(r, part);
+    redisReply *v = take(r, redisCommand(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, SEGMENT / 4 - 1), REDIS_REPLY_STRING);
+    if (!v) return -1;
+    for (int64_t i = 0; i < (int64_t)v->len * 4; i++) {
+        int state = (unsigned char)v->str[i / 4] >> (2 * (3 - i % 4)) & 3;
+        if (state && base + i >= floor) take_state(r, part, replay, base + i, state);
+    }
+    freeReplyObject(v);
+    return 0;
+}
+
+/* Once more: 0…3 as it is now, 4 where it is below the floor by now; -1 with an error. */
+static int state_now(struct reading *r, const struct at *a) {
+    const struct ledger_part *p = &r->l->parts[a->part];
+    int64_t offset = a->offset;
+    char name[320];
+    int n = snprintf(name, sizeof name, "%s:%d", p->topic, (int)p->partition);
+    if (a->replay) snprintf(name + n, sizeof name - (size_t)n, "#%lld", (long long)a->replay);
+    redisAppendCommand(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / SEGMENT),
+                       (int)(offset % SEGMENT / 4), (int)(offset % SEGMENT / 4));
+    redisAppendCommand(r->redis, "HGET %sfloor %s", r->prefix, name);
+    void *byte = NULL, *floor = NULL;
+    redisGetReply(r->redis, &byte);
+    redisGetReply(r->redis, &floor);
+    const redisReply *b = byte, *f = floor;
+    int state = -1;
+    if (!b || !f || b->type != REDIS_REPLY_STRING)
+        lw_fail(r->err, "shard %d: %s", r->shard, !b || !f ? r->redis->errstr : "Redis answers in another form");
+    else if (f->type == REDIS_REPLY_STRING && strtoll(f->str, NULL, 10) > offset)
+        state = 4;
+    else
+        state = b->len ? (unsigned char)b->str[0] >> (2 * (3 - offset % 4)) & 3 : 0;
+    if (byte) freeReplyObject(byte);
+    if (floor) freeReplyObject(floor);
+    return state;
+}
+
+/* --- lists -------------------------------------------------------------------------------------------------------------------------- */
+
+static void take_element(struct reading *r, uint32_t list, const redisReply *line) {
+    char topic[256];
+    long long partition, offset, replay;
+    struct lw_bytes lane = r->lists.a[list];
+    if (line->type != REDIS_REPLY_STRING || sscanf(line->str, "1 %255s %lld %lld %lld ", topic, &partition, &offset, &replay) != 4) {
+        ledger_wrong(r->l, LEDGER_TORN, r->shard, NULL, 0, lane);
+        return;
+    }
+    struct ledger_part *p = ledger_part(r->l, topic, strlen(topic), (int32_t)partition);
+    p->replays += replay > 0;
+    add_at(&r->listed, (struct at){.part = (int)(p - r->l->parts), .list = list, .offset = offset, .replay = replay});
+}
+
+static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
+    char key[800], lanes[160], skip[24], many[16];
+    struct lw_bytes lane = r->lists.a[list];
+    size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
+    if (n_key + n > sizeof key) n = sizeof key - n_key; /* not one of ours: ours are hashed where they are that long */
+    memcpy(key + n_key, lane.p, n);
+    const char *argv[] = {"EVAL", page_script, "2", key, lanes, skip, many, lane.p};
+    size_t len[8];
+    snprintf(lanes, sizeof lanes, "%slanes", r->prefix);
+    snprintf(skip, sizeof skip, "%zu", from);
+    snprintf(many, sizeof many, "%d", PAGE);
+    for (int i = 0; i < 7; i++) len[i] = strlen(argv[i]);
+    len[3] = n_key + n, len[7] = lane.n;
+    return take(r, redisCommandArgv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
+}
+
+/* From the old end, where finished heads are dropped meanwhile: pages overlap by a half, so that a list which grows shorter is still seen
+ * whole, unless it does so very fast; then the next pass sees it. */
+static int read_list(struct reading *r, uint32_t list) {
+    size_t from = 0;
+    for (;;) {
+        redisReply *v = ask_page(r, list, from);
+        if (!v) return -1;
+        bool sound = v->elements >= 2 && v->element[0]->type == REDIS_REPLY_INTEGER && v->element[1]->type == REDIS_REPLY_STRING;
+        size_t size = sound ? (size_t)v->element[0]->integer : 0, n = sound ? v->elements - 2 : 0;
+        if (from == 0 && size) {
+            r->l->lanes++;
+            if (!v->element[1]->len) ledger_wrong(r->l, LEDGER_UNSEEN, r->shard, NULL, 0, r->lists.a[list]);
+        }
+        for (size_t i = 0; i < n; i++) take_element(r, list, v->element[2 + i]);
+        freeReplyObject(v);
+        if (!sound) return lw_fail(r->err, "shard %d: a page of a list answers in another form", r->shard);
+        if (!n || from + n >= size) return 0;
+        from += n > 1 ? n / 2 : 1;
+    }
+}
+
+/* --- what does not fit -------------------------------------------------------------------------------------------------------------- */
+
+static int compare_ats(const void *a, const void *b) {
+    const struct at *x = a, *y = b;
+    if (x->part != y->part) return x->part < y->part ? -1 : 1;
+    if (x->replay != y->replay) return x->replay < y->replay ? -1 : 1;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return x->list < y->list ? -1 : x->list > y->list;
+}
+
+static void sort_ats(struct ats *x) {
+    if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_ats);
+}
+
+static bool same(const struct at *x, const struct at *y) { return x->part == y->part && x->replay == y->replay && x->offset == y->offset; }
+static bool before(const struct at *x, const struct at *y) {
+    if (x->part != y->part) return x->part < y->part;
+    return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
+}
+
+/* Notes a suspect if its state is (still) one of two. */
+static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
+    int state = state_now(r, a);
+    if (state < 0) return -1;
+    if (state != is && state != or_is) return 0;
+    ledger_wrong(r->l, kind, r->shard, &r->l->parts[a->part], a->offset, has_list ? r->lists.a[a->list] : lw_bytes(NULL, 0));
+    r->l->wrong[r->l->n_wrong - 1].replay = a->replay;
+    return 0;
+}
+
+/* In a list: counted once, though a list may hold it twice (put back by one owner, parked by the next). */
+static int judge_listed(struct reading *r) {
+    size_t w = 0;
+    for (size_t i = 0; i < r->listed.n; i++) {
+        const struct at *a = &r->listed.a[i];
+        struct ledger_part *p = &r->l->parts[a->part];
+        if (i && same(a, a - 1)) {
+            if (a->list != (a - 1)->list && suspect(r, LEDGER_TWICE, a, 1, 1, true)) return -1;
+            continue;
+        }
+        while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
+        bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
+        p->listed += waits && !a->replay && a->offset >= p->committed;
+        bool may_lack_mark = a->replay; /* it goes with time */
+        if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
+    }
+    return 0;
+}
+
+static int judge_waiting(struct reading *r) {
+    size_t k = 0;
+    for (size_t i = 0; i < r->waiting.n; i++) {
+        const struct at *a = &r->waiting.a[i];
+        while (k < r->listed.n && before(&r->listed.a[k], a)) k++;
+        bool in_list = k < r->listed.n && same(&r->listed.a[k], a);
+        if (!in_list && suspect(r, LEDGER_MISSING, a, 1, 1, false)) return -1;
+        if (!a->replay && a->offset < r->l->parts[a->part].committed && suspect(r, LEDGER_COMMITTED, a, 1, 1, false)) return -1;
+    }
+    return 0;
+}
+
+static int read_dead(struct reading *r) {
+    redisReply *v = take(r, redisCommand(r->redis, "XLEN %sdead", r->prefix), REDIS_REPLY_INTEGER);
+    if (!v) return -1;
+    r->l->dead_letters += v->integer;
+    freeReplyObject(v);
+    return 0;
+}
+
+static int read_all(struct reading *r) {
+    if (read_floors(r) || read_names(r) || read_dead(r)) return -1;
+    for (size_t i = 0; i < r->states.n; i++)
+        if (read_segment(r, r->states.a[i].p, r->states.a[i].n)) return -1;
+    for (size_t i = 0; i < r->lists.n; i++)
+        if (read_list(r, (uint32_t)i)) return -1;
+    sort_ats(&r->waiting), sort_ats(&r->listed);
+    return judge_listed(r) || judge_waiting(r) ? -1 : 0;
+}
+
+static void keep_floors(const struct reading *r) {
+    for (size_t i = 0; i < r->n_floors; i++) {
+        struct ledger_part *p = &r->l->parts[r->floors[i].part];
+        if (r->floors[i].floor > p->floor) p->floor = r->floors[i].floor, p->floor_shard = r->shard;
+    }
+}
+
+int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err) {
+    struct reading r = {.l = l, .shard = shard, .err = err};
+    r.n_prefix = (size_t)snprintf(r.prefix, sizeof r.prefix, "lw:{%s.%d}:", l->c->name, shard);
+    r.redis = lw_redis_connect(l->c->redis.urls[(size_t)shard % l->c->redis.n_urls], LW_LEDGER_TIMEOUT_MS, err);
+    int bad = !r.redis || read_all(&r) ? -1 : 0;
+    if (!bad) keep_floors(&r);
+    if (r.redis) redisFree(r.redis);
+    free_names(&r.states), free_names(&r.lists);
+    free(r.floors), free(r.waiting.a), free(r.listed.a);
+    return bad;
+}

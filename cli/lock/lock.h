@@ -1,0 +1,81 @@
+/* `latchwork lock VERB …`: what its verbs share. Each verb has a file: cli/lock/exec.c, cli/lock/ls.c, cli/lock/show.c, cli/lock/break.c.
+ */
+#ifndef LW_CLI_LOCK_LOCK_H
+#define LW_CLI_LOCK_LOCK_H
+
+#include "ops/lane_lock.h"
+
+#include <stdio.h>
+
+enum { LOCK_SET_MAX = 64 };
+enum { LOCK_EXIT_FAILED = 1, LOCK_EXIT_USAGE = 2, LOCK_EXIT_BUSY = 75 };
+
+int lw_cmd_lock(int argc, char **argv); /* argv[0] is "lock"; returns the exit status */
+
+/* One command line. Strings are argv's. */
+struct lock_args {
+    const char *verb, *key;
+    const char *config, *redis; /* exactly one is set */
+    char **command;             /* exec: what stands behind --, NULL-terminated */
+    const char *match;
+    struct lw_override set[LOCK_SET_MAX]; /* --set, with -c */
+    size_t n_set;
+    int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* 0: not given */
+    int64_t limit;                                      /* 0: none */
+    bool plain, json, execute, paused, without_ttl;
+};
+
+int lock_exec(const struct lock_args *a);
+int lock_ls(const struct lock_args *a);
+int lock_show(const struct lock_args *a);
+int lock_break(const struct lock_args *a);
+
+/* Says it on stderr with the verb before it, and returns the status: usage for calls that can't be right, else failed. */
+int lock_failed(const struct lock_args *a, const struct latchwork_error *error);
+void lock_say(const struct lock_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The configuration of -c; NULL with every problem on stderr. The handler section is not looked at: no handler is needed here. */
+struct lw_config *lock_config(const struct lock_args *a);
+
+/* What KEY names: a lane of an application, or a name in one Redis. */
+struct lock_target {
+    struct lw_config *config;
+    struct lw_lane_lock *lane;
+    struct latchwork_client *client;
+    struct latchwork_lock *lock;
+};
+/* 0, or the exit status with everything said. close also after a failure. */
+int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options);
+void lock_target_close(struct lock_target *t);
+
+/* --- telling -------------------------------------------------------------------------------------------------------------------------- */
+
+/* A hold, as it is told. Lent. */
+struct lock_row {
+    struct lw_bytes key, token;
+    const char *kind;        /* "lane", "backoff", "mutex", "read", "write", "semaphore", "plain" */
+    int shard;               /* -1: none */
+    struct lw_bytes holder;  /* p NULL: unknown */
+    uint64_t fence;          /* 0: unknown */
+    int64_t since_ms;        /* ms since 1970, by Redis' clock; 0 unknown */
+    int64_t left_ms, now_ms; /* -1: no TTL; Redis' clock */
+    int64_t waiting;
+    bool paused;
+};
+/* From what the library saw; where it is a lane's lock (tag given), the key is what follows the tag. */
+struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain, const char *tag, int shard);
+/* Redis' clock, ms since 1970; that of this machine where it can't be asked. */
+int64_t lock_redis_now_ms(struct latchwork_client *client);
+void lock_print_json(const struct lock_row *r);
+void lock_print_free(const char *key, int64_t waiting, bool paused); /* JSON: nobody holds it */
+/* JSON: what break did or would do; fence 0 where it did not. */
+void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence, bool done);
+void lock_print_head(void); /* of the columns */
+void lock_print_row(const struct lock_row *r);
+void lock_print_whole(const struct lock_row *r); /* a line a property */
+/* Any bytes for a terminal: controls as '?'. Returns out. */
+const char *lock_text(struct lw_bytes b, char *out, size_t size);
+/* 0, or failed where stdout could not be written. */
+int lock_flush(const struct lock_args *a);
+
+#endif

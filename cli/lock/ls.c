@@ -1,0 +1,108 @@
+/* latchwork lock ls: the locks that are held, by cursor. */
+#include "cli/lock/lock.h"
+
+#include "lock/one.h"
+#include "queue/lane.h"
+
+#include <string.h>
+
+struct listing {
+    const struct lock_args *a;
+    struct latchwork_client *client;
+    const char *tag; /* of lanes; NULL: the library's locks */
+    int shard;
+    int64_t now_ms, shown;
+};
+
+/* Messages waiting behind a lane's lock; 0 where Redis doesn't say. */
+static int64_t messages_waiting(struct listing *l, struct lw_bytes lane) {
+    struct lw_call call;
+    struct lw_buf name = {0};
+    struct latchwork_error ignored;
+    lw_buf_addf(&name, "%swait:", l->tag);
+    lw_buf_add(&name, lane.p, lane.n);
+    lw_call_script(&call, NULL, 0);
+    lw_call_text(&call, "LLEN");
+    lw_call_add(&call, name.p, name.n);
+    redisReply *r = lw_client_call(l->client, &call, &ignored);
+    int64_t n = r && r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+    if (r) freeReplyObject(r);
+    lw_buf_free(&name);
+    return n;
+}
+
+static int seen(void *ctx, const struct latchwork_lock_info *info) {
+    struct listing *l = ctx;
+    if (l->a->without_ttl && info->left_ms != -1) return 0;
+    struct lock_row row = lock_row_of(info, l->now_ms, l->a->plain, l->tag, l->shard);
+    if (l->tag) row.waiting = messages_waiting(l, row.key);
+    if (!l->shown++ && !l->a->json) lock_print_head();
+    if (l->a->json)
+        lock_print_json(&row);
+    else
+        lock_print_row(&row);
+    return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit);
+}
+
+static bool full(const struct listing *l) { return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit); }
+
+/* What SCAN takes for a pattern in a name must stand for itself. */
+static void add_quoted(struct lw_buf *b, const char *text) {
+    for (; *text; text++) {
+        if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
+        lw_buf_add(b, text, 1);
+    }
+}
+
+static void tell_foreign(const struct lock_args *a, const struct lw_foreign *foreign) {
+    char name[600];
+    lock_say(a, "skipped %lld key%s of another Redis type, which %s no lock%s: %s%s", (long long)foreign->n, foreign->n == 1 ? "" : "s",
+             foreign->n == 1 ? "is" : "are", foreign->n == 1 ? "" : "s", lock_text(lw_bytes_of(foreign->first), name, sizeof name),
+             foreign->n == 1 ? "" : ", ...");
+}
+
+static int list_one(struct listing *l, const char *url, const char *glob, unsigned flags) {
+    struct latchwork_error error = {0};
+    l->client = latchwork_client_open(url, NULL, &error);
+    if (!l->client) return lock_failed(l->a, &error);
+    enum latchwork_result result = latchwork_client_ping(l->client, &error);
+    l->now_ms = result == LATCHWORK_LOCK_OK ? lock_redis_now_ms(l->client) : 0;
+    struct lw_foreign foreign = {0};
+    if (result == LATCHWORK_LOCK_OK) result = lw_lock_list(l->client, glob, flags, seen, l, &foreign, &error);
+    latchwork_client_close(l->client);
+    if (foreign.n) tell_foreign(l->a, &foreign);
+    return result == LATCHWORK_LOCK_OK ? 0 : lock_failed(l->a, &error);
+}
+
+static int list_lanes(struct listing *l, const struct lw_config *c) {
+    int status = 0;
+    for (int s = 0; s < c->redis.shards && !full(l); s++) {
+        char tag[160];
+        struct lw_buf glob = {0};
+        snprintf(tag, sizeof tag, LW_LANE_TAG, c->name, s);
+        add_quoted(&glob, tag);
+        lw_buf_addf(&glob, "lock:%s%c", l->a->match ? l->a->match : "*", 0);
+        l->tag = tag;
+        l->shard = s;
+        int failed = list_one(l, c->redis.urls[(size_t)s % c->redis.n_urls], glob.p, LATCHWORK_LIST_KEYS);
+        if (failed) status = failed; /* the other shards are worth seeing all the same */
+        lw_buf_free(&glob);
+    }
+    l->tag = NULL;
+    return status;
+}
+
+int lock_ls(const struct lock_args *a) {
+    struct listing l = {.a = a, .shard = -1};
+    int status;
+    if (a->config) {
+        struct lw_config *c = lock_config(a);
+        if (!c) return LOCK_EXIT_USAGE;
+        status = list_lanes(&l, c);
+        lw_config_free(c);
+    } else {
+        status = list_one(&l, a->redis, a->match, a->plain ? LATCHWORK_LIST_KEYS : 0);
+    }
+    int flushed = lock_flush(a);
+    return status ? status : flushed;
+}

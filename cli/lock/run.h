@@ -1,0 +1,54 @@
+/* A command that runs under a lock: started in a process group of its own, watched, ended with the lock.
+ *
+ *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release → lock_signals_end()
+ *
+ *     running --it ended--> ended
+ *        | lease lost: SIGTERM to its group
+ *        v
+ *     ending --it ended, or kill_after_ms, or the end of the lease: SIGKILL to its group--> ended
+ *
+ * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT. On a terminal the command is in
+ * the foreground. Where the terminal stops it (Ctrl-Z), this process stops too, as shells expect; it renews nothing then, so a stop that is
+ * longer than the lease loses the lock, which is found out before the command goes on. If this process is killed, a warden kills the
+ * group at once. */
+#ifndef LW_CLI_LOCK_RUN_H
+#define LW_CLI_LOCK_RUN_H
+
+#include "include/latchwork/lock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct lock_signals {
+    sigset_t before;
+    int fd;   /* signalfd */
+    int lost; /* eventfd, written by lock_lost() */
+    _Atomic int why;
+    /* while waiting */
+    pthread_t thread;
+    int stop;
+    bool watching;
+    struct latchwork_client *client;
+    _Atomic int ended_by; /* the signal that ended the wait */
+};
+
+/* Takes the signals; false with errno. */
+bool lock_signals_begin(struct lock_signals *s);
+void lock_signals_end(struct lock_signals *s);
+/* From now on a signal that would end the program interrupts the client instead. */
+bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
+int lock_wait_end(struct lock_signals *s); /* the signal that came, or 0 */
+/* For options.lost; ctx is the lock_signals. */
+void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
+
+struct lock_ran {
+    int status;     /* for exit(): the command's, 128 + signal; 126, 127 */
+    bool not_begun; /* it could not be started: reason has been told */
+    bool lost;      /* the lock was lost while it ran */
+};
+/* Returns once the command has ended. */
+struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv, int64_t kill_after_ms);
+
+#endif

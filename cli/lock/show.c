@@ -1,0 +1,113 @@
+/* latchwork lock show KEY: who holds it; --set-ttl: a lock that never ends gets an end. */
+#include "cli/lock/lock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct showing {
+    const struct lock_args *a;
+    int64_t now_ms, waiting, shown; /* waiting: what the lock itself doesn't tell */
+    bool lane, paused, without_ttl;
+    int shard;
+};
+
+static int seen(void *ctx, const struct latchwork_lock_info *info) {
+    struct showing *s = ctx;
+    struct lock_row row = lock_row_of(info, s->now_ms, s->a->plain, s->lane ? "" : NULL, s->lane ? s->shard : -1);
+    row.key = lw_bytes_of(s->a->key);
+    row.waiting += s->waiting;
+    row.paused = s->paused;
+    s->without_ttl = s->without_ttl || info->left_ms == -1;
+    if (s->a->json) {
+        lock_print_json(&row);
+    } else {
+        if (s->shown) puts("");
+        lock_print_whole(&row);
+    }
+    s->shown++;
+    return 0;
+}
+
+static int count_waiting(void *ctx, const struct latchwork_lock_info *info) {
+    *(int64_t *)ctx = info->waiting;
+    return 0;
+}
+
+static enum latchwork_result show_kind(struct showing *s, struct latchwork_client *client, enum latchwork_kind kind,
+                                       struct latchwork_error *error) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .permits = kind == LATCHWORK_SEMAPHORE};
+    struct latchwork_lock *lock = latchwork_lock_open(client, s->a->key, &o, error);
+    if (!lock) return LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result =
+        kind == LATCHWORK_FAIR ? latchwork_lock_show(lock, count_waiting, &s->waiting, error) : latchwork_lock_show(lock, seen, s, error);
+    latchwork_lock_close(lock);
+    return result;
+}
+
+/* A name of the library says nothing of its kind: there may be one of each. A fair lock is a mutex with other waiters. */
+static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client, struct latchwork_error *error) {
+    static const enum latchwork_kind kinds[] = {LATCHWORK_FAIR, LATCHWORK_MUTEX, LATCHWORK_WRITE, LATCHWORK_SEMAPHORE};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        enum latchwork_result result = show_kind(s, client, kinds[i], error);
+        if (result == LATCHWORK_LOCK_ERROR) return result;
+        if (kinds[i] != LATCHWORK_FAIR) s->waiting = 0;
+    }
+    return s->shown ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_BUSY;
+}
+
+static void tell_free(const struct showing *s) {
+    char key[600];
+    if (s->a->json) {
+        lock_print_free(s->a->key, s->waiting, s->paused);
+        return;
+    }
+    printf("%s: nobody holds it", lock_text(lw_bytes_of(s->a->key), key, sizeof key));
+    if (s->lane && s->waiting) printf("; %lld waiting", (long long)s->waiting);
+    if (s->paused) printf("; paused");
+    puts("");
+}
+
+static int set_ttl(const struct lock_args *a, struct lock_target *t, bool without_ttl) {
+    struct latchwork_error error;
+    if (!without_ttl) {
+        lock_say(a, "--set-ttl: there is no lock without a TTL here; nothing to do");
+        return 0;
+    }
+    if (!a->execute) {
+        lock_say(a, "would end it in %lld ms; --execute does it", (long long)a->set_ttl_ms);
+        return 0;
+    }
+    enum latchwork_result result = latchwork_lock_give_ttl(t->lock, a->set_ttl_ms, &error);
+    if (result == LATCHWORK_LOCK_ERROR) return lock_failed(a, &error);
+    if (result == LATCHWORK_LOCK_OK)
+        lock_say(a, "it ends in %lld ms", (long long)a->set_ttl_ms);
+    else
+        lock_say(a, "%s; nothing was changed", error.text);
+    return 0;
+}
+
+int lock_show(const struct lock_args *a) {
+    struct lock_target t;
+    struct latchwork_error error = {0};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT};
+    struct showing s = {.a = a, .lane = a->config != NULL};
+    int status = lock_target_open(&t, a, &o);
+    if (!status) {
+        enum latchwork_result result = latchwork_client_ping(t.client, &error);
+        if (s.lane) s.shard = lw_lane_lock_shard(t.lane);
+        if (result == LATCHWORK_LOCK_OK && s.lane && !lw_lane_lock_look(t.lane, &s.waiting, &s.paused, &error))
+            result = LATCHWORK_LOCK_ERROR;
+        if (result == LATCHWORK_LOCK_OK) {
+            s.now_ms = lock_redis_now_ms(t.client);
+            result = s.lane || a->plain ? latchwork_lock_show(t.lock, seen, &s, &error) : show_all_kinds(&s, t.client, &error);
+        }
+        if (result == LATCHWORK_LOCK_ERROR)
+            status = lock_failed(a, &error);
+        else if (!s.shown)
+            tell_free(&s);
+        if (!status) status = lock_flush(a);
+        if (!status && a->set_ttl_ms) status = set_ttl(a, &t, s.without_ttl);
+    }
+    lock_target_close(&t);
+    return status;
+}

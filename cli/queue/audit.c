@@ -1,0 +1,155 @@
+/* latchwork queue audit: what operators did. */
+#include "cli/queue/queue.h"
+#include "ops/ops.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
+
+/* An entry of a shard's stream; its fields stand in the reply, which lives as long. */
+struct entry {
+    int64_t ms, nth; /* its id */
+    int shard;
+    const redisReply *fields;
+};
+
+struct entries {
+    redisReply **reply; /* one a shard */
+    struct entry *at;
+    size_t n;
+};
+
+static const char *field(const struct entry *e, const char *name) {
+    for (size_t i = 0; i + 1 < e->fields->elements; i += 2)
+        if (strcmp(e->fields->element[i]->str, name) == 0) return e->fields->element[i + 1]->str;
+    return NULL;
+}
+
+/* Newest first, as they come; `audit` holds about 10,000. */
+static int read_shard(struct ops *o, struct entries *es, int shard, int64_t most) {
+    struct ops_shard *sh = &o->shards[shard];
+    ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, most);
+    redisReply *r = es->reply[shard] = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    es->at = lw_realloc(es->at, (es->n + r->elements + 1) * sizeof *es->at);
+    for (size_t i = 0; i < r->elements; i++) {
+        char *dash;
+        struct entry e = {.ms = strtoll(r->element[i]->element[0]->str, &dash, 10), .shard = shard, .fields = r->element[i]->element[1]};
+        e.nth = *dash ? strtoll(dash + 1, NULL, 10) : 0;
+        es->at[es->n++] = e;
+    }
+    return 0;
+}
+
+static int by_time(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    if (x->ms != y->ms) return x->ms < y->ms ? -1 : 1;
+    if (x->shard != y->shard) return x->shard - y->shard;
+    return x->nth < y->nth ? -1 : x->nth > y->nth;
+}
+
+/* Jobs and single deeds say "event" and "who", lock break "did" and "by". */
+static const char *either(const struct entry *e, const char *name, const char *other) {
+    const char *v = field(e, name);
+    if (!v) v = field(e, other);
+    return v ? v : "";
+}
+
+static bool is_number(const char *name) {
+    static const char *const numbers[] = {"job", "done", "taken", "asked_ms", "fence"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(numbers[i], name) == 0) return true;
+    return false;
+}
+
+static void put_json(const struct entry *e) {
+    json_t *j = json_object();
+    const char *words = field(e, "words");
+    json_object_set_new(j, "at_ms", json_integer(e->ms));
+    json_object_set_new(j, "shard", json_integer(e->shard));
+    for (size_t i = 0; i + 1 < e->fields->elements; i += 2) {
+        const redisReply *name = e->fields->element[i], *value = e->fields->element[i + 1];
+        const char *as = strcmp(name->str, "did") == 0 ? "event" : strcmp(name->str, "by") == 0 ? "who" : name->str;
+        if (strcmp(as, "at_ms") == 0) continue; /* the entry's own */
+        if (is_number(as))
+            json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
+        else
+            ops_set_bytes(j, as, lw_bytes(value->str, value->len));
+    }
+    json_t *parsed = words ? json_loads(words, 0, NULL) : NULL;
+    if (parsed) json_object_set_new(j, "words", parsed);
+    ops_put_json(j);
+}
+
+static void add(struct lw_buf *out, const char *before, const char *text) {
+    if (!text || !*text) return;
+    lw_buf_addf(out, "%s", before);
+    ops_text(out, lw_bytes_of(text), 200);
+}
+
+/* "dead replay --key a": what was asked for, as it is written. */
+static void add_words(struct lw_buf *out, const char *words) {
+    static const char *const options[][2] = {{"match", " --match "},      {"topic", " --topic "}, {"reason", " --reason "},
+                                             {"error", " --error "},      {"from", " --from "},   {"to", " --to "},
+                                             {"to_topic", " --to-topic "}};
+    json_t *j = words ? json_loads(words, 0, NULL) : NULL, *v;
+    size_t i;
+    if (!j) return;
+    add(out, "", json_string_value(json_object_get(j, "noun")));
+    add(out, " ", json_string_value(json_object_get(j, "verb")));
+    json_array_foreach(json_object_get(j, "words"), i, v) add(out, " ", json_string_value(v));
+    json_array_foreach(json_object_get(j, "keys"), i, v) add(out, " --key ", json_string_value(v));
+    json_array_foreach(json_object_get(j, "where"), i, v) add(out, " --where ", json_string_value(v));
+    for (i = 0; i < sizeof options / sizeof *options; i++) add(out, options[i][1], json_string_value(json_object_get(j, options[i][0])));
+    int64_t partition = json_integer_value(json_object_get(j, "partition")), attempts = json_integer_value(json_object_get(j, "attempts"));
+    int64_t older_ms = json_integer_value(json_object_get(j, "older_ms"));
+    if (partition >= 0) lw_buf_addf(out, " --partition %" PRId64, partition);
+    if (attempts >= 0) lw_buf_addf(out, " --attempts %" PRId64, attempts);
+    if (older_ms >= 0) lw_buf_addf(out, " --older-than %" PRId64 "ms", older_ms);
+    if (json_is_true(json_object_get(j, "again"))) add(out, "", " --again");
+    json_decref(j);
+}
+
+static const struct ops_column columns[] = {{"WHEN", false},  {"WHO", false}, {"JOB", true},
+                                            {"EVENT", false}, {"DONE", true}, {"WHAT", false}};
+
+static void add_row(struct ops_table *t, const struct entry *e) {
+    char when[32];
+    struct lw_buf what = {0};
+    const char *job = field(e, "job"), *done = field(e, "done"), *state = field(e, "state"), *event = either(e, "event", "did");
+    add_words(&what, field(e, "words"));
+    add(&what, "key ", field(e, "key"));
+    add(&what, ", held by ", field(e, "was"));
+    ops_cell(t, "%s", ops_when(e->ms, when));
+    ops_cell_bytes(t, lw_bytes_of(either(e, "who", "by")), 40);
+    ops_cell(t, "%s", job ? job : "-");
+    ops_cell(t, "%s", strcmp(event, "end") == 0 && state ? state : event);
+    ops_cell(t, "%s", done ? done : "-");
+    ops_cell_bytes(t, lw_bytes(what.p ? what.p : "", what.n), 300);
+    lw_buf_free(&what);
+}
+
+int queue_audit(struct ops *o) {
+    struct entries es = {.reply = lw_alloc((size_t)o->c->redis.shards * sizeof(redisReply *))};
+    struct ops_table t = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+    int64_t most = o->args.limit < 0 ? AUDIT_LIMIT : o->args.limit ? o->args.limit : ENTRIES_MAX;
+    int bad = 0;
+    for (int s = 0; s < o->c->redis.shards && !bad; s++) bad = read_shard(o, &es, s, most);
+    if (!bad && es.n) qsort(es.at, es.n, sizeof *es.at, by_time);
+    size_t from = es.n > (size_t)most ? es.n - (size_t)most : 0;
+    for (size_t i = from; i < es.n && !bad; i++) {
+        if (o->args.json)
+            put_json(&es.at[i]);
+        else
+            add_row(&t, &es.at[i]);
+    }
+    if (!o->args.json && !bad) ops_table_print(&t);
+    for (int s = 0; s < o->c->redis.shards; s++)
+        if (es.reply[s]) freeReplyObject(es.reply[s]);
+    free(es.reply);
+    free(es.at);
+    return bad ? OPS_FAILED : 0;
+}

@@ -1,0 +1,87 @@
+/* latchwork queue drop, import */
+#include "base/clock.h"
+#include "cli/queue/queue.h"
+#include "ops/job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- drop ---- */
+
+static int drop(struct ops *o, struct ops_message *m, void *ctx) {
+    (void)o;
+    return ops_job_drop(ctx, m);
+}
+
+int queue_drop(struct ops *o) {
+    static struct ops_job j;
+    if (!ops_has_filter(o)) {
+        fputs("latchwork queue drop: which? IDENTITY, --key, --match or another filter is wanted\n", stderr);
+        return OPS_USAGE;
+    }
+    if (ops_job_begin(o, &j, OPS_DROP)) return OPS_FAILED;
+    return ops_job_end(&j, ops_each_message(o, drop, &j));
+}
+
+/* ---- import ---- */
+
+static int import_line(struct ops *o, struct ops_job *j, const char *line, size_t n, int64_t at) {
+    struct lw_err err = {0};
+    json_error_t why;
+    char where[64];
+    snprintf(where, sizeof where, "line %lld", (long long)at);
+    json_t *v = json_loadb(line, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
+    if (!v) return ops_job_problem(j, where, why.text);
+    struct lw_buf text = {0}, scratch = {0};
+    struct lw_envelope e = {0};
+    struct lw_bytes key, lane;
+    int stop = 0;
+    if (ops_message_from_json(v, lw_wall_ms(), &text, &err) || lw_envelope_decode(lw_bytes(text.p, text.n), &e, &err) ||
+        ops_lane_of(o, &e, &scratch, &key, &lane, &err)) {
+        stop = ops_job_problem(j, where, err.text);
+    } else {
+        e.key = key;
+        if (o->args.again) { /* a message of its own: what is known of the original does not stop it */
+            e.replay = j->number;
+            e.dedup = lw_bytes("", 0);
+        }
+        stop = ops_job_put(j, &e, lane, false, NULL);
+    }
+    lw_envelope_clear(&e);
+    lw_buf_free(&text);
+    lw_buf_free(&scratch);
+    json_decref(v);
+    return stop;
+}
+
+int queue_import(struct ops *o) {
+    static struct ops_job j;
+    const char *name = o->args.words[0];
+    FILE *in = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
+    if (!in) {
+        fprintf(stderr, "latchwork queue import: %s: %s\n", name, strerror(errno));
+        return OPS_FAILED;
+    }
+    int status = OPS_FAILED;
+    if (ops_job_begin(o, &j, OPS_PUT) == 0) {
+        char *line = NULL;
+        size_t cap = 0;
+        ssize_t n;
+        int stop = 0;
+        struct stat st;
+        if (fstat(fileno(in), &st) == 0 && S_ISREG(st.st_mode)) o->to_scan = st.st_size;
+        for (int64_t at = 1; !stop && (n = getline(&line, &cap, in)) > 0; at++) {
+            o->scanned += n;
+            if (line[n - 1] == '\n') n--;
+            if (n) stop = import_line(o, &j, line, (size_t)n, at);
+            if (!stop) stop = ops_tick(o);
+        }
+        free(line);
+        if (ferror(in)) stop = lw_fail(&o->err, "%s: %s", name, strerror(errno));
+        status = ops_job_end(&j, stop);
+    }
+    if (in != stdin) fclose(in);
+    return status;
+}

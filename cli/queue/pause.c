@@ -1,0 +1,106 @@
+/* latchwork queue pause, resume */
+#include "cli/queue/queue.h"
+#include "ops/ops.h"
+
+#include <stdlib.h>
+
+/* Names are collected first, then changed one by one. */
+struct names {
+    struct {
+        struct lw_bytes name; /* owned */
+        int shard;
+    } * at;
+    size_t n, cap;
+    bool resume;
+    int64_t changed;
+};
+
+static int add(struct ops *o, const struct ops_lane *l, void *ctx) {
+    struct names *ns = ctx;
+    if (!o->args.n_words && !ops_lane_head_matches(o, l)) return 0;
+    if (ns->resume && !l->paused) return 0;
+    if (ns->n == ns->cap) {
+        ns->cap = ns->cap ? 2 * ns->cap : 64;
+        ns->at = lw_realloc(ns->at, ns->cap * sizeof *ns->at);
+    }
+    ns->at[ns->n].name = lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n);
+    ns->at[ns->n++].shard = l->shard;
+    return 0;
+}
+
+static int collect(struct ops *o, struct names *ns) {
+    if (!o->args.n_words) return ops_each_lane(o, add, ns);
+    for (int i = 0; i < o->args.n_words; i++) {
+        char room[LW_LANE_ROOM];
+        struct lw_bytes lane = lw_lane_id(lw_bytes_of(o->args.words[i]), room, sizeof room);
+        struct ops_lane l = {.name = lane, .shard = ops_shard_of(o, lane)->index, .paused = true};
+        add(o, &l, ns);
+    }
+    return 0;
+}
+
+static void tell(struct ops *o, struct lw_bytes name, const char *what) {
+    if (o->args.json) {
+        json_t *j = json_object();
+        ops_set_bytes(j, "key", name);
+        json_object_set_new(j, "result", json_string(what));
+        ops_put_json(j);
+        return;
+    }
+    struct lw_buf text = {0};
+    ops_text(&text, name, 200);
+    printf("%.*s: %s\n", (int)text.n, text.p ? text.p : "", what);
+    lw_buf_free(&text);
+}
+
+int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes name, bool *changed) {
+    long long added;
+    ops_begin(o, "SADD");
+    ops_key(o, sh, "paused", lw_bytes("", 0));
+    lw_arg(&o->cmd, name);
+    if (ops_ask_int(o, sh, &added)) return -1;
+    *changed = added;
+    return 0;
+}
+
+int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes name, bool *changed) {
+    struct lw_bytes none = lw_bytes("", 0);
+    ops_script(o, &lw_op_wake, 5);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "ready", none), ops_key(o, sh, "paused", none);
+    ops_key(o, sh, "lock:", name);
+    lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2);
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_STRING);
+    if (!r) return -1;
+    *changed = r->len == 1 && r->str[0] == 'R';
+    freeReplyObject(r);
+    return 0;
+}
+
+static int change(struct ops *o, bool resume) {
+    struct names ns = {.resume = resume};
+    const char *did = resume ? "resumed" : "paused", *not = resume ? "was not paused" : "was paused";
+    if (!ops_has_filter(o)) {
+        fprintf(stderr, "latchwork queue %s: which? KEY, --key, --match or another filter is wanted\n", o->verb->name);
+        return OPS_USAGE;
+    }
+    bool execute = o->args.execute || o->args.n_words; /* lanes named one by one: no dry run */
+    int bad = collect(o, &ns) < 0 ? -1 : 0;
+    for (size_t i = 0; i < ns.n; i++) {
+        struct ops_shard *sh = &o->shards[ns.at[i].shard];
+        bool changed = false;
+        if (!bad && !execute) tell(o, ns.at[i].name, resume ? "would be resumed" : "would be paused");
+        if (!bad && execute) {
+            bad = resume ? ops_resume(o, sh, ns.at[i].name, &changed) : ops_pause(o, sh, ns.at[i].name, &changed);
+            if (!bad) tell(o, ns.at[i].name, changed ? did : not );
+            ns.changed += changed;
+        }
+        free((void *)(uintptr_t)ns.at[i].name.p);
+    }
+    if (!bad && !execute) fprintf(stderr, "%zu lanes; nothing was changed: --execute does it\n", ns.n);
+    if (execute && ns.changed && ops_audit(o, o->verb->name, ns.changed)) bad = -1;
+    free(ns.at);
+    return bad ? OPS_FAILED : 0;
+}
+
+int queue_pause(struct ops *o) { return change(o, false); }
+int queue_resume(struct ops *o) { return change(o, true); }

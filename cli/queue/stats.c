@@ -1,0 +1,239 @@
+/* latchwork queue stats */
+#include "base/clock.h"
+#include "cli/queue/queue.h"
+#include "ops/ops.h"
+#include "ops/kafka.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+enum { TOP = 10, TOP_MAX = 1000, DEAD_LOOK = 10000, REASON_BYTES = 80, RATE_MS = 1000 };
+
+struct top {
+    struct lw_bytes name; /* owned */
+    int64_t n;
+};
+struct reason {
+    UT_hash_handle hh;
+    int64_t n;
+    size_t len;
+    char text[REASON_BYTES];
+};
+struct stats {
+    int64_t lanes, waiting, held, backoff, paused, broken, dead, dead_looked, oldest_ms, workers;
+    struct top top[TOP_MAX];
+    size_t n_top, most;
+    struct reason *reasons;
+    double in, out, change; /* a second */
+    bool knows_in;
+};
+
+static void add_top(struct stats *s, struct lw_bytes name, int64_t n) {
+    if (s->n_top == s->most && n <= s->top[s->n_top - 1].n) return;
+    for (size_t i = 0; i < s->n_top; i++)
+        if (lw_bytes_eq(s->top[i].name, name)) return;
+    if (s->n_top == s->most) free((void *)(uintptr_t)s->top[--s->n_top].name.p);
+    size_t at = s->n_top++;
+    for (; at && s->top[at - 1].n < n; at--) s->top[at] = s->top[at - 1];
+    s->top[at] = (struct top){lw_bytes(lw_memdup(name.p, name.n), name.n), n};
+}
+
+static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
+    struct stats *s = ctx;
+    struct lw_bytes worker;
+    uint64_t fence;
+    (void)o;
+    s->paused += l->paused;
+    if (l->n < 0) s->broken++;
+    if (!l->has_head) return 0;
+    s->lanes++;
+    s->waiting += l->n;
+    if (ops_lane_held(l, &worker, &fence))
+        s->held++;
+    else if (l->lock.n)
+        s->backoff++;
+    if (!s->oldest_ms || l->first_ms < s->oldest_ms) s->oldest_ms = l->first_ms;
+    add_top(s, l->name, l->n);
+    return 0;
+}
+
+static void add_reason(struct stats *s, const char *text, size_t n) {
+    struct reason *r;
+    if (n > REASON_BYTES) n = REASON_BYTES;
+    HASH_FIND(hh, s->reasons, text, n, r);
+    if (!r && HASH_COUNT(s->reasons) < 1000) {
+        r = lw_alloc(sizeof *r);
+        memcpy(r->text, text, n);
+        r->len = n;
+        HASH_ADD_KEYPTR(hh, s->reasons, r->text, n, r);
+    }
+    if (r) r->n++;
+}
+
+/* The newest of the dead letters: why? */
+static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
+    struct lw_bytes none = lw_bytes("", 0);
+    long long n;
+    ops_begin(o, "XLEN"), ops_key(o, sh, "dead", none);
+    if (ops_ask_int(o, sh, &n)) return -1;
+    s->dead += n;
+    char before[64] = "+";
+    int64_t size = OPS_PAGE_FIRST;
+    for (int64_t left = DEAD_LOOK; left > 0; left -= size) {
+        ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", none);
+        lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, size);
+        redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+        if (!r) return -1;
+        size_t k = r->elements, bytes = 0;
+        for (size_t i = 0; i < k; i++) {
+            const redisReply *f = r->element[i]->element[1];
+            s->dead_looked++;
+            for (size_t j = 0; j + 1 < f->elements; bytes += f->element[j + 1]->len, j += 2)
+                if (strcmp(f->element[j]->str, "reason") == 0) add_reason(s, f->element[j + 1]->str, f->element[j + 1]->len);
+            snprintf(before, sizeof before, "(%s", r->element[i]->element[0]->str);
+        }
+        freeReplyObject(r);
+        if ((int64_t)k < size) break;
+        size = ops_page_size(size, bytes);
+    }
+    return 0;
+}
+
+static int by_count(struct reason *a, struct reason *b) { return a->n < b->n ? 1 : a->n > b->n ? -1 : 0; }
+
+/* Every shard knows the commits of all partitions: the first is asked. */
+static int floors(struct ops *o, int64_t *sum) {
+    ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
+    redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    for (size_t i = 1; i < r->elements; i += 2) *sum += strtoll(r->element[i]->str, NULL, 10);
+    freeReplyObject(r);
+    return 0;
+}
+
+static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
+    (void)o;
+    *(int64_t *)ctx += l->n > 0 ? l->n : 0;
+    return 0;
+}
+
+/* What is measured twice. */
+struct counts {
+    int64_t at_ms, committed;
+    int64_t produced; /* -1: Kafka does not answer */
+};
+
+static int count(struct ops *o, struct ops_log *log, struct counts *c) {
+    *c = (struct counts){.produced = -1};
+    if (floors(o, &c->committed)) return -1;
+    if (log && ops_log_ends(log, &c->produced)) c->produced = -1;
+    c->at_ms = lw_boot_ms();
+    return 0;
+}
+
+/* In: what Kafka got; out: what was committed; and what the waiting lists grew by. A Kafka that does not answer spoils only the first. */
+static int rates(struct ops *o, struct stats *s) {
+    struct counts before, after;
+    struct lw_err redis = o->err;
+    int64_t walked_ms = lw_boot_ms();
+    struct ops_log *log = ops_log_open(o);
+    int bad = count(o, log, &before);
+    if (!bad) lw_sleep_ms(o->args.over_ms ? o->args.over_ms : RATE_MS);
+    if (!bad) bad = count(o, log, &after);
+    int64_t waiting = 0;
+    if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
+    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the first walk to that of this one */
+    ops_log_close(log);
+    if (bad) return -1;
+    o->err = redis; /* Kafka's */
+    double seconds = (double)(after.at_ms - before.at_ms) / 1000;
+    s->knows_in = before.produced >= 0 && after.produced >= 0;
+    s->in = (double)(after.produced - before.produced) / seconds;
+    s->out = (double)(after.committed - before.committed) / seconds;
+    s->change = (double)(waiting - s->waiting) / walked;
+    return 0;
+}
+
+static void print(const struct stats *s) {
+    char age[16];
+    int64_t old = s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1;
+    struct lw_buf text = {0};
+    printf("lanes      %" PRId64 " with waiters: %" PRId64 " held, %" PRId64 " in backoff; %" PRId64 " paused\n", s->lanes, s->held,
+           s->backoff, s->paused);
+    if (s->broken) printf("broken     %" PRId64 " whose name holds another type\n", s->broken);
+    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f a second\n", s->waiting, ops_age(old, age), s->change);
+    if (s->knows_in)
+        printf("in         %.0f a second, produced to the topics\n", s->in);
+    else
+        puts("in         not known: Kafka does not answer");
+    printf("out        %.0f a second, committed\n", s->out);
+    printf("workers    %" PRId64 "\n", s->workers);
+    printf("dead       %" PRId64 "\n", s->dead);
+    if (s->n_top) puts("\ntop keys, by what waits");
+    for (size_t i = 0; i < s->n_top; i++) {
+        text.n = 0;
+        ops_text(&text, s->top[i].name, 80);
+        printf("%8" PRId64 "  %.*s\n", s->top[i].n, (int)text.n, text.p ? text.p : "");
+    }
+    if (s->reasons) printf("\ntop reasons of dead letters%s\n", s->dead_looked < s->dead ? ", of the newest 10,000 a shard" : "");
+    size_t i = 0;
+    for (const struct reason *r = s->reasons; r && i < s->most; r = r->hh.next, i++) {
+        text.n = 0;
+        ops_text(&text, lw_bytes(r->text, r->len), REASON_BYTES);
+        printf("%8" PRId64 "  %.*s\n", r->n, (int)text.n, text.p ? text.p : "");
+    }
+    lw_buf_free(&text);
+}
+
+static void print_json(const struct stats *s) {
+    json_t *keys = json_array(), *reasons = json_array();
+    for (size_t i = 0; i < s->n_top; i++) {
+        json_t *j = json_object();
+        ops_set_bytes(j, "key", s->top[i].name);
+        json_object_set_new(j, "waiting", json_integer(s->top[i].n));
+        json_array_append_new(keys, j);
+    }
+    size_t i = 0;
+    for (const struct reason *r = s->reasons; r && i < s->most; r = r->hh.next, i++) {
+        json_t *j = json_object();
+        ops_set_bytes(j, "reason", lw_bytes(r->text, r->len));
+        json_object_set_new(j, "dead", json_integer(r->n));
+        json_array_append_new(reasons, j);
+    }
+    ops_put_json(json_pack("{sI sI sI sI sI sI sI sI sI so sf sf so so}", "lanes", (json_int_t)s->lanes, "held", (json_int_t)s->held,
+                           "backoff", (json_int_t)s->backoff, "paused", (json_int_t)s->paused, "broken", (json_int_t)s->broken, "waiting",
+                           (json_int_t)s->waiting, "oldest_age_ms", (json_int_t)(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1),
+                           "workers", (json_int_t)s->workers, "dead", (json_int_t)s->dead, "in_per_second",
+                           s->knows_in ? json_real(s->in) : json_null(), "out_per_second", s->out, "waiting_change_per_second", s->change,
+                           "top_keys", keys, "top_reasons", reasons));
+}
+
+static int count_workers(struct ops *o, struct stats *s) {
+    long long n;
+    ops_begin(o, "ZCOUNT"), ops_key(o, &o->shards[0], "workers", lw_bytes("", 0));
+    lw_arg_i64(&o->cmd, lw_wall_ms() - 2 * o->c->lock.ttl_ms), lw_arg_text(&o->cmd, "+inf");
+    if (ops_ask_int(o, &o->shards[0], &n)) return -1;
+    s->workers = n;
+    return 0;
+}
+
+int queue_stats(struct ops *o) {
+    static struct stats s;
+    s.most = o->args.limit > 0 ? (size_t)o->args.limit : TOP;
+    if (s.most > TOP_MAX) s.most = TOP_MAX;
+    int bad = ops_each_lane(o, add_lane, &s) < 0;
+    if (!bad) bad = rates(o, &s) || count_workers(o, &s);
+    for (int i = 0; !bad && i < o->c->redis.shards; i++) bad = look_at_dead(o, &o->shards[i], &s) != 0;
+    HASH_SORT(s.reasons, by_count);
+    if (!bad && o->args.json) print_json(&s);
+    if (!bad && !o->args.json) print(&s);
+    struct reason *r, *tmp;
+    HASH_ITER(hh, s.reasons, r, tmp) {
+        HASH_DEL(s.reasons, r);
+        free(r);
+    }
+    while (s.n_top) free((void *)(uintptr_t)s.top[--s.n_top].name.p);
+    return bad ? OPS_FAILED : 0;
+}

@@ -1,0 +1,350 @@
+#include "ops/lane_lock.h"
+
+#include "base/clock.h"
+#include "lock/one.h"
+#include "queue/epoch.h"
+#include "queue/lane.h"
+#include "queue/life.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LOOK_MIN_MS = 10, LOOK_MAX_MS = 100, EPOCH_MAX = 64, TTL_LEAST_MS = 10 };
+
+struct lw_lane_lock {
+    const struct lw_config *c;
+    struct latchwork_client *client;
+    struct latchwork_lock *lock;
+    struct lw_lock_ops ops; /* the library's, but acquire */
+    char tag[160], room[64];
+    int shard;
+    int64_t asked_ttl_ms, schema_ttl_ms; /* the lock's own TTL is the smaller of them */
+    struct lw_bytes lane;
+    char *own; /* the key */
+    bool paused_too;
+};
+
+struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
+    return l->lock;
+}
+struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l) {
+    return l->client;
+}
+int lw_lane_lock_shard(const struct lw_lane_lock *l) { return l->shard; }
+void lw_lane_lock_take_paused(struct lw_lane_lock *l) { l->paused_too = true; }
+
+static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, const char *what, char *room, size_t size) {
+    snprintf(room, size, "%s%s", l->tag, what);
+    lw_call_text(c, room);
+    return room;
+}
+
+/* --- one try ---------------------------------------------------------------------------------------------------------------------- */
+
+/* An acquire, as a sequence of tries on one connection, with one token. */
+struct attempt {
+    struct lw_lane_lock *l;
+    struct latchwork_hold *hold;
+    redisContext *redis;
+    char epoch[EPOCH_MAX];           /* "": to be entered */
+    int64_t redis_ms, at_ms;         /* Redis' time when it was entered, and the boot clock then */
+    int64_t quiet_until_ms, left_ms; /* its clock jumped: leases from before may have been cut short */
+};
+
+static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
+    redisReply *r = lw_call_on(a->l->client, a->redis, call, error);
+    return r ? lw_take_reply(a->l->client, r, error) : NULL;
+}
+
+/* A connection belongs to one life of the server, unless it is promoted meanwhile. */
+static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
+    struct lw_call c;
+    lw_call_script(&c, NULL, 0);
+    lw_call_text(&c, "INFO");
+    redisReply *r = call_on(a, &c, error);
+    if (!r) return false;
+    lw_life_read(life, r->type == REDIS_REPLY_STRING ? r->str : "");
+    freeReplyObject(r);
+    return true;
+}
+
+static bool entered(struct attempt *a, const redisReply *r, struct latchwork_error *error) {
+    const struct lw_lane_lock *l = a->l;
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
+    for (size_t i = 0; sound && i < r->elements; i++) sound = r->element[i]->type == REDIS_REPLY_STRING;
+    if (sound && r->elements >= 5 && !strcmp(r->element[0]->str, "OK")) {
+        snprintf(a->epoch, sizeof a->epoch, "%s", r->element[1]->str);
+        a->redis_ms = strtoll(r->element[2]->str, NULL, 10);
+        return true;
+    }
+    if (sound)
+        lw_lock_wrong(error, "shard %d: the workers of \"%s\" use %s %s, this configuration differs; use theirs", l->shard, l->c->name,
+                      r->element[1]->str, r->element[2]->str);
+    else
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "shard %d: enter: an answer that makes no sense", l->shard);
+    return false;
+}
+
+/* A lease must not be longer than the schema's TTL, the largest that the epoch knows. After Redis is wiped,
+ * the quarantine lasts as long as the workers' TTLs and does not know ours. So a command with a longer
+ * lock.ttl_ms uses the schema's TTL, and does not raise it. */
+static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
+    struct lw_lane_lock *l = a->l;
+    char epoch[192];
+    struct lw_call c;
+    lw_call_script(&c, NULL, 0);
+    lw_call_text(&c, "HGET");
+    add_name(&c, l, "epoch", epoch, sizeof epoch);
+    lw_call_text(&c, "ttl_ms");
+    redisReply *r = call_on(a, &c, error);
+    if (!r) return false;
+    int64_t theirs = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+    freeReplyObject(r);
+    l->schema_ttl_ms = theirs >= TTL_LEAST_MS && theirs < l->c->lock.ttl_ms ? theirs : l->c->lock.ttl_ms;
+    l->lock->o.ttl_ms = l->asked_ttl_ms < l->schema_ttl_ms ? l->asked_ttl_ms : l->schema_ttl_ms;
+    return true;
+}
+
+/* Joins the shard's epoch, or starts one as a worker would: after a wiped or another Redis nobody may lock before the quarantine is over.
+ * The schema goes along, so that a configuration with other shards does not lock another lane. */
+static bool enter(struct attempt *a, struct latchwork_error *error) {
+    const struct lw_lane_lock *l = a->l;
+    struct lw_life life;
+    char candidate[LW_EPOCH_ID], epoch[192], fence[192], lanes[192];
+    if (!ask_life(a, &life, error) || !bound_ttl(a, error)) return false;
+    lw_epoch_id(lw_wall_ms(), lw_random(UINT64_MAX), lw_random(UINT64_MAX), candidate);
+    struct lw_call c;
+    lw_call_script(&c, &lw_script_enter, 3);
+    add_name(&c, l, "epoch", epoch, sizeof epoch);
+    add_name(&c, l, "fence", fence, sizeof fence);
+    add_name(&c, l, "lanes", lanes, sizeof lanes);
+    lw_call_text(&c, candidate);
+    lw_call_text(&c, life.id);
+    lw_call_number(&c, l->schema_ttl_ms);
+    const char *const none[] = {"0", "", "", "0", "0"}; /* grace, no jump, no host: our clock says nothing about that of Redis */
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) lw_call_text(&c, none[i]);
+    lw_call_text(&c, life.history);
+    lw_call_text(&c, "0"); /* no leases known of */
+    lw_call_text(&c, "version");
+    lw_call_number(&c, LW_SCHEMA_VERSION);
+    lw_call_text(&c, "shards");
+    lw_call_number(&c, l->c->redis.shards);
+    lw_call_text(&c, "key_rule");
+    lw_call_text(&c, l->c->key.from_text);
+    lw_call_text(&c, "group_id");
+    lw_call_text(&c, l->c->kafka.group_id);
+    redisReply *r = call_on(a, &c, error);
+    if (!r) return false;
+    bool good = entered(a, r, error);
+    a->at_ms = lw_boot_ms();
+    freeReplyObject(r);
+    return good;
+}
+
+static enum latchwork_result granted(struct attempt *a, const char *fence, int64_t sent_ms, struct latchwork_error *error) {
+    struct lw_take t = {.lock = a->l->lock, .hold = a->hold};
+    lw_one_granted(&t, fence, sent_ms);
+    if (lw_boot_ms() < atomic_load(&a->hold->deadline_ms)) return LATCHWORK_LOCK_OK;
+    struct latchwork_error ignored;
+    lw_one_release(a->hold, &ignored);
+    lw_hold_token(a->hold); /* a token names one acquisition */
+    atomic_store(&a->hold->loss, 0);
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "Redis answers too slowly for this TTL");
+}
+
+static enum latchwork_result lost_epoch(struct attempt *a, bool jumped, struct latchwork_error *error) {
+    a->epoch[0] = '\0';
+    if (jumped) a->quiet_until_ms = lw_boot_ms() + a->l->c->lock.ttl_ms;
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, jumped ? "the clock of Redis jumped" : "Redis starts a new epoch");
+}
+
+static enum latchwork_result answered(struct attempt *a, const redisReply *r, int64_t sent_ms, struct latchwork_error *error) {
+    if (r->type == REDIS_REPLY_STRING) return lost_epoch(a, !strcmp(r->str, "JUMP"), error);
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING;
+    char letter = sound ? r->element[0]->str[0] : '?';
+    const redisReply *more = sound ? r->element[1] : NULL;
+    if (letter == 'H' && more->type == REDIS_REPLY_STRING) return granted(a, more->str, sent_ms, error);
+    if (!sound || more->type != REDIS_REPLY_INTEGER)
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "hold: an answer that makes no sense");
+    a->left_ms = more->integer;
+    if (letter == 'P')
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "the lane is paused (--paused takes it all the same)");
+    if (letter == 'Q')
+        return lw_lock_fail(
+            error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+            "quarantine for another %lld ms: Redis is new, or was restarted or wiped, and leases from before may still be live",
+            more->integer);
+    if (more->integer == -1)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL, "held by a lock without a TTL, which never ends by itself");
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "held by others");
+}
+
+static enum latchwork_result take(struct attempt *a, struct latchwork_error *error) {
+    const struct lw_lane_lock *l = a->l;
+    char epoch[192], fence[192];
+    struct lw_call c;
+    lw_call_script(&c, &lw_script_hold, 3);
+    add_name(&c, l, "epoch", epoch, sizeof epoch);
+    add_name(&c, l, "fence", fence, sizeof fence);
+    lw_call_add(&c, l->lock->key[LW_KEY_LOCK].p, l->lock->key[LW_KEY_LOCK].n);
+    lw_call_text(&c, a->epoch);
+    lw_call_number(&c, a->redis_ms + lw_boot_ms() - a->at_ms);
+    lw_call_number(&c, l->c->lock.ttl_ms / 4);
+    lw_call_number(&c, l->lock->o.ttl_ms);
+    lw_call_text(&c, a->hold->token);
+    lw_call_text(&c, l->paused_too ? "1" : "0");
+    redisReply *r = call_on(a, &c, error);
+    if (!r) return LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result = answered(a, r, c.sent_ms, error);
+    freeReplyObject(r);
+    return result;
+}
+
+static enum latchwork_result try_once(struct attempt *a, struct latchwork_error *error) {
+    if (lw_boot_ms() < a->quiet_until_ms)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                            "the clock of Redis jumped: leases from before may still be live");
+    if (!a->redis) {
+        a->redis = lw_client_get(a->l->client, error);
+        a->epoch[0] = '\0';
+    }
+    if (!a->redis) return LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result = a->epoch[0] || enter(a, error) ? take(a, error) : LATCHWORK_LOCK_ERROR;
+    if (a->redis->err) {
+        lw_client_put(a->l->client, a->redis);
+        a->redis = NULL;
+    }
+    return result;
+}
+
+/* --- acquire: tries, until the time is over ------------------------------------------------------------------------------------------- */
+
+static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwork_hold *hold, int64_t deadline_ms,
+                                     struct latchwork_error *error) {
+    struct latchwork_error why = {0};
+    struct attempt a = {.l = lock->more, .hold = hold};
+    enum latchwork_result result;
+    for (;;) {
+        a.left_ms = 0;
+        result = try_once(&a, &why);
+        int64_t left = deadline_ms ? deadline_ms - lw_boot_ms() : 0;
+        if (result == LATCHWORK_LOCK_OK || left <= 0 || (result == LATCHWORK_LOCK_ERROR && !lw_may_pass(&why))) break;
+        int64_t pause = LOOK_MIN_MS + (int64_t)lw_random(LOOK_MAX_MS - LOOK_MIN_MS);
+        if (a.left_ms > 0 && a.left_ms < pause) pause = a.left_ms + 1;
+        lw_sleep_ms(pause < left ? pause : left);
+        if (atomic_load(&lock->client->interrupted)) {
+            result = lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "interrupted while waiting");
+            break;
+        }
+    }
+    if (a.redis) lw_client_put(lock->client, a.redis);
+    if (result != LATCHWORK_LOCK_OK && error) *error = why;
+    return result;
+}
+
+/* --- looking, breaking ------------------------------------------------------------------------------------------------------------------
+ */
+
+bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, struct latchwork_error *error) {
+    struct lw_buf wait = {0};
+    char names[192];
+    struct lw_call c;
+    lw_buf_addf(&wait, "%swait:", l->tag);
+    lw_buf_add(&wait, l->lane.p, l->lane.n);
+    lw_call_script(&c, NULL, 0);
+    lw_call_text(&c, "LLEN");
+    lw_call_add(&c, wait.p, wait.n);
+    redisReply *length = lw_client_call(l->client, &c, error);
+    lw_call_script(&c, NULL, 0);
+    lw_call_text(&c, "SISMEMBER");
+    add_name(&c, l, "paused", names, sizeof names);
+    lw_call_add(&c, l->lane.p, l->lane.n);
+    redisReply *is = length ? lw_client_call(l->client, &c, error) : NULL;
+    if (is) {
+        *waiting = length->integer;
+        *paused = is->integer == 1;
+    }
+    bool good = is;
+    if (length) freeReplyObject(length);
+    if (is) freeReplyObject(is);
+    lw_buf_free(&wait);
+    return good;
+}
+
+enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence, struct lw_buf *was,
+                                         struct latchwork_error *error) {
+    static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
+    char room[5][192];
+    struct lw_call c;
+    lw_call_script(&c, &lw_script_break, 6);
+    for (size_t i = 0; i < 5; i++) add_name(&c, l, names[i], room[i], sizeof room[i]);
+    lw_call_add(&c, l->lock->key[LW_KEY_LOCK].p, l->lock->key[LW_KEY_LOCK].n);
+    lw_call_number(&c, l->c->lock.ttl_ms / 2);
+    lw_call_text(&c, by);
+    redisReply *r = lw_client_call(l->client, &c, error);
+    if (!r) return LATCHWORK_LOCK_ERROR;
+    bool broken = r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING;
+    if (broken) {
+        *fence = strtoull(r->element[0]->str, NULL, 10);
+        lw_buf_add(was, r->element[1]->str, (size_t)r->element[1]->len);
+    }
+    freeReplyObject(r);
+    return broken ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------------------------------------
+ */
+
+static struct lw_buf full_name(const struct lw_lane_lock *l, const char *what) {
+    struct lw_buf b = {0};
+    lw_buf_addf(&b, "%s%s", l->tag, what);
+    return b;
+}
+
+static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_options *options, struct latchwork_error *error) {
+    struct lw_buf lock = full_name(l, "lock:"), fence = full_name(l, "fence"), lanes = full_name(l, "lanes"), ready = full_name(l, "ready");
+    lw_buf_add(&lock, l->lane.p, l->lane.n);
+    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT,          .lock = {lock.p, lock.n},      .fence = {fence.p, fence.n},
+                                         .hint_if = {lanes.p, lanes.n}, .hint_to = {ready.p, ready.n}, .hint = {l->lane.p, l->lane.n}};
+    struct latchwork_lock_options o = *options;
+    o.names = &names;
+    if (!o.ttl_ms) o.ttl_ms = l->c->lock.ttl_ms;
+    l->lock = latchwork_lock_open(l->client, "lane", &o, error);
+    lw_buf_free(&lock), lw_buf_free(&fence), lw_buf_free(&lanes), lw_buf_free(&ready);
+    if (!l->lock) return false;
+    l->asked_ttl_ms = o.ttl_ms;
+    l->ops = *l->lock->ops;
+    l->ops.acquire = acquire;
+    l->lock->ops = &l->ops;
+    l->lock->more = l;
+    return true;
+}
+
+struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,
+                                       struct latchwork_error *error) {
+    if (options->ttl_ms > c->lock.ttl_ms) {
+        lw_lock_wrong(error, "a lane's lease is at most lock.ttl_ms, %lld ms; it is renewed as long as it is needed",
+                      (long long)c->lock.ttl_ms);
+        return NULL;
+    }
+    struct lw_lane_lock *l = lw_alloc(sizeof *l);
+    uint32_t tag;
+    l->c = c;
+    l->own = lw_memdup(key.p, key.n);
+    l->lane = lw_lane_id(lw_bytes(l->own, key.n), l->room, sizeof l->room);
+    l->shard = lw_lane_shard(l->lane, c->redis.shards, &tag);
+    snprintf(l->tag, sizeof l->tag, LW_LANE_TAG, c->name, l->shard);
+    l->client = latchwork_client_open(c->redis.urls[(size_t)l->shard % c->redis.n_urls], NULL, error);
+    if (l->client && open_lock(l, options, error)) return l;
+    lw_lane_lock_close(l);
+    return NULL;
+}
+
+void lw_lane_lock_close(struct lw_lane_lock *l) {
+    if (!l) return;
+    latchwork_lock_close(l->lock);
+    latchwork_client_close(l->client);
+    free(l->own);
+    free(l);
+}

@@ -1,0 +1,12 @@
+/* The scripts of operators, embedded from queue/lua/ops/; their arguments and answers stand at the top of each file. Workers never load
+ * them. */
+#ifndef LW_OPS_SCRIPT_H
+#define LW_OPS_SCRIPT_H
+
+#include "base/redis/script.h"
+
+enum { LW_OPS = 7 };
+extern const struct lw_script *const lw_ops[LW_OPS];
+extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job, lw_op_edit;
+
+#endif

@@ -1,7 +1,0 @@
-/* `latchwork ledger` */
-#ifndef LW_TOOLS_CMD_LEDGER_H
-#define LW_TOOLS_CMD_LEDGER_H
-
-int lw_cmd_ledger(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
-
-#endif
