@@ -1,8 +1,8 @@
 /* The options of `latchwork queue` and `latchwork dead`. */
 #include "base/clock.h"
 #include "cli/check/check.h"
-#include "ops/ops.h"
 #include "ops/job.h"
+#include "ops/ops.h"
 
 #include <errno.h>
 #include <getopt.h>

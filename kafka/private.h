@@ -2,8 +2,8 @@
 #ifndef LW_KAFKA_PRIVATE_H
 #define LW_KAFKA_PRIVATE_H
 
-#include "kafka/source.h"
 #include "kafka/anchor.h"
+#include "kafka/source.h"
 
 /* One partition while it is assigned to us. */
 struct lw_part {

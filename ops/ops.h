@@ -8,11 +8,11 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "config/config.h"
 #include "base/redis/command.h"
+#include "config/config.h"
+#include "ops/script.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"
-#include "ops/script.h"
 
 #include <hiredis/hiredis.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* The scripts of operators, embedded from queue/lua/ops/; their arguments and answers stand at the top of each file. Workers never load
+/* The scripts of operators, embedded from ops/lua/; their arguments and answers stand at the top of each file. Workers never load
  * them. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H

@@ -7,11 +7,12 @@
  * because a quarantine lasts as long as the longest lease. */
 #include "base/clock.h"
 #include "handlers/handler.h"
-#include "ops/lane_lock.h"
 #include "ops/job.h"
+#include "ops/lane_lock.h"
 #include "ops/out_of_lane.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

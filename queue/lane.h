@@ -3,7 +3,6 @@
 #define LW_QUEUE_LANE_H
 
 #include "base/bytes.h"
-#include "consumer/worker/lease.h" /* LW_LANE_MAX */
 
 #include <stdint.h>
 
@@ -12,6 +11,7 @@ enum { LW_SCHEMA_VERSION = 1 };
 /* Names of one shard of an application all begin with this: lw:{NAME.SHARD}: */
 #define LW_LANE_TAG "lw:{%s.%d}:"
 
+enum { LW_LANE_MAX = 512 }; /* bytes of a lane's id */
 enum { LW_LANE_ROOM = 64 };
 /* A lane's id is the key, or a hash of a long one (written to room): two keys with one hash would only share a lane. */
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size);

@@ -3,7 +3,7 @@
 #
 # Every quoted word in capitals that is the name of a Redis command counts, in the C files and Lua scripts of a role: "ZADD", 'ZADD',
 # "LLEN %swait". So no command that is used can be left out. A word that only looks like a command has a row in cli/check/redis_rights.c
-# that says so. tests/cli/test_rights.py compares the two. Operators' commands are those of tools/ (queue, dead, lock -c, ledger, top).
+# that says so. tests/cli/test_rights.py compares the two. Operators' commands are those of ops/ and cli/ (queue, dead, lock -c, ledger, top).
 set -eu
 cd "$(dirname "$0")/.."
 commands="
@@ -32,7 +32,9 @@ words() { # ROLE FILE...
     done
 }
 
-words worker consumer/*.c base/redis/connect.c lock/lua/renew.lua $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
-words operator $(ls tools/*.c | grep -v -e /dev -e /cmd_dev -e /check_ -e /redis_rights) base/redis/connect.c \
+# shellcheck disable=SC2046 # no file name here has a space
+words worker consumer/*.c consumer/*/*.c base/redis/*.c lock/lua/renew.lua $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
+# shellcheck disable=SC2046
+words operator ops/*.c $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \
     lock/call.c lock/client.c lock/inspect.c lock/one.c lock/lua/lib/mutex_drop.lua lock/lua/lib/string_keep.lua \
-    queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/lane.lua queue/lua/ops/*.lua
+    queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/lane.lua ops/lua/*.lua

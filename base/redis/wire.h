@@ -17,8 +17,8 @@
 #ifndef LW_BASE_REDIS_WIRE_H
 #define LW_BASE_REDIS_WIRE_H
 
-#include "base/redis/url.h"
 #include "base/redis/command.h"
+#include "base/redis/url.h"
 
 #include <hiredis/hiredis.h>
 #include <poll.h>

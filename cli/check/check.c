@@ -1,8 +1,8 @@
 /* latchwork check */
 #include "cli/check/check.h"
 
-#include "monitor/metrics.h"
 #include "cli/check/servers.h"
+#include "monitor/metrics.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Do the commits of the group name another fleet than the one of this Redis? Two fleets in one group share its partitions, and neither
  * sees the locks of the other (consumer/worker/rival.c). A foreign name alone is no proof, since each loss of Redis' data begins a new
  * epoch: only a commit that moves on under it shows a fleet that lives. */
+#include "cli/check/servers.h"
 #include "kafka/anchor.h"
 #include "queue/commit_meta.h"
-#include "cli/check/servers.h"
 
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>

@@ -1,8 +1,8 @@
 /* The handler section, and whether the handler opens. */
 #include "base/clock.h"
-#include "handlers/handler.h"
-#include "cli/check/servers.h"
 #include "cli/check/check.h"
+#include "cli/check/servers.h"
+#include "handlers/handler.h"
 
 #include <errno.h>
 #include <poll.h>

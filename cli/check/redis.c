@@ -1,8 +1,8 @@
 /* Does each Redis answer, is it one that Latchwork can rely on, and may this user do what the scripts do? */
-#include "base/redis/url.h"
 #include "base/redis/script.h"
-#include "cli/check/servers.h"
+#include "base/redis/url.h"
 #include "cli/check/redis_rights.h"
+#include "cli/check/servers.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>

@@ -2,11 +2,11 @@
 #include "cli/dev/private.h"
 
 #include "base/log.h"
+#include "cli/api/api.h"
 #include "config/config.h"
+#include "consumer/fleet/supervisor.h"
 #include "consumer/process/member.h"
 #include "kafka/source.h"
-#include "consumer/fleet/supervisor.h"
-#include "cli/api/api.h"
 
 #include <stdlib.h>
 

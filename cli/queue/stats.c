@@ -1,8 +1,8 @@
 /* latchwork queue stats */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
-#include "ops/ops.h"
 #include "ops/kafka.h"
+#include "ops/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 #include "cli/run/run.h"
 
 #include "base/log.h"
-#include "config/config.h"
-#include "consumer/fleet/drain.h"
-#include "consumer/process/member.h"
-#include "kafka/source.h"
-#include "consumer/fleet/supervisor.h"
-#include "handlers/handler.h"
 #include "cli/api/api.h"
 #include "cli/queue/paused_lanes.h"
+#include "config/config.h"
+#include "consumer/fleet/drain.h"
+#include "consumer/fleet/supervisor.h"
+#include "consumer/process/member.h"
+#include "handlers/handler.h"
+#include "kafka/source.h"
 
 #include <getopt.h>
 #include <stdio.h>

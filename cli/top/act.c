@@ -1,8 +1,8 @@
 /* What the capitals of top do, with the functions of the commands. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
-#include "ops/lane_lock.h"
 #include "cli/top/private.h"
+#include "ops/lane_lock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

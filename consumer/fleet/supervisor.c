@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/process/member.h"
 #include "consumer/fleet/table.h"
+#include "consumer/process/member.h"
 
 #include <errno.h>
 #include <inttypes.h>

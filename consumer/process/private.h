@@ -3,10 +3,10 @@
 #ifndef LW_CONSUMER_PROCESS_PRIVATE_H
 #define LW_CONSUMER_PROCESS_PRIVATE_H
 
+#include "base/redis/wire.h"
 #include "consumer/process/hints.h"
 #include "consumer/process/pool.h"
 #include "consumer/process/renewer.h"
-#include "base/redis/wire.h"
 #include "consumer/worker/worker.h"
 
 /* A shard's connections on the main thread. */

@@ -13,10 +13,11 @@
 #define LW_CONSUMER_WORKER_LEASE_H
 
 #include "handlers/handler.h"
+#include "queue/lane.h"
 
 #include <pthread.h>
 
-enum { LW_LANE_MAX = 512, LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128 };
+enum { LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128 };
 
 struct lw_lease {
     struct lw_job_lease held; /* what the handler sees */

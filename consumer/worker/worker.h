@@ -7,13 +7,13 @@
 #ifndef LW_CONSUMER_WORKER_WORKER_H
 #define LW_CONSUMER_WORKER_WORKER_H
 
+#include "base/redis/command.h"
 #include "config/config.h"
 #include "consumer/board.h"
-#include "base/redis/command.h"
-#include "queue/key.h"
-#include "kafka/source.h"
-#include "handlers/handler.h"
 #include "consumer/worker/lease.h"
+#include "handlers/handler.h"
+#include "kafka/source.h"
+#include "queue/key.h"
 
 #include <hiredis/hiredis.h>
 

@@ -14,11 +14,11 @@
  * "unable" for a pause that doubles up to 30 s. After the pause, one message at a time tests it. */
 #include "handlers/exec/child.h"
 #include "handlers/exec/line.h"
+#include "handlers/exec/stderr_log.h"
+#include "handlers/exec/warden.h"
 #include "handlers/handler.h"
 #include "handlers/reason.h"
 #include "handlers/section.h"
-#include "handlers/exec/stderr_log.h"
-#include "handlers/exec/warden.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -62,7 +62,7 @@ def main():
         check(f'{part}.gen.c: scripts found', len(some) >= least, True)
         for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
     # the few that stand in a source: NAME_script[]
-    small = [(path, *s) for path in glob.glob('*/*.c') for s in scripts(path, r'^static const char (\w+_script)\[\] =')]
+    small = [(path, *s) for path in glob.glob('*/**/*.c', recursive=True) for s in scripts(path, r'^static const char (\w+_script)\[\] =')]
     check('scripts in sources found', len(small) >= 3, True)
     for path, name, text in small: check(f'{path}: {name} (line, what)', wrong(text), [])
     print(f'{passed} passed, {failed} failed')

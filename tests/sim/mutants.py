@@ -250,7 +250,7 @@ QUIET = {
 }
 
 SIM = 'tests/sim/sim_lanes'
-DIRS = ['base', 'bench', 'config', 'consumer', 'handlers', 'include', 'lock', 'queue', 'tests', 'tools']
+DIRS = ['base', 'bench', 'cli', 'config', 'consumer', 'handlers', 'include', 'kafka', 'lock', 'monitor', 'ops', 'queue', 'scripts', 'tests']
 
 
 def worker_tree(build, n):

@@ -1,5 +1,5 @@
 /* The operator of the simulation: what `latchwork queue`, `dead` and `lock break` do to Redis, in the middle of everything, by the real
- * scripts of queue/lua/ops. Some of its calls are sent twice, as after a lost answer or by a job that goes on.
+ * scripts of ops/lua. Some of its calls are sent twice, as after a lost answer or by a job that goes on.
  *
  * Its oracles, beside those of the world: what was dropped never runs and was in no handler; each replay is done, once by the store, in
  * order; nothing is granted in a paused lane; nobody runs in a lane that it holds for a trial. */
