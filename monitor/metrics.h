@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "config/config.h"
 #include "consumer/board.h"
-#include "consumer/worker/shard_look.h"
+#include "monitor/shard_look.h"
 
 #include <jansson.h>
 

@@ -1,12 +1,13 @@
 /* The scripts of operators, embedded from ops/lua/; their arguments and answers stand at the top of each file. Workers never load
- * them. */
+ * them: heads is the exporter's, lines that of `ledger`, rights that of `check --connect`. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H
 
 #include "base/redis/script.h"
 
-enum { LW_OPS = 7 };
+enum { LW_OPS = 10 };
 extern const struct lw_script *const lw_ops[LW_OPS];
-extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job, lw_op_edit;
+extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job, lw_op_edit, lw_op_heads, lw_op_lines,
+    lw_op_rights;
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/redis/url.h"
 #include "cli/check/redis_rights.h"
 #include "cli/check/servers.h"
+#include "ops/script.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>
@@ -116,18 +117,6 @@ static void check_info(struct server *s) {
 
 /* ---- rights ---- */
 
-/* This script only asks which commands the user may run; it runs none of them. ARGV: for each command, the
- * number of its words, then the words. Result: one byte per command: '1' allowed, '0' refused, '?' not
- * known by this server. */
-static const char rights_script[] = "local out, i = {}, 1\n"
-                                    "while i <= #ARGV do\n"
-                                    "  local n = tonumber(ARGV[i])\n"
-                                    "  local ok, may = pcall(redis.acl_check_cmd, unpack(ARGV, i + 1, i + n))\n"
-                                    "  out[#out + 1] = not ok and '?' or may and '1' or '0'\n"
-                                    "  i = i + n + 1\n"
-                                    "end\n"
-                                    "return table.concat(out)\n";
-
 enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
 
 /* Sample calls, as arguments of the script. */
@@ -155,7 +144,7 @@ static void add_sample(struct samples *all, const char *command, const char *arg
 
 /* Returns the server's answer, one letter per sample. NULL: failed, and a problem was added. */
 static redisReply *ask_samples(struct server *s, struct samples *all) {
-    all->argv[0] = "EVAL", all->argv[1] = rights_script, all->argv[2] = "0";
+    all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = ask(s, "EVAL", (int)all->argc, all->argv);
     if (reply && reply->type == REDIS_REPLY_STRING && reply->len == all->n) return reply;
     if (reply) PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");

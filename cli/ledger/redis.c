@@ -2,30 +2,13 @@
 #include "cli/ledger/private.h"
 
 #include "base/redis/connect.h"
+#include "ops/script.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { SEGMENT = 16384, PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
-
-/* A page of a list, its elements' first lines only, and what must be known of the lane at the same moment. KEYS 1 list, 2 lanes; ARGV 1 how
- * far from the old end, 2 how many, 3 lane. If elements are large, fewer than requested are returned, so that the script does not block
- * Redis. */
-static const char page_script[] = "local at, left, some = tonumber(ARGV[1]), tonumber(ARGV[2]), 2\n"
-                                  "local out = {redis.call('LLEN', KEYS[1]), redis.call('ZSCORE', KEYS[2], ARGV[3]) or ''}\n"
-                                  "local room = 1048576\n"
-                                  "while left > 0 and room > 0 do\n"
-                                  "    some = math.min(some, left)\n"
-                                  "    local list, largest = redis.call('LRANGE', KEYS[1], -at - some, -at - 1), 0\n"
-                                  "    for i = #list, 1, -1 do\n"
-                                  "        out[#out + 1] = string.match(string.sub(list[i], 1, 512), '^[^\\n]*')\n"
-                                  "        room, largest = room - #list[i], math.max(largest, #list[i])\n"
-                                  "    end\n"
-                                  "    if #list < some then break end\n"
-                                  "    at, left, some = at + some, left - some, largest > 65536 and 1 or 16\n"
-                                  "end\n"
-                                  "return out\n";
 
 struct names {
     struct lw_bytes *a; /* owned copies */
@@ -255,7 +238,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
     if (n_key + n > sizeof key) n = sizeof key - n_key; /* not one of ours: ours are hashed where they are that long */
     memcpy(key + n_key, lane.p, n);
-    const char *argv[] = {"EVAL", page_script, "2", key, lanes, skip, many, lane.p};
+    const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
     size_t len[8];
     snprintf(lanes, sizeof lanes, "%slanes", r->prefix);
     snprintf(skip, sizeof skip, "%zu", from);

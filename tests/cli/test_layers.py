@@ -6,7 +6,7 @@ import os, re, subprocess, sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 
 # Layers from the top down. Folders of one layer do not include each other.
-LAYERS = ['cli', 'ops monitor', 'consumer', 'kafka', 'handlers', 'queue lock', 'config', 'base include']
+LAYERS = ['cli', 'monitor', 'ops', 'consumer', 'kafka', 'handlers', 'queue lock', 'config', 'base include']
 # Folders within a folder, from the top down; "" is the folder's own files. The folders of cli are commands: any order, but no circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],

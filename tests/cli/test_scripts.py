@@ -57,14 +57,14 @@ def main():
                 'return redis.cal("GET")', 'return (', 'local a = 1\nreturn function() return a + b end'):
         check(f'not seen in {bad!r}', len(wrong(bad)), 1)
     check('a good one', wrong('#!lua flags=no-writes\nlocal m = math\nreturn string.sub(redis.call("GET", KEYS[1]), 1, m.max(2, #ARGV))'), [])
-    for part, least in (('scripts', 12), ('ops-scripts', 7), ('lock-scripts', 18)):
+    for part, least in (('scripts', 12), ('ops-scripts', 10), ('lock-scripts', 18)):
         some = list(scripts(f'{build}/{part}.gen.c', r'^const struct lw_script \w+ = \{"(\w+)",'))
         check(f'{part}.gen.c: scripts found', len(some) >= least, True)
         for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
-    # the few that stand in a source: NAME_script[]
-    small = [(path, *s) for path in glob.glob('*/**/*.c', recursive=True) for s in scripts(path, r'^static const char (\w+_script)\[\] =')]
-    check('scripts in sources found', len(small) >= 3, True)
-    for path, name, text in small: check(f'{path}: {name} (line, what)', wrong(text), [])
+    # a script in a C string would escape all this
+    strings = [path for path in glob.glob('*/**/*.c', recursive=True) if not path.startswith(('tests/', 'bench/', 'build/'))
+               and 'redis.call' in open(path).read()]
+    check('scripts that stand in C sources', strings, [])
     print(f'{passed} passed, {failed} failed')
     return 1 if failed else 0
 

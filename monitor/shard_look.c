@@ -1,25 +1,13 @@
-#include "consumer/worker/shard_look.h"
+#include "monitor/shard_look.h"
 
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/redis/connect.h"
+#include "ops/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The heads of a part of the lanes, from a rank on, and of some that are named: the first arrival of each, of whose envelope only the
- * first line is handed over. KEYS 1 lanes; ARGV 1 rank, 2 how many, 3 name of a list without its lane, then lanes. Result: a lane and its
- * first line ('' where nobody waits), each. */
-static const char heads_script[] = "local lanes = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1)\n"
-                                   "for i = 4, #ARGV do lanes[#lanes + 1] = ARGV[i] end\n"
-                                   "local out = {}\n"
-                                   "for i, lane in ipairs(lanes) do\n"
-                                   "  local head = redis.pcall('LINDEX', ARGV[3] .. lane, -1)\n"
-                                   "  out[2 * i - 1] = lane\n"
-                                   "  out[2 * i] = type(head) == 'string' and string.match(string.sub(head, 1, 512), '^[^\\n]*') or ''\n"
-                                   "end\n"
-                                   "return out\n";
 
 struct old {
     char *lane;
@@ -65,7 +53,7 @@ void lw_shard_looker_close(struct lw_shard_looker *k) {
 
 static void append_heads(struct lw_shard_looker *k) {
     char lanes[160], wait[160], rank[24], many[16];
-    const char *argv[7 + LW_LOOK_OLD] = {"EVAL", heads_script, "1", lanes, rank, many, wait};
+    const char *argv[7 + LW_LOOK_OLD] = {"EVAL", lw_op_heads.text, "1", lanes, rank, many, wait};
     size_t len[7 + LW_LOOK_OLD];
     snprintf(lanes, sizeof lanes, "%slanes", k->prefix);
     snprintf(wait, sizeof wait, "%swait:", k->prefix);

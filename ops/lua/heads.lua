@@ -1,0 +1,14 @@
+#!lua flags=no-writes
+-- heads: the first arrival of the oldest message of some lanes.
+-- KEYS 1 lanes
+-- ARGV 1 rank of the first lane, 2 how many lanes from there on, 3 name of a waiting list without its lane, then names of more lanes
+-- Result: two elements a lane: its name, and the first line of its oldest envelope ('' where nobody waits)
+local lanes = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1)
+for i = 4, #ARGV do lanes[#lanes + 1] = ARGV[i] end
+local out = {}
+for i, lane in ipairs(lanes) do
+    local head = redis.pcall('LINDEX', ARGV[3] .. lane, -1)
+    out[2 * i - 1] = lane
+    out[2 * i] = type(head) == 'string' and string.match(string.sub(head, 1, 512), '^[^\n]*') or ''
+end
+return out

@@ -1,0 +1,11 @@
+-- rights: which commands this user may run. It only asks; it runs none of them.
+-- ARGV for each command: the number of its words, then the words
+-- Result: a byte a command: '1' allowed, '0' refused, '?' not known by this server
+local out, i = {}, 1
+while i <= #ARGV do
+    local n = tonumber(ARGV[i])
+    local ok, may = pcall(redis.acl_check_cmd, unpack(ARGV, i + 1, i + n))
+    out[#out + 1] = not ok and '?' or may and '1' or '0'
+    i = i + n + 1
+end
+return table.concat(out)
