@@ -39,9 +39,9 @@ SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name exam
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
-# the lock library: lock/ but what only the worker uses, and what it needs of base/
+# the lock library: lock/, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
-LOCKSRC := $(filter-out consumer/worker/lease.c,$(wildcard lock/*.c)) base/bytes.c base/clock.c base/err.c base/redis/url.c
+LOCKSRC := $(sort $(shell find lock -name '*.c')) base/bytes.c base/clock.c base/err.c base/redis/url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
 LOCKLIB := $(B)/liblatchwork.a
 SONAME := liblatchwork.so.0

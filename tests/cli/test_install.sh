@@ -40,6 +40,14 @@ check 'a program builds' make -s -C "$at/share/doc/latchwork/examples/lock/inven
 check 'and finds the library by its soname' env LD_LIBRARY_PATH="$at/lib" ldd "$dir/inventory/inventory"
 check 'the library is there' sh -c "LD_LIBRARY_PATH='$at/lib' ldd '$dir/inventory/inventory' | grep -q '$at/lib/liblatchwork.so.0'"
 
+# each function of lock.h is in both libraries, and the shared one shows nothing else
+sed -n '/^LATCHWORK_API/,/;/p' "$at/include/latchwork/lock.h" | tr '\n' ' ' | sed 's/LATCHWORK_API/\n/g' |
+    grep -oE 'latchwork_[a-z_]+ *\(' | tr -d ' (' | sort -u >"$dir/declared"
+nm -D --defined-only "$at/lib/liblatchwork.so" | awk '{ print $3 }' | sort -u >"$dir/shared"
+nm --defined-only "$at/lib/liblatchwork.a" | awk 'NF == 3 { print $3 }' | grep -x 'latchwork_.*' | sort -u >"$dir/static"
+check 'the shared library exports what lock.h declares' diff "$dir/declared" "$dir/shared"
+check 'so does the static one' diff "$dir/declared" "$dir/static"
+
 check 'make uninstall' make --no-print-directory B="$build" DESTDIR="$root" PREFIX=$prefix uninstall
 check 'leaves no file' sh -c "[ -z \"\$(find '$root' ! -type d)\" ]"
 
