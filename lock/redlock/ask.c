@@ -11,13 +11,13 @@
 #include <time.h>
 
 enum {
-    LANE_WAIT_MS = 2000, /* and as many times node_ms */
-    SILENT_MS = 1000,    /* a server that did not answer in time is not waited for so long */
-    OWED_MAX_MS = 1000,  /* then the connection is given up */
+    BUNDLE_WAIT_MS = 2000, /* and as many times node_ms */
+    SILENT_MS = 1000,      /* a server that did not answer in time is not waited for so long */
+    OWED_MAX_MS = 1000,    /* then the connection is given up */
     OWED_MAX = 64,
 };
 
-/* --- lanes ------------------------------------------------------------------------------------------------------------------------ */
+/* --- bundles ------------------------------------------------------------------------------------------------------------------------ */
 
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms) {
     int64_t left = until_ms - lw_boot_ms();
@@ -30,33 +30,33 @@ void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t 
     pthread_cond_timedwait(cond, &r->mutex, &t);
 }
 
-static int free_lane(struct latchwork_redlock *r, int preferred, bool keeping) {
-    if (keeping) return r->lane[r->lanes].busy ? -1 : r->lanes;
-    if (preferred >= 0 && preferred < r->lanes && !r->lane[preferred].busy) return preferred;
-    for (int i = 0; i < r->lanes; i++)
-        if (!r->lane[i].busy) return i;
+static int free_bundle(struct latchwork_redlock *r, int preferred, bool keeping) {
+    if (keeping) return r->bundle[r->bundles].busy ? -1 : r->bundles;
+    if (preferred >= 0 && preferred < r->bundles && !r->bundle[preferred].busy) return preferred;
+    for (int i = 0; i < r->bundles; i++)
+        if (!r->bundle[i].busy) return i;
     return -1;
 }
 
-static struct lw_lane *get_lane(struct lw_ask *a, struct latchwork_error *error) {
+static struct lw_bundle *get_bundle(struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_redlock *r = a->redlock;
-    int64_t until_ms = lw_boot_ms() + LANE_WAIT_MS + LANE_WAIT_MS / 100 * r->node_ms;
+    int64_t until_ms = lw_boot_ms() + BUNDLE_WAIT_MS + BUNDLE_WAIT_MS / 100 * r->node_ms;
     pthread_mutex_lock(&r->mutex);
     int i;
-    while ((i = free_lane(r, a->lane, a->keeping)) < 0 && lw_boot_ms() < until_ms) lw_redlock_wait(r, &r->freed, until_ms);
-    if (i >= 0) r->lane[i].busy = true;
+    while ((i = free_bundle(r, a->bundle, a->keeping)) < 0 && lw_boot_ms() < until_ms) lw_redlock_wait(r, &r->freed, until_ms);
+    if (i >= 0) r->bundle[i].busy = true;
     pthread_mutex_unlock(&r->mutex);
     if (i < 0) {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL, "Redlock: all %d connections stayed in use; allow more", r->lanes);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL, "Redlock: all %d connections stayed in use; allow more", r->bundles);
         return NULL;
     }
-    a->lane = i;
-    return &r->lane[i];
+    a->bundle = i;
+    return &r->bundle[i];
 }
 
-static void put_lane(struct lw_ask *a, struct lw_lane *lane) {
+static void put_bundle(struct lw_ask *a, struct lw_bundle *bundle) {
     pthread_mutex_lock(&a->redlock->mutex);
-    lane->busy = false;
+    bundle->busy = false;
     pthread_cond_broadcast(&a->redlock->freed);
     pthread_mutex_unlock(&a->redlock->mutex);
 }
@@ -312,25 +312,25 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
 /* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Answers to earlier asks that came meanwhile, and connections that were closed. */
-static void catch_up(struct lw_ask *a, struct lw_lane *lane) {
+static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
     int n = a->redlock->n;
     struct pollfd fd[LW_NODES_MAX];
     for (int i = 0; i < n; i++) {
-        struct lw_link *k = &lane->link[i];
+        struct lw_link *k = &bundle->link[i];
         k->fresh = k->asked = false;
         fd[i] = (struct pollfd){.fd = k->redis ? k->redis->fd : -1, .events = POLLIN};
     }
     if (poll(fd, (nfds_t)n, 0) <= 0) return;
     for (int i = 0; i < n; i++)
-        if (fd[i].fd >= 0 && fd[i].revents) read_in(a, i, &lane->link[i]);
+        if (fd[i].fd >= 0 && fd[i].revents) read_in(a, i, &bundle->link[i]);
 }
 
-static void begin(struct lw_ask *a, struct lw_lane *lane) {
+static void begin(struct lw_ask *a, struct lw_bundle *bundle) {
     a->open = a->redlock->n;
-    catch_up(a, lane);
+    catch_up(a, bundle);
     int64_t now = lw_boot_ms();
     for (int i = 0; i < a->redlock->n; i++) {
-        struct lw_link *k = &lane->link[i];
+        struct lw_link *k = &bundle->link[i];
         if (k->redis && (k->owed || k->greetings)) {
             if (now - k->since_ms > a->redlock->node_ms) note_silence(a->redlock, i, true);
             if (now - k->since_ms > OWED_MAX_MS || k->owed > OWED_MAX) hang_up(k);
@@ -349,37 +349,37 @@ static bool is_decided(const struct lw_ask *a) {
 }
 
 /* Dropping: all that can be expected to answer have. Else: it is decided, and all that can be expected to were at least asked. */
-static bool is_over(struct lw_ask *a, const struct lw_lane *lane) {
+static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;
     for (int i = 0; i < a->redlock->n; i++)
-        if (a->vote[i] == LW_VOTE_OPEN && (a->dropping || !lane->link[i].asked) && !is_silent(a->redlock, i)) return false;
+        if (a->vote[i] == LW_VOTE_OPEN && (a->dropping || !bundle->link[i].asked) && !is_silent(a->redlock, i)) return false;
     return true;
 }
 
-static void exchange(struct lw_ask *a, struct lw_lane *lane, int64_t until_ms) {
+static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_ms) {
     int n = a->redlock->n;
     struct pollfd fd[LW_NODES_MAX];
     for (;;) {
         for (int i = 0; i < n; i++) {
-            struct lw_link *k = &lane->link[i];
+            struct lw_link *k = &bundle->link[i];
             if (k->redis && k->out.n) send_out(a, i, k);
             bool wanted = k->redis && a->vote[i] == LW_VOTE_OPEN;
             fd[i] = (struct pollfd){.fd = wanted ? k->redis->fd : -1, .events = POLLIN};
             if (wanted && k->out.n) fd[i].events |= POLLOUT;
         }
         int64_t left = until_ms - lw_boot_ms();
-        if (is_over(a, lane) || left <= 0) return;
+        if (is_over(a, bundle) || left <= 0) return;
         if (poll(fd, (nfds_t)n, (int)left) < 0 && errno != EINTR) return;
         for (int i = 0; i < n; i++)
-            if (fd[i].fd >= 0 && fd[i].revents & (POLLIN | POLLERR | POLLHUP)) read_in(a, i, &lane->link[i]);
+            if (fd[i].fd >= 0 && fd[i].revents & (POLLIN | POLLERR | POLLHUP)) read_in(a, i, &bundle->link[i]);
     }
 }
 
 /* What did not come is owed. */
-static void finish(struct lw_ask *a, struct lw_lane *lane, bool late) {
+static void finish(struct lw_ask *a, struct lw_bundle *bundle, bool late) {
     for (int i = 0; i < a->redlock->n; i++) {
-        struct lw_link *k = &lane->link[i];
+        struct lw_link *k = &bundle->link[i];
         if (k->asked) {
             if (!k->owed) k->since_ms = lw_boot_ms();
             k->owed++;
@@ -397,20 +397,20 @@ static void finish(struct lw_ask *a, struct lw_lane *lane, bool late) {
 
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error) {
     if (!lw_client_ok(a->redlock->node[0].client, error)) return false;
-    struct lw_lane *lane = get_lane(a, error);
-    if (!lane) return false;
+    struct lw_bundle *bundle = get_bundle(a, error);
+    if (!bundle) return false;
     int64_t until_ms = lw_boot_ms() + a->redlock->node_ms;
     a->call->sent_ms = lw_boot_ms();
-    begin(a, lane);
-    exchange(a, lane, until_ms);
-    finish(a, lane, lw_boot_ms() >= until_ms);
-    put_lane(a, lane);
+    begin(a, bundle);
+    exchange(a, bundle, until_ms);
+    finish(a, bundle, lw_boot_ms() >= until_ms);
+    put_bundle(a, bundle);
     return true;
 }
 
 void lw_redlock_hang_up(struct latchwork_redlock *r) {
-    for (int l = 0; r->lane && l <= r->lanes; l++)
-        for (int i = 0; i < r->n; i++) hang_up(&r->lane[l].link[i]);
-    free(r->lane);
-    r->lane = NULL;
+    for (int l = 0; r->bundle && l <= r->bundles; l++)
+        for (int i = 0; i < r->n; i++) hang_up(&r->bundle[l].link[i]);
+    free(r->bundle);
+    r->bundle = NULL;
 }

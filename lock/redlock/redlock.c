@@ -37,9 +37,9 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) 
     lw_call_add(c, b.p, b.n);
 }
 
-/* The lane that asked for a lock is the one to release it: a slow server hears of both in this order. */
-static int lane_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
-static void remember_lane(struct latchwork_hold *h, int lane) { h->more = (void *)(intptr_t)(lane + 1); }
+/* The bundle that asked for a lock is the one to release it: a slow server hears of both in this order. */
+static int bundle_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
+static void remember_bundle(struct latchwork_hold *h, int bundle) { h->more = (void *)(intptr_t)(bundle + 1); }
 
 static int64_t drift_ms(const struct latchwork_redlock *r, int64_t ttl_ms) { return ttl_ms * r->drift_per_mille / 1000 + DRIFT_MORE_MS; }
 
@@ -57,7 +57,7 @@ static bool drop(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_er
     lw_call_script(&c, &lw_lock_script_redlock_drop, 1);
     add_key(&c, l, LW_KEY_LOCK);
     lw_call_text(&c, h->token);
-    *a = (struct lw_ask){.redlock = redlock_of(l), .lane = lane_of(h), .call = &c, .dropping = true};
+    *a = (struct lw_ask){.redlock = redlock_of(l), .bundle = bundle_of(h), .call = &c, .dropping = true};
     bool asked = lw_redlock_ask(a, error);
     a->call = NULL;
     return asked;
@@ -108,12 +108,12 @@ static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sen
     lw_call_number(&c, (int64_t)atomic_load(&l->seen));
     lw_call_number(&c, l->fence_keep_ms);
     lw_call_number(&c, l->o.give_ttl_ms);
-    *a = (struct lw_ask){.redlock = r, .lane = -1, .call = &c, .taking = true};
+    *a = (struct lw_ask){.redlock = r, .bundle = -1, .call = &c, .taking = true};
     a->restart_ms = r->restart_ms ? r->restart_ms : l->o.ttl_ms;
     bool asked = lw_redlock_ask(a, error);
     a->call = NULL;
     *sent_ms = c.sent_ms;
-    if (asked) remember_lane(h, a->lane);
+    if (asked) remember_bundle(h, a->bundle);
     return asked;
 }
 
@@ -127,7 +127,7 @@ static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latch
     lw_call_text(&c, h->token);
     lw_call_number(&c, (int64_t)h->fence);
     lw_call_number(&c, l->fence_keep_ms);
-    *a = (struct lw_ask){.redlock = redlock_of(l), .lane = lane_of(h), .call = &c};
+    *a = (struct lw_ask){.redlock = redlock_of(l), .bundle = bundle_of(h), .call = &c};
     bool asked = lw_redlock_ask(a, error);
     a->call = NULL;
     return asked;
@@ -238,7 +238,7 @@ struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, 
 /* --- the servers ------------------------------------------------------------------------------------------------------------------ */
 
 static const char *take_options(struct latchwork_redlock *r, const struct latchwork_redlock_options *o) {
-    r->lanes = o->connections ? o->connections : CONNECTIONS;
+    r->bundles = o->connections ? o->connections : CONNECTIONS;
     r->node_ms = o->node_ms ? o->node_ms : NODE_MS;
     r->retry_min_ms = o->retry_min_ms ? o->retry_min_ms : RETRY_MIN_MS;
     r->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : RETRY_MAX_MS;
@@ -246,7 +246,7 @@ static const char *take_options(struct latchwork_redlock *r, const struct latchw
     r->drift_per_mille = o->drift_per_mille ? o->drift_per_mille : DRIFT_PER_MILLE;
     r->restart_ms = o->restart_ms;
     if (o->flags) return "flags must be 0: Redlock needs scripts";
-    if (r->lanes < 1 || r->lanes > CONNECTIONS_MAX) return "connections must be 1 to 1,024";
+    if (r->bundles < 1 || r->bundles > CONNECTIONS_MAX) return "connections must be 1 to 1,024";
     if (r->node_ms < 1 || r->node_ms > TIME_MAX_MS) return "node_ms must be 1 to 600,000";
     if (r->retry_min_ms < 1 || r->retry_max_ms < r->retry_min_ms || r->retry_max_ms > TIME_MAX_MS)
         return "retry_min_ms and retry_max_ms must be 1 to 600,000, the smaller first";
@@ -291,7 +291,7 @@ struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t
     pthread_cond_init(&r->roused, &monotonic);
     pthread_condattr_destroy(&monotonic);
     if (!wrong && open_nodes(r, urls, n, o.label, error)) {
-        r->lane = lw_alloc(((size_t)r->lanes + 1) * sizeof *r->lane);
+        r->bundle = lw_alloc(((size_t)r->bundles + 1) * sizeof *r->bundle);
         return r;
     }
     latchwork_redlock_close(r);

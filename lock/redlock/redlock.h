@@ -1,9 +1,9 @@
 /* Redlock: one question to all servers at once.
  *
- * A *lane* is a connection to every server; a call takes a lane, so at most `connections` ask at the same time. Nothing blocks on one
+ * A *bundle* is a connection to every server; a call takes a bundle, so at most `connections` ask at the same time. Nothing blocks on one
  * server: all sockets are non-blocking, the question is written to all, and one poll waits for what comes back, for node_ms at most. An
- * ask is over as soon as enough have answered. What a slow server answers later is read and thrown away when its lane is next used; so
- * it gets the questions of a lane in their order. One that owes an answer for too long is connected to anew.
+ * ask is over as soon as enough have answered. What a slow server answers later is read and thrown away when its bundle is next used; so
+ * it gets the questions of a bundle in their order. One that owes an answer for too long is connected to anew.
  *
  * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. The run_id and uptime in it tell of a server that was
  * started a short time ago: it may have lost what it held, so it is asked for no lock until all that it can have lost must have expired. */
@@ -21,7 +21,7 @@ enum lw_vote {
     LW_VOTE_NONE, /* an error, or not asked */
 };
 
-/* One connection of a lane. */
+/* One connection of a bundle. */
 struct lw_link {
     redisContext *redis; /* NULL: not connected */
     int greetings;       /* answers to come before it may be asked */
@@ -33,7 +33,7 @@ struct lw_link {
     struct lw_buf out;   /* what the socket did not take yet */
 };
 
-struct lw_lane {
+struct lw_bundle {
     bool busy;
     struct lw_link link[LW_NODES_MAX];
 };
@@ -52,11 +52,11 @@ struct latchwork_redlock {
     int drift_per_mille;
     atomic_bool interrupted;
 
-    pthread_mutex_t mutex; /* of lanes' busy, nodes' times and run_id */
-    pthread_cond_t freed;  /* a lane */
+    pthread_mutex_t mutex; /* of bundles' busy, nodes' times and run_id */
+    pthread_cond_t freed;  /* a bundle */
     pthread_cond_t roused; /* interrupted */
-    int lanes;             /* and one more, for keeping holds */
-    struct lw_lane *lane;
+    int bundles;           /* and one more, for keeping holds */
+    struct lw_bundle *bundle;
 
     pthread_mutex_t start; /* of the keeper */
     _Atomic(struct lw_keeper *) keeper;
@@ -64,11 +64,11 @@ struct latchwork_redlock {
 
 struct lw_ask {
     struct latchwork_redlock *redlock;
-    int lane; /* in: the one that is preferred; -1 any */
+    int bundle; /* in: the one that is preferred; -1 any */
     struct lw_call *call;
     bool taking;        /* not those that started a short time ago; the answer yes is a fence */
     bool dropping;      /* wait for all that are not silent, not only until it is decided; a no after a lost answer is none */
-    bool keeping;       /* by the lane for it */
+    bool keeping;       /* by the bundle for it */
     int64_t restart_ms; /* taking: how long a server that was started is left out */
 
     enum lw_vote vote[LW_NODES_MAX];
@@ -79,10 +79,10 @@ struct lw_ask {
     struct latchwork_error why; /* the first error */
 };
 
-/* False, with *error: no lane, or the wrong process. */
+/* False, with *error: no bundle, or the wrong process. */
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error);
 /* Sleeps with the mutex held until cond is signalled, or until_ms, or for no reason. */
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms);
-void lw_redlock_hang_up(struct latchwork_redlock *r); /* all lanes; frees them */
+void lw_redlock_hang_up(struct latchwork_redlock *r); /* all bundles; frees them */
 
 #endif
