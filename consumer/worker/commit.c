@@ -97,27 +97,30 @@ bool commit_confirm(struct lw_worker *w) {
     return true;
 }
 
+void floor_begin(struct shard *sh) { sh->floors.n = 0; }
+
 void floor_build(struct lw_worker *w, struct shard *sh) {
-    for (size_t i = 0; i < w->n_assigned && sh->n_floors < FLOOR_BATCH; i++) {
+    for (size_t i = 0; i < w->n_assigned && sh->floors.n < FLOOR_BATCH; i++) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
         if (to < 0 || sent >= to) continue;
         if (sent < 0 && !p->fresh[sh->index]) continue; /* how far the last owner came is not known yet */
-        sh->floors[sh->n_floors++] = (struct floor_item){p, p->gen, to};
+        sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
-    if (!sh->n_floors) return;
-    struct lw_commands *c = &sh->commands;
+    if (!sh->floors.n) return;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_FLOOR);
     pipe_script(sh, &lw_script_floor, 2);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch);
-    for (int i = 0; i < sh->n_floors; i++)
-        lw_arg_text(c, sh->floors[i].part->name), lw_arg_i64(c, sh->floors[i].to), lw_arg_i64(c, sh->floors[i].part->log_begin);
+    for (int i = 0; i < sh->floors.n; i++)
+        lw_arg_text(c, sh->floors.item[i].part->name), lw_arg_i64(c, sh->floors.item[i].to),
+            lw_arg_i64(c, sh->floors.item[i].part->log_begin);
 }
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     (void)w;
-    int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->n_floors : 0;
-    for (int i = 0; i < sh->n_floors && i < taken; i++)
-        if (sh->floors[i].part->gen == sh->floors[i].gen) sh->floors[i].part->floor_sent[sh->index] = sh->floors[i].to;
-    sh->n_floors = 0;
+    int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->floors.n : 0;
+    for (int i = 0; i < sh->floors.n && i < taken; i++)
+        if (sh->floors.item[i].part->gen == sh->floors.item[i].gen) sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;
+    sh->floors.n = 0;
 }

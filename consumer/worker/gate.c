@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { REST_MS = 20 };
+enum { REST_MS = 20, OOM_MS = 200 };
 
 /* A lane that was seen taken of late gets its messages' envelopes along: they will have to wait in its list. */
 enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
@@ -13,6 +13,31 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 enum { ASK_MAX = 16 };
 
 enum { DROP_MAX = 63 }; /* messages per lane and call with on_busy drop; 64 is the flag "behind a run" */
+
+void gate_open(struct shard *sh) {
+    sh->gate.tail = &sh->gate.head;
+    sh->gate.ask = 1;
+}
+
+void gate_begin(struct shard *sh) { sh->gate.n = sh->gate.n_msgs = 0; }
+
+void gate_queue(struct shard *sh, struct lane *l, int64_t now) {
+    assert(!l->queued && !l->in_call && l->head);
+    if (now >= l->not_before_ms) sh->gate.rest_ms = 0;
+    l->queued = true;
+    l->gate_next = NULL;
+    *sh->gate.tail = l;
+    sh->gate.tail = &l->gate_next;
+}
+
+static struct lane *unqueue(struct shard *sh) {
+    struct lane *l = sh->gate.head;
+    assert(l->queued);
+    sh->gate.head = l->gate_next;
+    if (!sh->gate.head) sh->gate.tail = &sh->gate.head;
+    l->queued = false;
+    return l;
+}
 
 static void seen_busy(struct lw_worker *w, const struct lane *l) {
     if (!w->busy) w->busy = lw_alloc(BUSY_SLOTS * sizeof w->busy[0]);
@@ -39,31 +64,31 @@ static void arg_on_busy(struct lw_worker *w, struct lw_commands *c, const struct
 }
 
 void gate_encode(struct lw_worker *w, struct shard *sh) {
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     static _Thread_local struct places p;
     unsigned char counts[BATCH];
     bool plain = true;
     p.n = p.n_bytes = 0;
-    for (int i = 0; i < sh->n_gate; i++) {
-        const struct gate_item *it = &sh->gate[i];
-        for (int k = 0; k < it->n; k++) places_add(&p, sh->gate_msgs[it->first + k]->part, sh->gate_msgs[it->first + k]->offset);
+    for (int i = 0; i < sh->gate.n; i++) {
+        const struct gate_item *it = &sh->gate.item[i];
+        for (int k = 0; k < it->n; k++) places_add(&p, sh->gate.msgs[it->first + k]->part, sh->gate.msgs[it->first + k]->offset);
         counts[i] = (unsigned char)(it->n + (it->envelopes ? 128 : 0) + (it->behind ? 64 : 0));
         plain &= counts[i] == 1;
     }
-    pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->n_gate);
+    pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->gate.n);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     places_keys(sh, &p);
-    for (int i = 0; i < sh->n_gate; i++) arg_lock(sh, sh->gate[i].lane->id);
+    for (int i = 0; i < sh->gate.n; i++) arg_lock(sh, sh->gate.item[i].lane->id);
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
         lw_arg_i64(c, w->c->lock.ttl_ms);
     arg_on_busy(w, c, &p);
-    arg_token(w, sh, sh->gate_token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);
-    lw_arg_copy(c, (const char *)counts, plain ? 0 : (size_t)sh->n_gate);
+    arg_token(w, sh, sh->gate.token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);
+    lw_arg_copy(c, (const char *)counts, plain ? 0 : (size_t)sh->gate.n);
     places_args(c, &p);
-    for (int i = 0; i < sh->n_gate; i++) {
-        const struct gate_item *it = &sh->gate[i];
+    for (int i = 0; i < sh->gate.n; i++) {
+        const struct gate_item *it = &sh->gate.item[i];
         for (int k = 0; k < it->n; k++) {
-            struct msg *m = sh->gate_msgs[it->first + k];
+            struct msg *m = sh->gate.msgs[it->first + k];
             if (it->envelopes) {
                 w->scratch.n = 0;
                 msg_envelope(w, m, &w->scratch);
@@ -76,12 +101,12 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
 
 /* Takes messages of a lane, in order, into the call. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
-    struct gate_item *it = &sh->gate[sh->n_gate++];
-    *it = (struct gate_item){.lane = l, .first = sh->n_gate_msgs, .behind = l->hold && l->hold->kind == FAST};
+    struct gate_item *it = &sh->gate.item[sh->gate.n++];
+    *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
     it->envelopes = !it->behind && likely_busy(w, l, now);
     while ((size_t)it->n < most && lane_first(w, l)) {
         struct msg *m = lane_pop(w, l);
-        sh->gate_msgs[sh->n_gate_msgs++] = m;
+        sh->gate.msgs[sh->gate.n_msgs++] = m;
         it->n++;
         places_add(p, m->part, m->offset);
         *bytes += it->envelopes ? m->bytes : 0;
@@ -100,11 +125,8 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     p.n = p.n_bytes = 0;
-    while (sh->gate_head && (size_t)sh->n_gate < most && sh->n_gate_msgs < BATCH && bytes < w->bytes.call && places_fit(&p, AHEAD_MAX)) {
-        struct lane *l = sh->gate_head;
-        sh->gate_head = l->gate_next;
-        if (!sh->gate_head) sh->gate_tail = &sh->gate_head;
-        l->queued = false;
+    while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && places_fit(&p, AHEAD_MAX)) {
+        struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
             if (l->head && l->not_before_ms > now) { /* later */
                 l->queued = true;
@@ -116,16 +138,16 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
             }
             continue;
         }
-        size_t left = (size_t)(BATCH - sh->n_gate_msgs);
+        size_t left = (size_t)(BATCH - sh->gate.n_msgs);
         take(w, sh, l, &p, each < left ? each : left, &bytes, now);
     }
     if (again) {
-        if (!sh->gate_head) sh->gate_rest_ms = now + REST_MS;
-        *sh->gate_tail = again;
-        sh->gate_tail = again_tail;
+        if (!sh->gate.head) sh->gate.rest_ms = now + REST_MS;
+        *sh->gate.tail = again;
+        sh->gate.tail = again_tail;
     }
-    if (!sh->n_gate) return;
-    sh->gate_token = ++w->next_token;
+    if (!sh->gate.n) return;
+    sh->gate.token = ++w->next_token;
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
 }
@@ -134,7 +156,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
 static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
     size_t n = 0;
     for (int k = it->n - 1; k >= from; k--) {
-        struct msg *m = sh->gate_msgs[it->first + k];
+        struct msg *m = sh->gate.msgs[it->first + k];
         if (!m) continue;
         if (msg_current(m))
             lane_push_front(w, it->lane, m), n++;
@@ -146,13 +168,31 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
 
 /* The call did not execute, or was refused. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
-    for (int i = sh->n_gate - 1; i >= 0; i--) {
-        sh->gate[i].lane->in_call = false;
-        put_back(w, sh, &sh->gate[i], 0);
-        lane_wake(w, sh->gate[i].lane);
+    for (int i = sh->gate.n - 1; i >= 0; i--) {
+        sh->gate.item[i].lane->in_call = false;
+        put_back(w, sh, &sh->gate.item[i], 0);
+        lane_wake(w, sh->gate.item[i].lane);
     }
-    sh->n_gate = sh->n_gate_msgs = 0;
+    sh->gate.n = sh->gate.n_msgs = 0;
 }
+
+void gate_forget(struct lw_worker *w, struct shard *sh) {
+    for (int k = 0; k < sh->gate.n; k++) {
+        const struct gate_item *it = &sh->gate.item[k];
+        assert(it->lane->in_call);
+        it->lane->in_call = false;
+        for (int m = 0; m < it->n; m++) msg_free(w, sh->gate.msgs[it->first + m]);
+        lane_wake(w, it->lane);
+    }
+}
+
+void gate_refused(struct lw_worker *w, struct shard *sh) {
+    if (!sh->gate.oom_until_ms) lw_warn("shard %d: Redis is at maxmemory: nothing new is admitted until it has room", sh->index);
+    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;
+    gate_back(w, sh);
+}
+
+bool gate_rests(const struct shard *sh, int64_t now) { return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms; }
 
 /* The lane is ours. Messages whose partition went while the call was out are not run; where nothing is left the lane is given back. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
@@ -162,7 +202,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n; k++) {
         if (letters[k] != 'R' && letters[k] != 'A') continue;
-        struct msg **at = &sh->gate_msgs[it->first + k], *m = *at;
+        struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
         if (h && h->failed) continue; /* put back */
@@ -170,12 +210,12 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
             if (!gone) gone = m, *at = NULL;
             continue;
         }
-        if (!h) h = hold_new(w, l, FAST, sh->gate_token, g->fence, sh->sent_ms + w->c->lock.ttl_ms);
+        if (!h) h = hold_new(w, l, FAST, sh->gate.token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
         *at = NULL;
         hold_grant(w, h, m, mine, tries);
     }
     if (gone && !h) {
-        h = hold_new(w, l, FAST, sh->gate_token, g->fence, INT64_MIN / 2);
+        h = hold_new(w, l, FAST, sh->gate.token, g->fence, INT64_MIN / 2);
         hold_grant(w, h, gone, g->fence, 0);
     } else if (gone) {
         msg_free(w, gone);
@@ -188,7 +228,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     bool runs = false;
     l->in_call = false;
     for (int k = 0; k < it->n; k++) {
-        struct msg **at = &sh->gate_msgs[it->first + k], *m = *at;
+        struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         switch (letters[k]) {
         case 'R':
         case 'A': runs = true; continue;
@@ -233,28 +273,28 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
 /* What has to wait, or was done before, takes no handler: while few lanes may run, calls ask for more of them than there is room for. */
 static void ask_for_more(struct shard *sh, int asked, int ran) {
     if (2 * ran <= asked)
-        sh->ask = sh->ask * 2 < ASK_MAX ? sh->ask * 2 : ASK_MAX;
-    else if (sh->ask > 1)
-        sh->ask /= 2;
+        sh->gate.ask = sh->gate.ask * 2 < ASK_MAX ? sh->gate.ask * 2 : ASK_MAX;
+    else if (sh->gate.ask > 1)
+        sh->gate.ask /= 2;
 }
 
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     const redisReply *const *e = (const redisReply *const *)r->element;
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->n_gate_msgs ||
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->gate.n_msgs ||
         e[2]->type != REDIS_REPLY_ARRAY) {
         lw_error("shard %d: gate answered nonsense", sh->index);
         gate_back(w, sh);
         return;
     }
-    int n = sh->n_gate, ran = 0;
+    int n = sh->gate.n, ran = 0;
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
-    sh->n_gate = 0;
-    sh->oom_until_ms = 0;
+    sh->gate.n = 0;
+    sh->gate.oom_until_ms = 0;
     for (int i = 0; i < n; i++) {
-        struct lane *l = sh->gate[i].lane;
-        ran += answered(w, sh, &sh->gate[i], e[1]->str + sh->gate[i].first, &g);
+        struct lane *l = sh->gate.item[i].lane;
+        ran += answered(w, sh, &sh->gate.item[i], e[1]->str + sh->gate.item[i].first, &g);
         lane_wake(w, l);
     }
-    sh->n_gate_msgs = 0;
+    sh->gate.n_msgs = 0;
     ask_for_more(sh, n, ran);
 }

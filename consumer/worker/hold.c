@@ -44,20 +44,8 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     return h;
 }
 
-static void unlist(struct lw_worker *w, struct hold *h) {
-    struct shard *sh = &w->shards[h->lease.shard];
-    sh->n_finished--;
-    for (struct hold **at = &sh->finished; *at; at = &(*at)->next)
-        if (*at == h) {
-            *at = h->next;
-            if (!*at) sh->finished_tail = at;
-            break;
-        }
-    h->listed = false;
-}
-
 void hold_free(struct lw_worker *w, struct hold *h) {
-    if (h->listed) unlist(w, h);
+    settle_unlist(&w->shards[h->lease.shard], h);
     lw_leases_remove(w->leases, &h->lease);
     hold_drop_runs(w, h, h->n_finished + h->n_open);
     h->next = w->free_holds;
@@ -129,15 +117,11 @@ void hold_to_settle(struct lw_worker *w, struct hold *h) {
     struct shard *sh = &w->shards[h->lane->shard];
     if (h->stale) return;
     if (h->listed) { /* more of it finished */
-        if (settle_due(w, h, 0)) sh->urgent = true;
+        if (settle_due(w, h, 0)) settle_urge(sh);
         return;
     }
-    h->listed = true;
-    h->next = NULL;
-    *sh->finished_tail = h;
-    sh->finished_tail = &h->next;
-    sh->n_finished++;
-    if ((h->kind == LANE || h->lane->head || h->failed) && settle_due(w, h, 0)) sh->urgent = true;
+    settle_list(sh, h);
+    if ((h->kind == LANE || h->lane->head || h->failed) && settle_due(w, h, 0)) settle_urge(sh);
 }
 
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m) {
@@ -167,7 +151,7 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
  * notice, and the key waits for them here; nothing else starts. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
-    if (h->listed) unlist(w, h);
+    settle_unlist(&w->shards[h->lease.shard], h);
     atomic_store(&h->lease.held.cancelled, true);
     h->stale = true;
     hold_cut(w, h);
@@ -201,7 +185,7 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
 /* The lease is somebody else's. What finished while the settle was out is not settled either: it would be recorded, and skipped, before
  * what came before it runs again. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
-    if (h->listed) unlist(w, h);
+    settle_unlist(&w->shards[h->lease.shard], h);
     h->lost = true;
     atomic_store(&h->lease.held.cancelled, true);
 }

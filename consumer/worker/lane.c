@@ -210,10 +210,20 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
         return;
     }
     if (l->hold && (!asks_behind(w, l) || l->hold->lost)) return;
-    struct shard *sh = &w->shards[l->shard];
-    if (now_ms(w) >= l->not_before_ms) sh->gate_rest_ms = 0;
-    l->queued = true;
-    l->gate_next = NULL;
-    *sh->gate_tail = l;
-    sh->gate_tail = &l->gate_next;
+    gate_queue(&w->shards[l->shard], l, now_ms(w));
+}
+
+void lanes_free(struct lw_worker *w, struct shard *sh) {
+    struct lane *l, *tmp;
+    HASH_ITER(hh, sh->lanes, l, tmp) {
+        while (l->stale) {
+            struct hold *h = l->stale;
+            l->stale = h->next;
+            hold_free(w, h);
+        }
+        if (l->hold) hold_free(w, l->hold);
+        HASH_DELETE(hh, sh->lanes, l);
+        free(l->own);
+        free(l);
+    }
 }

@@ -34,7 +34,7 @@ static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it)
 void unsure_write(struct lw_worker *w, struct shard *sh) {
     _Atomic uint64_t *to = row(w, sh);
     int n = 0;
-    for (int i = 0; to && i < sh->n_settle; i++) n = write_item(to, n, &sh->settle[i]);
+    for (int i = 0; to && i < sh->settle.n; i++) n = write_item(to, n, &sh->settle.item[i]);
     for (; to && n < LW_UNSURE && atomic_load_explicit(&to[n], memory_order_relaxed); n++) put(&to[n], 0);
 }
 

@@ -46,8 +46,8 @@ void part_idle(struct lw_worker *w, struct part *p) {
 /* True while a settle that may be sent again names messages of this partition. */
 static bool is_named(const struct lw_worker *w, const struct part *p) {
     for (int s = 0; s < w->n_shards; s++)
-        for (int i = 0; i < w->shards[s].n_named; i++)
-            if (w->shards[s].named[i].part == p) return true;
+        for (int i = 0; i < w->shards[s].settle.n_named; i++)
+            if (w->shards[s].settle.named[i].part == p) return true;
     return false;
 }
 
@@ -303,11 +303,7 @@ static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;
     if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(w, sh, now_ms(w)) && sh->n_meta < REPAIR_OFFSETS) {
-        if (sh->n_meta == sh->cap_meta) {
-            sh->cap_meta = sh->cap_meta ? sh->cap_meta * 2 : 64;
-            sh->meta = lw_realloc(sh->meta, sh->cap_meta * sizeof sh->meta[0]);
-        }
-        sh->meta[sh->n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = m->offset, .hi = m->offset + 1, .meta = true};
+        repair_meta(sh, p, m->offset);
     } else {
         tag_set(p->meta_open, m->tag);
     }

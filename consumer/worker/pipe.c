@@ -20,42 +20,43 @@ const char *script_sha(const struct lw_script *s) {
 /* Begins a pipeline. The items of calls that must be sent again stay as they are: only the check of a connection goes before those. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     (void)w;
-    assert(!sh->open);
-    lw_commands_reset(&sh->commands);
-    sh->n_calls = sh->answered = 0;
-    if (!sh->n_kept) sh->n_gate = sh->n_gate_msgs = sh->n_settle = sh->n_named = sh->n_claim = 0;
-    sh->n_look = sh->n_repair = sh->n_floors = 0;
+    assert(!sh->pipe.open);
+    lw_commands_reset(&sh->pipe.commands);
+    sh->pipe.n = sh->pipe.answered = 0;
+    if (!sh->pipe.n_kept) gate_begin(sh), settle_begin(sh), claim_begin(sh);
+    watch_begin(sh), repair_begin(sh), floor_begin(sh);
 }
 
 void pipe_call(struct shard *sh, enum call_kind kind) {
-    assert(sh->n_calls < PIPE_CALLS);
-    sh->calls[sh->n_calls++] = (struct call){.kind = kind};
+    assert(!sh->pipe.open && sh->pipe.n < PIPE_CALLS);
+    sh->pipe.calls[sh->pipe.n++] = (struct call){.kind = kind};
 }
 
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
-    lw_cmd(&sh->commands, "EVALSHA");
-    lw_arg(&sh->commands, lw_bytes(script_sha(script), 40));
-    lw_arg_i64(&sh->commands, n_keys);
+    lw_cmd(&sh->pipe.commands, "EVALSHA");
+    lw_arg(&sh->pipe.commands, lw_bytes(script_sha(script), 40));
+    lw_arg_i64(&sh->pipe.commands, n_keys);
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {
-    if (!sh->n_calls) return;
-    assert(sh->commands.n == sh->n_calls);
-    sh->open = true;
-    sh->answered = 0;
-    sh->sent_ms = now_ms(w);
-    sh->sent_wall_ms = w->io->wall_ms(w->ctx);
+    if (!sh->pipe.n) return;
+    assert(sh->pipe.commands.n == sh->pipe.n);
+    sh->pipe.open = true;
+    sh->pipe.answered = 0;
+    sh->pipe.sent_ms = now_ms(w);
     atomic_fetch_add_explicit(&w->counts->redis_round_trips, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&w->counts->redis_commands, (uint64_t)sh->n_calls, memory_order_relaxed);
-    w->io->send(w->ctx, sh->index, &sh->commands);
+    atomic_fetch_add_explicit(&w->counts->redis_commands, (uint64_t)sh->pipe.n, memory_order_relaxed);
+    w->io->send(w->ctx, sh->index, &sh->pipe.commands);
 }
 
-void arg_lock(struct shard *sh, struct lw_bytes lane) { lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane); }
+void arg_lock(struct shard *sh, struct lw_bytes lane) {
+    lw_arg_join(&sh->pipe.commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane);
+}
 
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
     char text[24];
     size_t n = lw_decimal((int64_t)token, text);
-    lw_arg_join(&sh->commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
+    lw_arg_join(&sh->pipe.commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
 }
 
 /* Appends the byte limits of a claim or settle. The call may hand over what memory has room for, and
@@ -65,23 +66,22 @@ void arg_bounds(struct lw_worker *w, struct shard *sh) {
     size_t room = b->heads > w->head_bytes ? (b->heads - w->head_bytes) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
     char text[80];
     int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, room > b->call ? b->call : room > least ? room : least, w->big_bytes);
-    lw_arg_copy(&sh->commands, text, (size_t)n);
+    lw_arg_copy(&sh->pipe.commands, text, (size_t)n);
 }
 
 static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }
 
 /* Sends the kept calls again, before anything else of their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
-    lw_commands_reset(&sh->commands);
-    sh->n_named = 0;
-    for (int i = 0; i < sh->n_settle; i++) settle_choose(w, sh, &sh->settle[i], sh->cut);
-    sh->cut = false;
-    sh->n_calls = 0;
-    int n = sh->n_kept;
-    sh->n_kept = 0;
+    lw_commands_reset(&sh->pipe.commands);
+    settle_again(w, sh, sh->pipe.cut);
+    sh->pipe.cut = false;
+    sh->pipe.n = 0;
+    int n = sh->pipe.n_kept;
+    sh->pipe.n_kept = 0;
     for (int i = 0; i < n; i++) {
-        pipe_call(sh, sh->kept[i]);
-        switch (sh->kept[i]) {
+        pipe_call(sh, sh->pipe.kept[i]);
+        switch (sh->pipe.kept[i]) {
         case CALL_SETTLE: settle_encode(w, sh); break;
         case CALL_GATE: gate_encode(w, sh); break;
         default: claim_encode(w, sh); break;
@@ -92,52 +92,41 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
 
 /* Keeps the unanswered calls and those that did not execute, to be sent again. */
 static void keep_calls(struct shard *sh) {
-    for (int i = 0; i < sh->n_calls; i++)
-        if ((i >= sh->answered || sh->calls[i].again) && keeps(sh->calls[i].kind)) sh->kept[sh->n_kept++] = sh->calls[i].kind;
-    assert(sh->n_kept <= KEPT_CALLS);
-    sh->open = false;
-    sh->n_calls = sh->answered = 0;
+    for (int i = 0; i < sh->pipe.n; i++)
+        if ((i >= sh->pipe.answered || sh->pipe.calls[i].again) && keeps(sh->pipe.calls[i].kind))
+            sh->pipe.kept[sh->pipe.n_kept++] = sh->pipe.calls[i].kind;
+    assert(sh->pipe.n_kept <= KEPT_CALLS);
+    sh->pipe.open = false;
+    sh->pipe.n = sh->pipe.answered = 0;
 }
 
 static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
     switch (kind) {
-    case CALL_GATE:
-        for (int k = 0; k < sh->n_gate; k++) {
-            sh->gate[k].lane->in_call = false;
-            for (int m = 0; m < sh->gate[k].n; m++) msg_free(w, sh->gate_msgs[sh->gate[k].first + m]);
-            lane_wake(w, sh->gate[k].lane);
-        }
-        break;
-    case CALL_SETTLE:
-        unsure_owe(w, sh);
-        for (int k = 0; k < sh->n_settle; k++) sh->settle[k].hold->lane->in_call = false;
-        break;
+    case CALL_GATE: gate_forget(w, sh); break;
+    case CALL_SETTLE: settle_forget(w, sh); break;
     case CALL_CLAIM: claim_forget(w, sh); break;
-    case CALL_REPAIR:
-        for (int k = 0; k < sh->n_repair; k++)
-            if (sh->repair[k].late) sh->repair[k].late->in_repair = false;
-        break;
+    case CALL_REPAIR: repair_forget(sh); break;
     default: break;
     }
 }
 
 void pipe_forget(struct lw_worker *w, struct shard *sh) {
-    for (int i = 0; i < sh->n_kept; i++) forget_call(w, sh, sh->kept[i]);
-    if (sh->open)
-        for (int i = 0; i < sh->n_calls; i++)
-            if (i >= sh->answered || sh->calls[i].again) forget_call(w, sh, sh->calls[i].kind);
-    sh->open = sh->cut = false;
-    sh->n_kept = sh->n_calls = sh->answered = 0;
+    for (int i = 0; i < sh->pipe.n_kept; i++) forget_call(w, sh, sh->pipe.kept[i]);
+    if (sh->pipe.open)
+        for (int i = 0; i < sh->pipe.n; i++)
+            if (i >= sh->pipe.answered || sh->pipe.calls[i].again) forget_call(w, sh, sh->pipe.calls[i].kind);
+    sh->pipe.open = sh->pipe.cut = false;
+    sh->pipe.n_kept = sh->pipe.n = sh->pipe.answered = 0;
 }
 
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     struct shard *sh = &w->shards[shard];
     if (sh->phase == DOWN) return;
     lw_warn("shard %d: Redis connection: %s", shard, why);
-    if (sh->open) {
-        for (int i = sh->answered; i < sh->n_calls; i++) {
-            sh->cut |= keeps(sh->calls[i].kind);
-            if (sh->calls[i].kind == CALL_REPAIR) forget_call(w, sh, CALL_REPAIR);
+    if (sh->pipe.open) {
+        for (int i = sh->pipe.answered; i < sh->pipe.n; i++) {
+            sh->pipe.cut |= keeps(sh->pipe.calls[i].kind);
+            if (sh->pipe.calls[i].kind == CALL_REPAIR) forget_call(w, sh, CALL_REPAIR);
         }
         keep_calls(sh);
     }
@@ -158,15 +147,13 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return;
     }
     if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* at maxmemory: admission waits, the queue drains */
-        if (!sh->oom_until_ms) lw_warn("shard %d: Redis is at maxmemory: nothing new is admitted until it has room", sh->index);
-        sh->oom_until_ms = now_ms(w) + 200;
-        gate_back(w, sh);
+        gate_refused(w, sh);
         return;
     }
     /* it is asked again; the worker can go on without */
     if (c->kind == CALL_VANISHED) return;
     if (c->kind == CALL_ALIVE) return; /* for people only */
-    sh->answered--;                    /* counts as unanswered */
+    sh->pipe.answered--;               /* counts as unanswered */
     char why[300];
     snprintf(why, sizeof why, "%s", text);
     lw_worker_disconnected(w, sh->index, why);
@@ -174,7 +161,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
 
 static void load_reply(struct shard *sh, const redisReply *r) {
     int at = 0;
-    for (int i = 0; i < sh->answered - 1; i++) at += sh->calls[i].kind == CALL_LOAD;
+    for (int i = 0; i < sh->pipe.answered - 1; i++) at += sh->pipe.calls[i].kind == CALL_LOAD;
     if (r->type != REDIS_REPLY_STRING || r->len != 40) return;
     memcpy(sha[at], r->str, 41);
     sh->loaded = at == LW_SCRIPTS - 1;
@@ -232,13 +219,13 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
 
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     struct shard *sh = &w->shards[shard];
-    if (!sh->open) return; /* of a pipeline that was given up */
-    struct call *c = &sh->calls[sh->answered++];
+    if (!sh->pipe.open) return; /* of a pipeline that was given up */
+    struct call *c = &sh->pipe.calls[sh->pipe.answered++];
     if (r->type == REDIS_REPLY_ERROR)
         failed(w, sh, c, r->str);
     else
         dispatch(w, sh, c, r);
-    if (!sh->open || sh->answered < sh->n_calls) return;
+    if (!sh->pipe.open || sh->pipe.answered < sh->pipe.n) return;
     keep_calls(sh);
     if (sh->phase == HELLO) hello_done(w, sh);
 }
@@ -251,7 +238,7 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
         hello_build(w, sh, !sh->loaded);
         return true;
     }
-    if (sh->n_kept) {
+    if (sh->pipe.n_kept) {
         send_again(w, sh);
         return true;
     }

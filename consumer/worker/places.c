@@ -36,8 +36,8 @@ void places_keys(struct shard *sh, const struct places *p) {
         memcpy(name, p->group[i].part->name, len);
         name[len++] = ':';
         len += lw_decimal(p->group[i].segment, name + len);
-        lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "state:", lw_bytes(name, len));
-        lw_arg_join(&sh->commands, lw_bytes(sh->prefix, sh->n_prefix), "tries:", lw_bytes(name, len));
+        lw_arg_join(&sh->pipe.commands, lw_bytes(sh->prefix, sh->n_prefix), "state:", lw_bytes(name, len));
+        lw_arg_join(&sh->pipe.commands, lw_bytes(sh->prefix, sh->n_prefix), "tries:", lw_bytes(name, len));
     }
 }
 

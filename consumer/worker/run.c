@@ -241,7 +241,7 @@ static void finished_late(struct lw_worker *w, struct run *r) {
     }
     if (r->job.outcome == LW_DONE) {
         r->late = true;
-        w->shards[r->hold->lane->shard].n_late++;
+        late_count(&w->shards[r->hold->lane->shard], 1);
     } else {
         late_remove(w, r);
     }
@@ -387,7 +387,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
 /* A run of a stale hold is over. */
 void late_remove(struct lw_worker *w, struct run *r) {
     struct hold *h = r->hold;
-    if (r->late) w->shards[h->lane->shard].n_late--;
+    if (r->late) late_count(&w->shards[h->lane->shard], -1);
     for (struct run **at = &h->first; *at; at = &(*at)->next)
         if (*at == r) {
             *at = r->next;

@@ -26,6 +26,34 @@ static struct run *nth(const struct hold *h, int n) {
     return r;
 }
 
+/* --- the list of holds that have finished runs ------------------------------------------------------------------------------------ */
+
+void settle_open(struct shard *sh) { sh->settle.tail = &sh->settle.listed; }
+
+void settle_begin(struct shard *sh) { sh->settle.n = sh->settle.n_named = 0; }
+
+void settle_list(struct shard *sh, struct hold *h) {
+    assert(!h->stale && !h->lost);
+    h->listed = true;
+    h->next = NULL;
+    *sh->settle.tail = h;
+    sh->settle.tail = &h->next;
+    sh->settle.n_listed++;
+}
+
+void settle_unlist(struct shard *sh, struct hold *h) {
+    if (!h->listed) return;
+    struct hold **at = &sh->settle.listed;
+    while (*at && *at != h) at = &(*at)->next;
+    assert(*at == h);
+    *at = h->next;
+    if (!*at) sh->settle.tail = at;
+    sh->settle.n_listed--;
+    h->listed = false;
+}
+
+void settle_urge(struct shard *sh) { sh->settle.urgent = true; }
+
 /* --- when ------------------------------------------------------------------------------------------------------------------------- */
 
 static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
@@ -38,7 +66,7 @@ bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) { 
 
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t due = INT64_MAX;
-    for (const struct hold *h = sh->finished; h && due; h = h->next) {
+    for (const struct hold *h = sh->settle.listed; h && due; h = h->next) {
         int64_t d = due_ms(w, h);
         if (d < due) due = d;
     }
@@ -48,13 +76,13 @@ int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
 /* --- how the lane goes on ----------------------------------------------------------------------------------------------------------- */
 
 static void name(struct shard *sh, struct settle_item *it, struct part *part, int64_t offset) {
-    sh->named[sh->n_named++] = (struct named){part, offset};
+    sh->settle.named[sh->settle.n_named++] = (struct named){part, offset};
     it->n_named++;
 }
 
 static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item *it, int most) {
     if (!lane_first(w, it->hold->lane)) return;
-    for (const struct msg *m = it->hold->lane->head; m && it->n_named < most && sh->n_named < BATCH; m = m->next)
+    for (const struct msg *m = it->hold->lane->head; m && it->n_named < most && sh->settle.n_named < BATCH; m = m->next)
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
@@ -77,7 +105,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
     if (h->kind == FAST) {
         if (most > w->c->lock.max_run - h->n) most = w->c->lock.max_run - h->n;
         name_chain(w, sh, it, most);
-    } else if (most > 0 && sh->n_named < BATCH && heads_fit(w) && !has_plenty(w, it)) {
+    } else if (most > 0 && sh->settle.n_named < BATCH && heads_fit(w) && !has_plenty(w, it)) {
         struct run *last = nth(h, h->n_finished + h->n_open - 1);
         name(sh, it, last->msg->part, last->msg->offset);
         it->want = most;
@@ -88,7 +116,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     struct hold *h = it->hold;
     it->mode = DROP;
-    it->first_named = sh->n_named;
+    it->first_named = sh->settle.n_named;
     it->n_named = it->want = it->before = 0;
     if (h->n_finished + h->n_open > it->n_runs) {
         choose_more(w, sh, it, again);
@@ -113,7 +141,8 @@ void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
 static void add_places(struct shard *sh, const struct settle_item *it, struct places *p) {
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) places_add(p, r->msg->part, r->msg->offset);
-    for (int k = 0; k < it->n_named; k++) places_add(p, sh->named[it->first_named + k].part, sh->named[it->first_named + k].offset);
+    for (int k = 0; k < it->n_named; k++)
+        places_add(p, sh->settle.named[it->first_named + k].part, sh->settle.named[it->first_named + k].offset);
 }
 
 /* The lock's value as the gate or claim wrote it that took it. */
@@ -122,11 +151,11 @@ static void arg_value(struct lw_worker *w, struct shard *sh, const struct hold *
     size_t n = lw_decimal((int64_t)h->lease.token, text);
     text[n++] = ':';
     n += lw_decimal((int64_t)h->fence, text + n);
-    lw_arg_join(&sh->commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
+    lw_arg_join(&sh->pipe.commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
 }
 
 static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_item *it) {
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     struct run *last = it->n_runs ? nth(it->hold, it->n_runs - 1) : NULL;
     if (it->verdict == V_RETRY || it->verdict == V_BACK) lw_arg_i64(c, it->backoff_ms);
     if (it->verdict == V_DEAD) lw_arg_text(c, last->job.reason);
@@ -140,20 +169,20 @@ static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_arg(c, r->msg->dedup);
     for (int k = 0; k < it->n_named; k++) { /* one at most: the first of the chain */
         const struct msg *m = it->hold->lane->head;
-        bool here = m && m->part == sh->named[it->first_named + k].part && m->offset == sh->named[it->first_named + k].offset;
+        bool here = m && m->part == sh->settle.named[it->first_named + k].part && m->offset == sh->settle.named[it->first_named + k].offset;
         lw_arg(c, here ? m->dedup : lw_bytes("", 0));
     }
 }
 
 void settle_encode(struct lw_worker *w, struct shard *sh) {
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     static _Thread_local struct places p;
     static _Thread_local const struct hold *values[BATCH];
     unsigned char items[7 * BATCH];
     int n_values = 0;
     p.n = p.n_bytes = 0;
-    for (int i = 0; i < sh->n_settle; i++) {
-        struct settle_item *it = &sh->settle[i];
+    for (int i = 0; i < sh->settle.n; i++) {
+        struct settle_item *it = &sh->settle.item[i];
         int v = n_values - 1;
         while (v >= 0 && (values[v]->lease.token != it->hold->lease.token || values[v]->fence != it->hold->fence)) v--;
         if (v < 0) values[v = n_values++] = it->hold;
@@ -167,11 +196,11 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
         b[6] = (unsigned char)it->before;
         add_places(sh, it, &p);
     }
-    pipe_script(sh, &lw_script_settle, 6 + 2 * p.n + sh->n_settle);
+    pipe_script(sh, &lw_script_settle, 6 + 2 * p.n + sh->settle.n);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_dead);
     places_keys(sh, &p);
-    for (int i = 0; i < sh->n_settle; i++) arg_lock(sh, sh->settle[i].hold->lane->id);
+    for (int i = 0; i < sh->settle.n; i++) arg_lock(sh, sh->settle.item[i].hold->lane->id);
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
     lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block");
     if (w->c->dedup.business)
@@ -179,11 +208,11 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     else
         lw_arg_text(c, "");
     lw_arg_i64(c, AHEAD_MAX), arg_bounds(w, sh);
-    lw_arg_copy(c, (const char *)items, (size_t)(7 * sh->n_settle));
+    lw_arg_copy(c, (const char *)items, (size_t)(7 * sh->settle.n));
     places_args(c, &p);
     lw_arg_i64(c, n_values);
     for (int v = 0; v < n_values; v++) arg_value(w, sh, values[v]);
-    for (int i = 0; i < sh->n_settle; i++) arg_more(w, sh, &sh->settle[i]);
+    for (int i = 0; i < sh->settle.n; i++) arg_more(w, sh, &sh->settle.item[i]);
     unsure_write(w, sh);
 }
 
@@ -197,24 +226,17 @@ static size_t carries(const struct hold *h, int n_runs) {
     return bytes;
 }
 
-static void put_later(struct shard *sh, struct hold *h) {
-    h->next = NULL;
-    *sh->finished_tail = h;
-    sh->finished_tail = &h->next;
-    sh->n_finished++;
-}
-
 void settle_build(struct lw_worker *w, struct shard *sh) {
     static _Thread_local struct places p;
     p.n = p.n_bytes = 0;
     int64_t now = now_ms(w);
     int runs = 0;
     size_t bytes = 0;
-    struct hold *h = sh->finished;
-    sh->finished = NULL;
-    sh->finished_tail = &sh->finished;
-    sh->n_finished = 0;
-    sh->urgent = false;
+    struct hold *h = sh->settle.listed;
+    sh->settle.listed = NULL;
+    sh->settle.tail = &sh->settle.listed;
+    sh->settle.n_listed = 0;
+    sh->settle.urgent = false;
     while (h) {
         struct hold *next = h->next;
         struct lane *l = h->lane;
@@ -222,13 +244,13 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         if (yields) l->settled = false;
         int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
         size_t more = carries(h, n_runs);
-        bool full = runs >= BATCH || sh->n_named >= BATCH || !places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
+        bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
         if (yields || due_ms(w, h) > now || full) {
-            put_later(sh, h);
+            settle_list(sh, h);
             h = next;
             continue;
         }
-        struct settle_item *it = &sh->settle[sh->n_settle++];
+        struct settle_item *it = &sh->settle.item[sh->settle.n++];
         *it = (struct settle_item){.hold = h, .n_runs = n_runs};
         bytes += more;
         struct run *last = it->n_runs ? nth(h, it->n_runs - 1) : NULL;
@@ -238,25 +260,38 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         settle_choose(w, sh, it, false);
         add_places(sh, it, &p);
         h->listed = it->n_runs < h->n_finished;
-        if (h->listed) put_later(sh, h);
+        if (h->listed) settle_list(sh, h);
         h->n_in_call = it->n_runs;
         l->in_call = true;
         runs += it->n_runs ? it->n_runs : 1;
         h = next;
     }
-    if (!sh->n_settle) return;
+    if (!sh->settle.n) return;
     pipe_call(sh, CALL_SETTLE);
     settle_encode(w, sh);
 }
 
 void settle_back(struct lw_worker *w, struct shard *sh) {
-    for (int i = 0; i < sh->n_settle; i++) {
-        struct hold *h = sh->settle[i].hold;
+    for (int i = 0; i < sh->settle.n; i++) {
+        struct hold *h = sh->settle.item[i].hold;
         h->lane->in_call = false;
         h->n_in_call = 0;
         hold_to_settle(w, h);
     }
-    sh->n_settle = sh->n_named = 0;
+    sh->settle.n = sh->settle.n_named = 0;
+}
+
+void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed) {
+    sh->settle.n_named = 0;
+    for (int i = 0; i < sh->settle.n; i++) settle_choose(w, sh, &sh->settle.item[i], may_have_executed);
+}
+
+void settle_forget(struct lw_worker *w, struct shard *sh) {
+    unsure_owe(w, sh);
+    for (int i = 0; i < sh->settle.n; i++) {
+        assert(sh->settle.item[i].hold->lane->in_call);
+        sh->settle.item[i].hold->lane->in_call = false;
+    }
 }
 
 /* --- the answers ---------------------------------------------------------------------------------------------------------------------- */
@@ -276,12 +311,6 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     if (recorded) count_end(w, r->msg->timestamp_ms, v == V_DONE || v == V_DEAD || v == V_SENT);
     if (recorded && (v == V_DONE || v == V_DEAD || v == V_SENT) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);
-}
-
-/* The janitor would see the end of a short backoff late. */
-static void look_then(struct lw_worker *w, struct shard *sh, int64_t backoff_ms) {
-    int64_t due = now_ms(w) + backoff_ms + 2;
-    if (!sh->due_ms || due < sh->due_ms) sh->due_ms = due;
 }
 
 int grants_tries(struct grants *g) {
@@ -336,7 +365,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
             continue;
         }
         m->tag = l->tag;
-        if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->sent_ms + w->c->lock.ttl_ms);
+        if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
         hold_grant(w, h, m, g->fence + i, tries);
     }
 }
@@ -347,7 +376,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
     bool stop = h->failed || w->stopping;
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n_named; k++) {
-        const struct named *want = &sh->named[it->first_named + k];
+        const struct named *want = &sh->settle.named[it->first_named + k];
         int tries = letters[k] == 'A' ? grants_tries(g) : 0;
         uint64_t mine = letters[k] == 'A' ? fence++ : 0;
         if (stop || h->failed || letters[k] == 'G') {
@@ -370,7 +399,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
 
 static void released(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a) {
     struct lane *l = it->hold->lane;
-    if (a == 'L' && it->backoff_ms) look_then(w, sh, it->backoff_ms);
+    if (a == 'L' && it->backoff_ms) tend_by(sh, now_ms(w) + it->backoff_ms + 2);
     if (a == 'B') l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
     l->hold = NULL;
     hold_free(w, it->hold);
@@ -428,7 +457,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         released(w, sh, it, a);
         return;
     }
-    lw_leases_extend(w->leases, &h->lease, sh->sent_ms + w->c->lock.ttl_ms);
+    lw_leases_extend(w->leases, &h->lease, sh->pipe.sent_ms + w->c->lock.ttl_ms);
     if (it->mode == KEEP_ALONE) h->n = 0;
     if (a == 'N') {
         h->kind = LANE;
@@ -447,24 +476,24 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    int n = sh->n_settle;
+    int n = sh->settle.n;
     const redisReply *const *e = (const redisReply *const *)r->element;
     bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 7 && e[0]->str && e[1]->str && e[1]->len == (size_t)n && e[2]->str &&
-              e[2]->len == (size_t)sh->n_named && e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
+              e[2]->len == (size_t)sh->settle.n_named && e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
               e[6]->len == (size_t)n;
     if (!ok) {
         lw_error("shard %d: settle answered nonsense", sh->index);
         settle_back(w, sh);
         return;
     }
-    sh->n_settle = 0;
+    sh->settle.n = 0;
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[4], .heads = e[5]};
     for (int i = 0; i < n; i++) {
-        struct lane *l = sh->settle[i].hold->lane;
-        answered(w, sh, &sh->settle[i], e[1]->str[i], e[2]->str + sh->settle[i].first_named, &g, (unsigned char)e[6]->str[i]);
+        struct lane *l = sh->settle.item[i].hold->lane;
+        answered(w, sh, &sh->settle.item[i], e[1]->str[i], e[2]->str + sh->settle.item[i].first_named, &g, (unsigned char)e[6]->str[i]);
         lane_wake(w, l);
     }
-    sh->n_named = 0;
+    sh->settle.n_named = 0;
     unsure_clear(w, sh);
     if (e[3]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[3]->integer);
 }

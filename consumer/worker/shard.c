@@ -35,9 +35,8 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_workers = key_of(sh, "workers", "");
     sh->key_vanished = key_of(sh, "vanished", "");
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
-    sh->ask = 1;
-    sh->gate_tail = &sh->gate_head;
-    sh->finished_tail = &sh->finished;
+    gate_open(sh);
+    settle_open(sh);
 }
 
 void shard_free(struct lw_worker *w, struct shard *sh) {
@@ -45,9 +44,8 @@ void shard_free(struct lw_worker *w, struct shard *sh) {
     char *names[] = {sh->prefix,    sh->key_epoch, sh->key_lanes,   sh->key_floor,   sh->key_fence,
                      sh->key_ready, sh->key_dead,  sh->key_workers, sh->key_claimed, sh->key_vanished};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
-    lw_commands_free(&sh->commands);
-    for (size_t i = 0; i < sh->n_hints; i++) free((void *)(uintptr_t)sh->hints[(sh->hints_head + i) % sh->cap_hints].p);
-    free(sh->hints);
+    lw_commands_free(&sh->pipe.commands);
+    hints_free(sh);
     free(sh->meta);
 }
 
@@ -68,20 +66,20 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     pipe_begin(w, sh);
     pipe_call(sh, CALL_TIME); /* first: what stands before it would look like distance */
-    lw_cmd(&sh->commands, "TIME");
+    lw_cmd(&sh->pipe.commands, "TIME");
     if (with_scripts)
         for (int i = 0; i < LW_SCRIPTS; i++) {
             pipe_call(sh, CALL_LOAD);
-            lw_cmd(&sh->commands, "SCRIPT");
-            lw_arg_text(&sh->commands, "LOAD");
-            lw_arg_text(&sh->commands, lw_scripts[i]->text);
+            lw_cmd(&sh->pipe.commands, "SCRIPT");
+            lw_arg_text(&sh->pipe.commands, "LOAD");
+            lw_arg_text(&sh->pipe.commands, lw_scripts[i]->text);
         }
     pipe_call(sh, CALL_INFO);
-    lw_cmd(&sh->commands, "INFO");
-    lw_arg_text(&sh->commands, "server");
-    lw_arg_text(&sh->commands, "replication");
-    lw_arg_text(&sh->commands, "stats");
-    lw_arg_text(&sh->commands, "memory");
+    lw_cmd(&sh->pipe.commands, "INFO");
+    lw_arg_text(&sh->pipe.commands, "server");
+    lw_arg_text(&sh->pipe.commands, "replication");
+    lw_arg_text(&sh->pipe.commands, "stats");
+    lw_arg_text(&sh->pipe.commands, "memory");
     sh->phase = HELLO;
     pipe_send(w, sh);
 }
@@ -124,7 +122,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
-    int64_t trip = now - sh->sent_ms;
+    int64_t trip = now - sh->pipe.sent_ms;
     if (trip > w->c->lock.ttl_ms / 8) { /* too slow to tell; ask again */
         sh->checking = true;
         return;
@@ -178,12 +176,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
         l->in_call = false;
         hold_to_stale(w, l->hold);
     }
-    while (sh->n_hints) {
-        free((void *)(uintptr_t)sh->hints[sh->hints_head].p);
-        sh->hints_head = (sh->hints_head + 1) % sh->cap_hints;
-        sh->n_hints--;
-    }
-    sh->hints_taken = 0;
+    hints_forget(sh);
     for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
     parts_rewind(w, true);
     w->confirm = true;
@@ -215,7 +208,7 @@ static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
 
 void enter_build(struct lw_worker *w, struct shard *sh) {
     pipe_begin(w, sh);
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_ENTER);
     pipe_script(sh, &lw_script_enter, 3);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_fence), lw_arg_text(c, sh->key_lanes);
@@ -284,7 +277,7 @@ static void arg_part(struct lw_commands *c, const struct part *p) { lw_arg_text(
 /* One call: the floors first, then as many finished ranges as a call takes. READY when there is nothing left to say. */
 void repair_build(struct lw_worker *w, struct shard *sh) {
     pipe_begin(w, sh);
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     int floors = 0, offsets = 0;
     if (!sh->repair_floors_sent)
         for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
@@ -353,6 +346,26 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
     }
 }
 
+void repair_begin(struct shard *sh) { sh->n_repair = 0; }
+
+void repair_forget(struct shard *sh) {
+    for (int i = 0; i < sh->n_repair; i++)
+        if (sh->repair[i].late) sh->repair[i].late->in_repair = false;
+}
+
+void late_count(struct shard *sh, int by) {
+    assert(by > 0 || sh->n_late > 0);
+    sh->n_late += (size_t)by;
+}
+
+void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
+    if (sh->n_meta == sh->cap_meta) {
+        sh->cap_meta = sh->cap_meta ? sh->cap_meta * 2 : 64;
+        sh->meta = lw_realloc(sh->meta, sh->cap_meta * sizeof sh->meta[0]);
+    }
+    sh->meta[sh->n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};
+}
+
 static void meta_drop(struct shard *sh, size_t n) {
     sh->n_meta -= n;
     if (sh->n_meta) memmove(sh->meta, sh->meta + n, sh->n_meta * sizeof sh->meta[0]);
@@ -365,7 +378,7 @@ void late_build(struct lw_worker *w, struct shard *sh) {
     for (size_t i = 0; i < sh->n_meta && sh->n_repair < repair_room(w); i++) sh->repair[sh->n_repair++] = sh->meta[i];
     if (sh->n_late) collect_late(w, sh);
     if (!sh->n_repair) return;
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_REPAIR);
     pipe_script(sh, &lw_script_repair, 2);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch), lw_arg_i64(c, 0);
@@ -406,8 +419,14 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 enum { TEND_BATCH = 256 };
 
+void tend_now(struct shard *sh, int64_t now) { sh->tend_ms = now; }
+
+void tend_by(struct shard *sh, int64_t due_ms) {
+    if (!sh->due_ms || due_ms < sh->due_ms) sh->due_ms = due_ms;
+}
+
 static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     sh->due_ms = 0;
     if (shard_quiet(w, sh, now)) return;
     pipe_call(sh, CALL_TEND);
@@ -423,7 +442,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     }
     int64_t period = w->c->lock.ttl_ms / 4;
     sh->tend_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_TIME);
     lw_cmd(c, "TIME");
     pipe_call(sh, CALL_INFO);
@@ -437,5 +456,5 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     vanished_build(w, sh);
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) sh->tend_ms = now_ms(w); /* more of them */
+    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w)); /* more of them */
 }

@@ -241,6 +241,67 @@ struct floor_item {
 
 enum phase { DOWN, HELLO, ENTERING, REPAIRING, READY };
 
+/* Each step has its part of the shard, which only its own file changes; others call a function of that file. */
+struct gate { /* gate.c */
+    struct gate_item item[BATCH];
+    struct msg *msgs[BATCH];
+    int n, n_msgs;
+    uint64_t token; /* one for all lanes of a call */
+    struct lane *head, **tail;
+    size_t ask;           /* how many lanes are asked for one that may run, 1 to 16 */
+    int64_t rest_ms;      /* until then all lanes in the gate queue have to wait (not_before_ms) */
+    int64_t oom_until_ms; /* Redis is at maxmemory: nothing is admitted until then; 0: it is not */
+};
+struct settle { /* settle.c */
+    struct settle_item item[BATCH];
+    struct named named[BATCH];
+    int n, n_named;
+    struct hold *listed, **tail; /* to settle */
+    size_t n_listed;
+    bool urgent; /* one of them keeps somebody waiting */
+};
+struct claim { /* claim.c */
+    struct claim_item item[CLAIM_BATCH];
+    int n;
+    uint64_t token; /* one for all lanes of a call */
+};
+struct hints {             /* hints.c: lanes that may be runnable */
+    struct lw_bytes *ring; /* owned copies */
+    size_t head, n, cap;
+    size_t taken; /* popped from `claimed` and not told yet */
+    bool on;      /* the blocking pop is wanted */
+    bool more;    /* `ready` may hold more */
+};
+struct watch { /* watch.c */
+    struct look_item item[LOOK_BATCH];
+    int n;
+    int64_t at_ms; /* the next round */
+    size_t from;   /* the partition it begins with */
+};
+struct floors { /* commit.c */
+    struct floor_item item[FLOOR_BATCH];
+    int n;
+};
+struct vanished { /* vanished.c */
+    struct unparking {
+        struct part *part;
+        uint32_t gen, serial;
+        int64_t to; /* all that is missing below it is in the call */
+    } unpark;
+    int64_t unpark_ms;
+    struct stream_id said;
+};
+struct pipeline { /* pipe.c */
+    struct lw_commands commands;
+    struct call calls[PIPE_CALLS];
+    int n, answered;
+    bool open;                       /* a pipeline is out */
+    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items stay with their steps */
+    int n_kept;
+    bool cut; /* a kept call may have executed */
+    int64_t sent_ms;
+};
+
 struct shard {
     int index;
     char *prefix; /* "lw:{NAME.SHARD}:" */
@@ -250,57 +311,29 @@ struct shard {
     char epoch[40]; /* "": none */
     struct lw_life life, new_life;
     char jumped[40];
-    int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
-    int64_t wall_offset_ms;           /* Redis time less the wall clock */
-    int64_t quiet_until_ms;           /* the quarantine */
-    int64_t ttl_ms;                   /* the largest of the epoch joined last, as enter answered; 0 none */
-    int64_t old_until_ms;             /* leases of the epochs before that one are over then */
-    int64_t oom_until_ms;
-    bool loaded, checking; /* scripts are loaded; HELLO is a check of a joined epoch */
-    bool hints_on, more_hints;
+    int64_t offset_ms, new_offset_ms;  /* Redis time less the boot clock */
+    int64_t wall_offset_ms;            /* Redis time less the wall clock */
+    int64_t quiet_until_ms;            /* the quarantine */
+    int64_t ttl_ms;                    /* the largest of the epoch joined last, as enter answered; 0 none */
+    int64_t old_until_ms;              /* leases of the epochs before that one are over then */
+    bool loaded, checking;             /* scripts are loaded; HELLO is a check of a joined epoch */
     size_t repair_part, repair_at;     /* how far the repair after enter has come */
     bool repair_floors_sent, repaired; /* repaired: all was said; only then gate and claim */
 
-    struct lw_commands commands;
-    struct call calls[PIPE_CALLS];
-    int n_calls, answered;
-    bool open;                       /* a pipeline is out */
-    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items are below */
-    int n_kept;
-    bool cut; /* a kept call may have executed */
-    int64_t sent_ms, sent_wall_ms;
-
-    struct gate_item gate[BATCH];
-    struct msg *gate_msgs[BATCH];
-    struct settle_item settle[BATCH];
-    struct named named[BATCH];
-    struct claim_item claim[CLAIM_BATCH];
-    struct look_item look[LOOK_BATCH];
+    struct pipeline pipe;
+    struct gate gate;
+    struct settle settle;
+    struct claim claim;
+    struct hints hints;
+    struct watch watch;
+    struct floors floors;
+    struct vanished vanished;
     struct repair_item repair[REPAIR_BATCH];
-    struct floor_item floors[FLOOR_BATCH];
-    int n_gate, n_gate_msgs, n_settle, n_named, n_claim, n_look, n_repair, n_floors;
-    uint64_t gate_token, claim_token; /* one for all lanes of a call */
+    int n_repair;
 
     struct lane *lanes; /* hash by id */
-    struct lane *gate_head, **gate_tail;
-    size_t ask;                             /* gate: how many lanes are asked for one that may run, 1 to 16 */
-    int64_t gate_rest_ms;                   /* until then all lanes in the gate queue have to wait (not_before_ms) */
-    struct hold *finished, **finished_tail; /* to settle */
-    size_t n_finished;                      /* how many */
-    bool urgent;                            /* one of them keeps somebody waiting */
-    struct lw_bytes *hints;                 /* ring of lanes that may be runnable; owned copies */
-    size_t hints_head, n_hints, cap_hints;
-    size_t hints_taken; /* popped from `claimed` and not told yet */
-    int64_t tend_ms, watch_ms;
-    int64_t due_ms; /* a backoff that this worker set ends then: look after the lanes; 0 none */
-    size_t watch_from;
-    struct unparking {
-        struct part *part;
-        uint32_t gen, serial;
-        int64_t to; /* all that is missing below it is in the call */
-    } unpark;
-    int64_t unpark_ms;
-    struct stream_id vanished_said;
+    int64_t tend_ms;
+    int64_t due_ms;           /* a backoff that this worker set ends then: look after the lanes; 0 none */
     size_t n_late;            /* stale runs that were done after all */
     struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
     size_t n_meta, cap_meta;
@@ -400,6 +433,7 @@ void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
 void lane_drop_pending(struct lw_worker *w, const struct part *only); /* NULL: all */
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
+void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 struct msg *msg_new(struct lw_worker *w);
 void msg_free(struct lw_worker *w, struct msg *m);
@@ -438,8 +472,14 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void tend_now(struct shard *sh, int64_t now);
+void tend_by(struct shard *sh, int64_t due_ms); /* look after the lanes then: the janitor would see the end of a short backoff late */
 void repair_restart(struct shard *sh);
-void repairs_restart(struct lw_worker *w); /* the set of known dones changed: start every repair over */
+void repair_begin(struct shard *sh);                                /* of a pipeline */
+void repair_forget(struct shard *sh);                               /* its call is never answered */
+void repair_meta(struct shard *sh, struct part *p, int64_t offset); /* finished by commit metadata: to be written back */
+void late_count(struct shard *sh, int by);                          /* how many late runs wait for a repair */
+void repairs_restart(struct lw_worker *w);                          /* the set of known dones changed: start every repair over */
 
 /* pipe.c */
 void pipe_begin(struct lw_worker *w, struct shard *sh);
@@ -491,6 +531,13 @@ bool runs_ahead(const struct lw_worker *w);
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when there is something to settle; INT64_MAX never */
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
+void settle_open(struct shard *sh);
+void settle_begin(struct shard *sh);                  /* of a pipeline */
+void settle_list(struct shard *sh, struct hold *h);   /* it has finished runs */
+void settle_unlist(struct shard *sh, struct hold *h); /* nothing happens if it is not in the list */
+void settle_urge(struct shard *sh);                   /* somebody waits for what is listed */
+void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
+void settle_forget(struct lw_worker *w, struct shard *sh); /* its call is never answered */
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
@@ -511,17 +558,30 @@ int grants_tries(struct grants *g);                             /* attempts so f
 struct msg *grants_head(struct lw_worker *w, struct grants *g); /* NULL: not a message */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 void settle_back(struct lw_worker *w, struct shard *sh);
+void gate_open(struct shard *sh);
+void gate_begin(struct shard *sh);                              /* of a pipeline */
+void gate_queue(struct shard *sh, struct lane *l, int64_t now); /* it may be gated */
+void gate_forget(struct lw_worker *w, struct shard *sh);        /* its call is never answered */
+void gate_refused(struct lw_worker *w, struct shard *sh);       /* Redis is at maxmemory: admission waits, the queue drains */
+bool gate_rests(const struct shard *sh, int64_t now);           /* for that */
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void gate_back(struct lw_worker *w, struct shard *sh);
+void claim_begin(struct shard *sh); /* of a pipeline */
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void claim_forget(struct lw_worker *w, struct shard *sh);
+bool hints_known(const struct shard *sh);    /* some lane may be runnable */
+struct lw_bytes hints_pop(struct shard *sh); /* the caller's to free */
+void hints_told(struct shard *sh);           /* Redis was told which were popped */
+void hints_forget(struct shard *sh);
+void hints_free(struct shard *sh);
 void hints_want(struct lw_worker *w, struct shard *sh, bool want);
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most);
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void watch_begin(struct shard *sh); /* of a pipeline */
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 /* vanished.c */
@@ -531,6 +591,7 @@ void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 bool unpark_busy(const struct part *p, int shard); /* more of it is to be unparked at once */
 void missing_forget(struct lw_worker *w, struct part *p);
+void floor_begin(struct shard *sh); /* of a pipeline */
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -10,7 +10,7 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
         size_t here = 0;
-        for (const struct hold *h = w->shards[i].finished; h && here < BATCH + most; h = h->next) here++;
+        for (const struct hold *h = w->shards[i].settle.listed; h && here < BATCH + most; h = h->next) here++;
         n += here > BATCH ? here - BATCH : 0;
     }
     return n;
@@ -37,11 +37,12 @@ static size_t room(struct lw_worker *w) {
 /* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The
  * rest goes along, or PACE_MS after the last pipeline. */
 static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now) {
-    if (sh->phase != READY || sh->checking || !sh->loaded || sh->n_kept || w->stopping || sh->urgent || now - sh->sent_ms >= PACE_MS)
+    if (sh->phase != READY || sh->checking || !sh->loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
+        now - sh->pipe.sent_ms >= PACE_MS)
         return true;
-    if (sh->n_finished >= BATCH / 4) return true;
-    bool hints = (sh->n_hints || sh->more_hints) && heads_fit(w);
-    return (sh->gate_head || hints) && w->in_flight < (size_t)w->c->handler.threads;
+    if (sh->settle.n_listed >= BATCH / 4) return true;
+    bool hints = hints_known(sh) && heads_fit(w);
+    return (sh->gate.head || hints) && w->in_flight < (size_t)w->c->handler.threads;
 }
 
 /* How many lanes gate asks for where so many may run. No more than ASK_LANES for that they are likely taken: they might all be free. */
@@ -53,7 +54,7 @@ static size_t asked(const struct lw_worker *w, size_t most, size_t ask) {
 }
 
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
-    if (sh->open || sh->phase == DOWN || sh->phase == HELLO || !worth(w, sh, now_ms(w))) return;
+    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !worth(w, sh, now_ms(w))) return;
     if (pipe_urgent(w, sh)) return;
     if (sh->phase == ENTERING) {
         if (sh->index && !w->joined) return;
@@ -75,14 +76,14 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
         hints_build(w, sh, *most);
         size_t claimed = claim_build(w, sh, *most); /* heads first, as the classic workflow drains before new work */
         *most -= claimed;
-        size_t lanes = asked(w, *most, sh->ask);
-        if (!sh->oom_until_ms || now >= sh->oom_until_ms) gate_build(w, sh, lanes);
-        if (lanes) *most -= ((size_t)sh->n_gate * *most + lanes - 1) / lanes; /* what of it is hoped for */
+        size_t lanes = asked(w, *most, sh->gate.ask);
+        if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
+        if (lanes) *most -= ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* what of it is hoped for */
     }
     late_build(w, sh);
     unpark_build(w, sh);
     floor_build(w, sh);
-    hints_want(w, sh, !quiet && !w->stopping && wanted && !sh->n_hints && !sh->more_hints);
+    hints_want(w, sh, !quiet && !w->stopping && wanted && !hints_known(sh));
     pipe_send(w, sh);
 }
 
@@ -92,7 +93,7 @@ void lw_worker_turn(struct lw_worker *w) {
     parts_sweep(w);
     if (w->confirm && !commit_confirm(w)) return;
     bool idle = false;
-    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].open && worth(w, &w->shards[i], now_ms(w));
+    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && worth(w, &w->shards[i], now_ms(w));
     size_t most = idle ? room(w) : 0; /* the window counts by round trips */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
@@ -134,21 +135,6 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     return w;
 }
 
-static void free_lanes(struct lw_worker *w, struct shard *sh) {
-    struct lane *l, *tmp;
-    HASH_ITER(hh, sh->lanes, l, tmp) {
-        while (l->stale) {
-            struct hold *h = l->stale;
-            l->stale = h->next;
-            hold_free(w, h);
-        }
-        if (l->hold) hold_free(w, l->hold);
-        HASH_DELETE(hh, sh->lanes, l);
-        free(l->own);
-        free(l);
-    }
-}
-
 #define FREE_LIST(list, link) \
     while (list) {            \
         void *gone = list;    \
@@ -163,7 +149,7 @@ void lw_worker_free(struct lw_worker *w) {
     lane_drop_pending(w, NULL);
     while (w->n_assigned) part_drop(w, w->assigned[0]);
     for (int s = 0; s < w->n_shards; s++) {
-        free_lanes(w, &w->shards[s]);
+        lanes_free(w, &w->shards[s]);
         shard_free(w, &w->shards[s]);
     }
     struct part *p, *tmp;
@@ -199,10 +185,10 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
 }
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
-    bool gates = sh->gate_head && !sh->oom_until_ms && now >= sh->gate_rest_ms;
-    bool hints = (sh->n_hints || sh->more_hints) && heads_fit(w);
-    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->n_kept || sh->checking || !sh->loaded ||
-           (!w->stopping && !sh->quiet_until_ms && (hints || gates));
+    bool gates = sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
+    bool hints = hints_known(sh) && heads_fit(w);
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->pipe.n_kept || sh->checking ||
+           !sh->loaded || (!w->stopping && !sh->quiet_until_ms && (hints || gates));
 }
 
 static bool may_grant(const struct lw_worker *w) {
@@ -217,11 +203,11 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     if (w->confirm && now < w->confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->open || sh->phase == DOWN) continue;
-        if (sh->n_kept) return 0;
+        if (sh->pipe.open || sh->phase == DOWN) continue;
+        if (sh->pipe.n_kept) return 0;
         int64_t due = settle_due_ms(w, sh);
         if (has_work(w, sh, now) && may_grant(w)) due = now;
-        if (due <= now) due = worth(w, sh, now) ? now : sh->sent_ms + PACE_MS;
+        if (due <= now) due = worth(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
         if (due <= now) return 0;
         if (due - now < wait) wait = due - now;
     }
@@ -243,7 +229,7 @@ bool lw_worker_busy(const struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->phase == DOWN || !sh->epoch[0]) continue;
-        if (sh->open || sh->n_kept) return true;
+        if (sh->pipe.open || sh->pipe.n_kept) return true;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
             if (l->hold) return true;
     }

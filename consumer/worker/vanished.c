@@ -40,7 +40,7 @@ void vanished_build(struct lw_worker *w, struct shard *sh) {
     }
     char id[48];
     snprintf(id, sizeof id, "(%" PRIu64 "-%" PRIu64, from.ms, from.seq);
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_VANISHED);
     lw_cmd(c, "XRANGE"), lw_arg_text(c, sh->key_vanished), lw_arg_copy(c, id, strlen(id)), lw_arg_text(c, "+");
     lw_arg_text(c, "COUNT"), lw_arg_i64(c, LANES_A_LOOK);
@@ -135,11 +135,11 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
     }
     for (size_t i = 0; i < w->n_assigned; i++) look_in_part(w, sh, w->assigned[i], &x);
     for (int i = 0; i < x.n; i++)
-        if (before(sh->vanished_said, x.lane[i].id)) {
-            sh->vanished_said = x.lane[i].id;
+        if (before(sh->vanished.said, x.lane[i].id)) {
+            sh->vanished.said = x.lane[i].id;
             if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
         }
-    if (x.n == LANES_A_LOOK) sh->tend_ms = now_ms(w); /* more of them */
+    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w)); /* more of them */
 }
 
 /* --- their messages ---------------------------------------------------------------------------------------------- */
@@ -194,28 +194,28 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
         moved_to(m, x.to);
         return false;
     }
-    struct lw_commands *c = &sh->commands;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_UNPARK);
     pipe_script(sh, &lw_script_unpark, 2);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch), lw_arg_text(c, p->name);
     for (int i = 0; i < x.n; i++) lw_arg_i64(c, x.offset[i]);
-    sh->unpark = (struct unparking){p, p->gen, m->serial, x.to};
+    sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
     return true;
 }
 
 void unpark_build(struct lw_worker *w, struct shard *sh) {
     int64_t now = now_ms(w);
-    sh->unpark.part = NULL;
-    if (now < sh->unpark_ms) return;
+    sh->vanished.unpark.part = NULL;
+    if (now < sh->vanished.unpark_ms) return;
     for (size_t i = 0; i < w->n_assigned; i++)
         if (unpark_part(w, sh, w->assigned[i])) return;
-    sh->unpark_ms = now + WATCH_MS;
+    sh->vanished.unpark_ms = now + WATCH_MS;
 }
 
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    struct part *p = sh->unpark.part;
-    if (r->type != REDIS_REPLY_INTEGER || !p || p->gen != sh->unpark.gen) return;
+    struct part *p = sh->vanished.unpark.part;
+    if (r->type != REDIS_REPLY_INTEGER || !p || p->gen != sh->vanished.unpark.gen) return;
     struct missing *m = &p->missing[sh->index];
     count_n(&w->counts->unparked, (uint64_t)r->integer);
-    if (m->serial == sh->unpark.serial && m->tags) moved_to(m, sh->unpark.to);
+    if (m->serial == sh->vanished.unpark.serial && m->tags) moved_to(m, sh->vanished.unpark.to);
 }

@@ -5,30 +5,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+void watch_begin(struct shard *sh) { sh->watch.n = 0; }
+
 static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
-    sh->look[sh->n_look++] = (struct look_item){.part = p,
-                                                .gen = p->gen,
-                                                .pass = p->pass,
-                                                .segment = segment,
-                                                .next = lw_offsets_next(p->offsets),
-                                                .lo = 0,
-                                                .hi = SEGMENT / 4 - 1,
-                                                .fresh = fresh,
-                                                .last = last};
+    sh->watch.item[sh->watch.n++] = (struct look_item){.part = p,
+                                                       .gen = p->gen,
+                                                       .pass = p->pass,
+                                                       .segment = segment,
+                                                       .next = lw_offsets_next(p->offsets),
+                                                       .lo = 0,
+                                                       .hi = SEGMENT / 4 - 1,
+                                                       .fresh = fresh,
+                                                       .last = last};
 }
 
 /* A new assignment: everything from where it begins to the end of the log as it was then. */
 static void look_fresh(struct shard *sh, struct part *p) {
     int64_t first = p->begin / SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / SEGMENT;
     if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1; /* what lies beyond, gate answers one by one */
-    if (sh->n_look + (last - first + 1) > LOOK_BATCH) return;                    /* the next turn */
+    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;                   /* the next turn */
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
 
 static void look_at(struct shard *sh, struct part *p, int64_t from) {
     int64_t next = lw_offsets_next(p->offsets), segment = from / SEGMENT;
     look(sh, p, segment, false, false);
-    struct look_item *it = &sh->look[sh->n_look - 1];
+    struct look_item *it = &sh->watch.item[sh->watch.n - 1];
     it->lo = (int)(from % SEGMENT / 4);
     if ((next - 1) / SEGMENT == segment) it->hi = (int)((next - 1) % SEGMENT / 4);
 }
@@ -38,10 +40,10 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
 static void look_queued(struct shard *sh, struct part *p, int most) {
     int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch_at[sh->index];
     size_t budget = LOOK_RECORDS;
-    int first = sh->n_look;
+    int first = sh->watch.n;
     if (at <= mark || at >= next) at = mark;
     if (at > mark && lw_offsets_get(p->offsets, mark) == LW_OFF_QUEUED) look_at(sh, p, mark);
-    while (sh->n_look < LOOK_BATCH && sh->n_look - first < most && lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {
+    while (sh->watch.n < LOOK_BATCH && sh->watch.n - first < most && lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {
         look_at(sh, p, at);
         at = (at / SEGMENT + 1) * SEGMENT;
     }
@@ -57,11 +59,11 @@ static int look_share(const struct lw_worker *w) {
 
 void watch_build(struct lw_worker *w, struct shard *sh) {
     int64_t now = now_ms(w);
-    bool due = now >= sh->watch_ms;
-    if (due) sh->watch_ms = now + WATCH_MS;
+    bool due = now >= sh->watch.at_ms;
+    if (due) sh->watch.at_ms = now + WATCH_MS;
     int share = due ? look_share(w) : 0;
-    size_t from = sh->watch_from++; /* in turn: with many partitions the first would take all room */
-    for (size_t i = 0; i < w->n_assigned && sh->n_look < LOOK_BATCH; i++) {
+    size_t from = sh->watch.from++; /* in turn: with many partitions the first would take all room */
+    for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
         if (!p->fresh[sh->index] && now >= p->recheck_ms)
             look_fresh(sh, p);
@@ -70,19 +72,19 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
         else if (due && lw_offsets_queued(p->offsets))
             look_queued(sh, p, share);
     }
-    if (!sh->n_look) return;
-    struct lw_commands *c = &sh->commands;
+    if (!sh->watch.n) return;
+    struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_WATCH);
-    pipe_script(sh, &lw_script_watch, 2 + sh->n_look);
+    pipe_script(sh, &lw_script_watch, 2 + sh->watch.n);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor);
-    for (int i = 0; i < sh->n_look; i++) {
+    for (int i = 0; i < sh->watch.n; i++) {
         char name[350];
-        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->look[i].part->name, sh->look[i].segment);
+        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->watch.item[i].part->name, sh->watch.item[i].segment);
         lw_arg_join(c, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes(name, (size_t)n));
     }
     lw_arg_text(c, sh->epoch);
-    for (int i = 0; i < sh->n_look; i++)
-        lw_arg_text(c, sh->look[i].part->name), lw_arg_i64(c, sh->look[i].lo), lw_arg_i64(c, sh->look[i].hi);
+    for (int i = 0; i < sh->watch.n; i++)
+        lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo), lw_arg_i64(c, sh->watch.item[i].hi);
 }
 
 static int state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
@@ -184,14 +186,14 @@ static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
 }
 
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    int n = sh->n_look;
-    sh->n_look = 0;
+    int n = sh->watch.n;
+    sh->watch.n = 0;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
         lw_error("shard %d: watch answered nonsense", sh->index);
         return;
     }
     for (int i = 0; i < n; i++) {
-        struct look_item *it = &sh->look[i];
+        struct look_item *it = &sh->watch.item[i];
         const redisReply *floor = r->element[2 * i], *bytes = r->element[2 * i + 1];
         struct part *p = it->part;
         if (!p->gen || p->gen != it->gen || !floor->str || !bytes->str) continue;

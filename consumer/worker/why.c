@@ -13,7 +13,7 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
     else if (shard_quiet(w, sh, now))
         snprintf(out, size, "redis shard %d: quarantine for %" PRId64 " ms more, until all earlier leases have ended", sh->index,
                  sh->quiet_until_ms - now);
-    else if (sh->oom_until_ms && now < sh->oom_until_ms)
+    else if (gate_rests(sh, now))
         snprintf(out, size, "redis shard %d: out of memory (maxmemory); admitting no new messages", sh->index);
     else
         return false;

@@ -27,8 +27,8 @@ M = {
     'no rewind when the epoch is lost': [('consumer/worker/shard.c', "    parts_rewind(w, true);\n    w->confirm", "    w->confirm")],
     'newer ones jump over what comes back': [("consumer/worker/hold.c", "lane_push_front(w, l, again[--n]);", "lane_push(w, l, again[--n]);")],
     'gate beside the settle of its key': [("consumer/worker/lane.c", "if (l->in_call || l->stale || ", "if (l->stale || "), ("consumer/worker/lane.c", "if (l->queued || l->in_call || !l->head) {", "if (l->queued || !l->head) {")],
-    'the same settle again after a lost reply': [("consumer/worker/pipe.c", "&sh->settle[i], sh->cut);", "&sh->settle[i], false);")],
-    'calls forgotten after a lost reply': [('consumer/worker/pipe.c', "&& keeps(sh->calls[i].kind)) sh->kept", "&& sh->calls[i].kind == CALL_SETTLE) sh->kept")],
+    'the same settle again after a lost reply': [("consumer/worker/pipe.c", "settle_again(w, sh, sh->pipe.cut);", "settle_again(w, sh, false);")],
+    'calls forgotten after a lost reply': [('consumer/worker/pipe.c', "&& keeps(sh->pipe.calls[i].kind))\n", "&& sh->pipe.calls[i].kind == CALL_SETTLE)\n")],
     'finished without the floor': [('queue/lua/lane.lua', "return offset < floor_of(tp) or state_of(tp, offset) >= 2", "return state_of(tp, offset) >= 2")],
     'gate without the floor': [("queue/lua/gate.lua", "if state >= 2 or offset < s.floor then", "if state >= 2 then")],
     'next of the chain unchecked': [("queue/lua/settle.lua", "local over = offset < s.floor or get_state(s, index) >= 2", "local over = false")],
@@ -49,7 +49,7 @@ M = {
     'repair cut short': [('consumer/worker/shard.c', "sh->phase = sh->repaired ? READY : REPAIRING;", "sh->phase = READY;")],
     # running ahead
     'settle without the lease records all': [('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")],
-    'a lost hold is settled again': [('consumer/worker/hold.c', "    if (h->listed) unlist(w, h);\n    h->lost = true;", "    h->lost = true;")],
+    'a lost hold is settled again': [('consumer/worker/hold.c', "    settle_unlist(&w->shards[h->lease.shard], h);\n    h->lost = true;", "    h->lost = true;")],
     'all of a lost hold counts as done': [('consumer/worker/settle.c', "        hold_drop_runs(w, h, 1);\n    }\n    hold_cut(w, h);", "        hold_drop_runs(w, h, 1);\n    }\n    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);\n    hold_cut(w, h);")],
     'heads of an unanswered settle taken after a take-back': [('consumer/worker/settle.c', "bool stop = h && (h->failed || w->stopping);", "bool stop = false;"), ('consumer/worker/settle.c', "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {", "if (stop || (h && hold_has(h, m->part, m->offset, &same))) {")],
     'named messages known by their place alone': [('consumer/worker/settle.c', "if (!m || m->part != want->part || m->offset != want->offset) {", "if (!m) {")],
@@ -134,8 +134,8 @@ M = {
     'a server that was a replica goes unseen': [('queue/life.c', '"%s/%s", run_id, bytes);', '"%s/%s", run_id, bytes + strlen(bytes));')],
     # error replies
     'an error reply to settle is taken for an answer': [('consumer/worker/pipe.c', "if (c->kind == CALL_ALIVE) return;", "if (c->kind == CALL_ALIVE || c->kind == CALL_SETTLE) return;")],
-    'messages of a gate that is refused at maxmemory are lost': [('consumer/worker/pipe.c', "        sh->oom_until_ms = now_ms(w) + 200;\n        gate_back(w, sh);\n", "        sh->oom_until_ms = now_ms(w) + 200;\n")],
-    'a claim that was refused is forgotten': [('consumer/worker/pipe.c', "    sh->answered--;                    /* counts as unanswered */", "    if (c->kind != CALL_CLAIM) sh->answered--;")],
+    'messages of a gate that is refused at maxmemory are lost': [('consumer/worker/gate.c', "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n    gate_back(w, sh);\n", "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n")],
+    'a claim that was refused is forgotten': [('consumer/worker/pipe.c', "    sh->pipe.answered--; ", "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;")],
 }
 # The world that catches a variant soonest; not named: seeds go round all of them.
 MODE = {

@@ -1,0 +1,76 @@
+/* hints: lanes that may be runnable. They come by a blocking pop on a connection of its own (BRPOPLPUSH into claimed:<worker>); once one
+ * has come, more are fetched in the turn's pipeline. A hint that is lost is made again by the janitor. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { HINTS_MAX = 4096 };
+
+bool hints_known(const struct shard *sh) { return sh->hints.n || sh->hints.more; }
+
+struct lw_bytes hints_pop(struct shard *sh) {
+    assert(sh->hints.n);
+    struct lw_bytes lane = sh->hints.ring[sh->hints.head];
+    sh->hints.head = (sh->hints.head + 1) % sh->hints.cap;
+    sh->hints.n--;
+    sh->hints.taken++;
+    return lane;
+}
+
+void hints_told(struct shard *sh) { sh->hints.taken = 0; }
+
+void hints_forget(struct shard *sh) {
+    while (sh->hints.n) free((void *)(uintptr_t)hints_pop(sh).p);
+    sh->hints.taken = 0;
+}
+
+void hints_free(struct shard *sh) {
+    hints_forget(sh);
+    free(sh->hints.ring);
+}
+
+void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
+    if (want == sh->hints.on) return;
+    sh->hints.on = want;
+    w->io->hints(w->ctx, sh->index, sh->key_ready, sh->key_claimed, want);
+}
+
+static void push(struct shard *sh, struct lw_bytes lane) {
+    if (lane.n > LW_LANE_MAX) return; /* not one of ours */
+    if (sh->hints.n == sh->hints.cap) {
+        size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
+        struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);
+        for (size_t i = 0; i < sh->hints.n; i++) ring[i] = sh->hints.ring[(sh->hints.head + i) % sh->hints.cap];
+        free(sh->hints.ring);
+        sh->hints.ring = ring;
+        sh->hints.head = 0;
+        sh->hints.cap = cap;
+    }
+    sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+}
+
+void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
+    struct shard *sh = &w->shards[shard];
+    if (sh->hints.n >= HINTS_MAX) return; /* lost: made again */
+    push(sh, lane);
+    sh->hints.more = true;
+}
+
+void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    if (!sh->hints.more || sh->hints.n >= CLAIM_BATCH || !most || !heads_fit(w)) return;
+    sh->hints.more = false;
+    pipe_call(sh, CALL_HINTS);
+    pipe_script(sh, &lw_script_hints, 3);
+    struct lw_commands *c = &sh->pipe.commands;
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
+    lw_arg_text(c, sh->epoch), lw_arg_i64(c, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms);
+}
+
+void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    (void)w;
+    if (r->type != REDIS_REPLY_ARRAY) return;
+    for (size_t i = 0; i < r->elements; i++)
+        if (r->element[i]->type == REDIS_REPLY_STRING) push(sh, lw_bytes(r->element[i]->str, r->element[i]->len));
+    if (r->elements > 0) sh->hints.more = true;
+}
