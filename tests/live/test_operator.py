@@ -64,6 +64,11 @@ def job_is_free(t):
     t.redis.call("DEL", t.prefix() + b"job")
 
 
+def vanished(t):
+    """Lanes whose waiting list was deleted, as the scripts noticed."""
+    return {fields[1] for _, fields in t.redis.call("XRANGE", t.prefix() + b"vanished", "-", "+")}
+
+
 @scenario
 def two_jobs_at_once(t):
     """Tools started side by side while workers drain: one job runs at a time, the others are refused, and what was put runs once under its number."""
@@ -86,11 +91,12 @@ def two_jobs_at_once(t):
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
     t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
     lane = t.prefix() + b"wait:k3"
-    kept = t.redis.call("DUMP", lane)
+    kept = t.redis.call("LRANGE", lane, 0, -1)
     t.redis.call("DEL", lane)
+    wait_until(lambda: vanished(t), 30, "a worker's sign that the list was deleted")
     rows = [r for r in tool(t, "ledger", status=1) if "difference" in r]
     t.check({"missing"} == {r["difference"] for r in rows} and 1 in {bool(r.get("replay")) for r in rows}, "a replay that was lost: %r" % rows)
-    t.redis.call("RESTORE", lane, 0, kept, "REPLACE")  # the workers may have noticed, and put messages there again
+    t.redis.call("RPUSH", lane, *kept)  # before those that workers may have put there meanwhile
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
     side = [begin(t, *args, "--execute") for _ in range(4)]
@@ -105,6 +111,8 @@ def two_jobs_at_once(t):
     t.wait_finished()
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
+    t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
+    t.redis.call("DEL", t.prefix() + b"vanished")  # it stays for 100 ttl on purpose
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()
