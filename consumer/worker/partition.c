@@ -22,6 +22,7 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
     p->topic = lw_memdup(topic, n);
     p->partition = partition;
     p->replay = replay;
+    p->looked_at = -1;
     p->fresh = lw_alloc((size_t)w->n_shards);
     p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
     p->watch_at = lw_alloc((size_t)w->n_shards * sizeof *p->watch_at);

@@ -4,7 +4,11 @@
  * Each commit names the fleet that made it, by the epoch of its shard 0. A foreign name alone proves
  * nothing: Redis may have been wiped or moved. But if commits keep advancing under a foreign name for
  * longer than our workers need to notice the end of their epoch, a live fleet makes them. The fleet with
- * the younger epoch stops, because it is probably the one that was started by mistake. */
+ * the younger epoch stops, because it is probably the one that was started by mistake.
+ *
+ * The older fleet only logs an error, and one such commit is enough for that: the younger one may have
+ * stopped before it made another. A commit of our own fleet would mean that Redis was wiped, so the error
+ * waits for the same time; a worker whose epoch is over notices it before then. */
 #include "consumer/worker/state.h"
 
 #include "queue/commit_meta.h"
@@ -28,45 +32,58 @@ static bool is_ours(const struct lw_worker *w, const char *fleet) {
     return ours;
 }
 
-static void verdict(struct lw_worker *w, const char *name, int64_t now) {
+static void verdict(struct lw_worker *w, int64_t now) {
     struct rival *r = &w->rival;
     char why[800];
     bool we_stop = strcmp(w->fleet, r->fleet) > 0;
-    snprintf(
-        why, sizeof why,
-        "group \"%s\": another fleet of \"%s\" (%s) works beside this one (%s) with another Redis: it advanced the commit of %s %d times "
-        "within %" PRId64
-        " ms. Two handlers of one key may run at once. %s. Give one of them another group.id and \"name\", or let both use "
-        "one Redis",
-        w->c->kafka.group_id, w->c->name, r->fleet, w->fleet, name, r->n, now - r->first_ms,
-        we_stop ? "This fleet began later, so it stops" : "The other fleet began later and should stop; this one goes on");
+    snprintf(why, sizeof why,
+             "group \"%s\": another fleet of \"%s\" (%s) works beside this one (%s) with another Redis: it advanced commits, the last one "
+             "of %s, %d time(s) "
+             "within %" PRId64
+             " ms. Two handlers of one key may run at once. %s. Give one of them another group.id and \"name\", or let both use "
+             "one Redis",
+             w->c->kafka.group_id, w->c->name, r->fleet, w->fleet, r->part, r->n, now - r->first_ms,
+             we_stop ? "This fleet began later, so it stops" : "The other fleet began later and should stop; this one goes on");
     if (we_stop) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
-    } else if (!r->said_ms || now - r->said_ms >= SAID_MS) {
+    } else {
         r->said_ms = now;
         lw_error("%s", why);
     }
 }
 
-static void moved_on(struct lw_worker *w, const struct part *p) {
-    struct rival *r = &w->rival;
+/* The older fleet: has it seen a commit of the younger one that it has not told of yet? */
+static bool is_news(const struct rival *r, int64_t now) { return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS); }
+
+static void judge(struct lw_worker *w) {
+    const struct rival *r = &w->rival;
     int64_t now = now_ms(w), patience = w->c->lock.ttl_ms / 2 > PATIENCE_MS ? w->c->lock.ttl_ms / 2 : PATIENCE_MS;
-    if (strcmp(r->fleet, p->foreign) != 0 || now - r->last_ms > FORGET_MS) {
+    if (!r->n) return;
+    bool proof = r->n >= RIVAL_SEEN && r->last_ms - r->first_ms >= patience;
+    bool sign = w->shards[0].phase == READY && now - r->first_ms >= patience && is_news(r, now);
+    if (strcmp(w->fleet, r->fleet) > 0 ? proof : sign) verdict(w, now);
+}
+
+static void moved_on(struct lw_worker *w, const struct part *p, const char *fleet) {
+    struct rival *r = &w->rival;
+    int64_t now = now_ms(w);
+    if (strcmp(r->fleet, fleet) != 0 || now - r->last_ms > FORGET_MS) {
         *r = (struct rival){.first_ms = now};
-        memcpy(r->fleet, p->foreign, sizeof r->fleet);
+        snprintf(r->fleet, sizeof r->fleet, "%s", fleet);
     } else if (now - r->last_ms < GAP_MS) {
         return;
     }
+    snprintf(r->part, sizeof r->part, "%s", p->name);
     r->last_ms = now;
-    if (++r->n >= RIVAL_SEEN && now - r->first_ms >= patience) verdict(w, p->name, now);
+    r->n++;
 }
 
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
-    char fleet[LW_META_FLEET + 1];
-    if (!w->fleet[0] || !lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) || is_ours(w, fleet)) return;
+    if (!w->fleet[0]) return;
     struct part *p = part_get(w, o->topic, strlen(o->topic), o->partition, 0);
-    bool moved = strcmp(p->foreign, fleet) == 0 && o->offset > p->foreign_at;
-    memcpy(p->foreign, fleet, sizeof p->foreign);
-    p->foreign_at = o->offset;
-    if (moved) moved_on(w, p);
+    char fleet[LW_META_FLEET + 1];
+    bool moved = p->looked_at >= 0 && o->offset > p->looked_at;
+    p->looked_at = o->offset;
+    if (moved && lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) && !is_ours(w, fleet)) moved_on(w, p, fleet);
+    judge(w);
 }

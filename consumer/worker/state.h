@@ -61,11 +61,10 @@ struct part {
     char *name; /* "topic:partition"; "topic:partition#replay" for the replays of a number, which are a partition that nobody owns */
     char *topic;
     int32_t partition;
-    int64_t replay;   /* 0: of Kafka */
-    char foreign[17]; /* the other fleet that last committed it, and the offset (rival.c) */
-    int64_t foreign_at;
-    uint32_t gen;  /* assignment */
-    uint32_t pass; /* counts rewinds within it: deliveries of an earlier pass are void */
+    int64_t replay;    /* 0: of Kafka */
+    int64_t looked_at; /* what was committed at the last look at the whole group, -1: not looked yet (rival.c) */
+    uint32_t gen;      /* assignment */
+    uint32_t pass;     /* counts rewinds within it: deliveries of an earlier pass are void */
     struct lw_offsets *offsets;
     int64_t begin, log_begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
     int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: not known yet */
@@ -342,8 +341,8 @@ struct shard {
 enum { FLEETS = 8 };
 /* Another fleet in our group whose commits advance: how often that was seen, first and last. */
 struct rival {
-    char fleet[17];
-    int n;
+    char fleet[17], part[320]; /* part: where it committed last */
+    int n;                     /* looks at which its commits had advanced */
     int64_t first_ms, last_ms, said_ms;
 };
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Commit metadata: a broker that takes little of it, two fleets that it tells of each other. Arguments: build folder [scenario…]."""
 import os
+import re
+import signal
 import subprocess
 import time
 
 from lib.kafka import Kafka
-from lib.process import wait_until
+from lib.process import send, wait_until
 from lib.redis import Redis
 from lib.scenario import main, scenario
 
@@ -39,7 +41,9 @@ def small_metadata(t):
 
 @scenario
 def two_fleets(t):
-    """Two fleets of one name and group on two Redis servers: the younger one refuses within seconds, the older one says so and goes on."""
+    """Two fleets of one name and group on two Redis servers: the older one says so and goes on, the younger one refuses within seconds. The
+    worker of the younger fleet that looks at the group stands still until the older one has spoken: else the younger one may stop, however
+    the two are scheduled, before a look of the older one has met a commit of it."""
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-two"))
     t.rig.broker.start()
     t.start_redis()
@@ -49,15 +53,20 @@ def two_fleets(t):
         t.make_topics(1)
         older = t.start(label="older", workers=2)
         older.wait_workers(2)
-        t.generate(30000, keys=50, rate=300, wait=False)
+        t.generate(60000, keys=50, rate=300, wait=False)
         wait_until(lambda: t.ends_so_far() > 200, 60, "load")
         begun = time.monotonic()
         younger = t.start(label="younger", workers=2, redis={"url": other.url})
+        younger.wait_workers(2)
+        looker = int(re.search(r"worker 0: started as \S+-(\d+)-", younger.log()).group(1))
+        send(looker, signal.SIGSTOP)
+        wait_until(lambda: "another fleet of" in older.log(), 60, "word of the older fleet")
+        t.check(younger.running(), "the younger fleet ended while the worker stood still that looks at the group")
+        send(looker, signal.SIGCONT)
         status, _ = younger.wait(90)
         t.same(status, 78, "status of the younger fleet")
         t.check("another fleet of" in younger.log(), "the younger fleet did not say why")
         t.check(older.running(), "the older fleet ended")
-        wait_until(lambda: "another fleet of" in older.log(), 30, "word of the older fleet")
         t.figure(noticed="%.0f s" % (time.monotonic() - begun))
         for tool in t.tools:
             tool.kill()

@@ -1,7 +1,6 @@
-/* Directed: what is written back while a quarantine lasts. One partition, one worker at a time, the real logic and scripts over the fake
- * store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its handler busy, so that the watermark stands
- * still; what matters is which effect is the last one of key K.
- * usage: sim_meta [CASE…] */
+/* Directed: what is written back while a quarantine lasts, and another fleet in the group. One partition, one worker at a time, the real
+ * logic and scripts over the fake store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its handler
+ * busy, so that the watermark stands still; what matters is which effect is the last one of key K. usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/state.h"
 #include "queue/commit_meta.h"
@@ -31,6 +30,7 @@ static struct scene {
     int run_ahead, repair_batch, ttl_ms;
     int repairs; /* calls */
     bool held;
+    int stopped;                 /* the status with which the worker asked to end */
     const char *ready, *claimed; /* NULL: no hint is wanted */
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
@@ -135,7 +135,10 @@ static void release(void *ctx, void *origin) { (void)ctx, (void)origin; }
 static void passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) {
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
-static void stop(void *ctx, int status, const char *reason) { (void)ctx, (void)status, (void)reason; }
+static void stop(void *ctx, int status, const char *reason) {
+    (void)ctx, (void)reason;
+    s.stopped = status;
+}
 static const struct lw_io io = {.boot_ms = boot_ms,
                                 .wall_ms = wall_ms,
                                 .random = chance,
@@ -524,10 +527,79 @@ static bool commits_before_the_states(void) {
     return !s.premature;
 }
 
+/* A look at the group's commits, in which partition 2 has this one. */
+static void look(const char *fleet, int64_t offset) {
+    char meta[META_TEXT];
+    lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
+    lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
+}
+
+enum { LOOK = 1000 }; /* rounds between two looks; the patience with a rival lasts 2.5 of them */
+#define YOUNGER "ffffffffffffffff"
+#define OLDER "0000000000000001"
+
+static bool fleet_said(bool wanted) {
+    bool said = s.lw->rival.said_ms > 0;
+    if (said != wanted) printf("the other fleet was %s\n", said ? "told of" : "not told of");
+    return said == wanted;
+}
+
+/* A younger fleet stops after a single commit that is seen: the older one tells of it, after its patience. */
+static bool a_younger_fleet_seen_once(void) {
+    begin_worker("a-1");
+    rounds(QUARANTINE);
+    look(s.lw->fleet, 10);
+    look(YOUNGER, 20);
+    rounds(LOOK);
+    look(YOUNGER, 20);
+    bool good = fleet_said(false);
+    rounds(2 * LOOK);
+    look(s.lw->fleet, 30);
+    good = fleet_said(true) && good && !s.stopped;
+    end_worker();
+    return good;
+}
+
+/* It was our own fleet after a wipe, whose new epoch this worker does not know yet; or a name that was there before us. */
+static bool no_younger_fleet(void) {
+    begin_worker("a-1");
+    rounds(QUARANTINE);
+    look(YOUNGER, 20);
+    rounds(3 * LOOK);
+    look(YOUNGER, 20);
+    bool good = fleet_said(false);
+    look(YOUNGER, 30);
+    store_flushall(s.store);
+    rounds(3 * LOOK);
+    look(YOUNGER, 40);
+    good = fleet_said(false) && good;
+    end_worker();
+    return good;
+}
+
+/* The younger of two stops once three looks, far enough apart, have seen the other one's commits advance. */
+static bool an_older_fleet(void) {
+    begin_worker("a-1");
+    rounds(QUARANTINE);
+    bool good = true;
+    for (int i = 0; i <= 3; i++) {
+        good = good && !s.stopped;
+        look(OLDER, 10 + i);
+        rounds(3 * LOOK / 2);
+        look(OLDER, 10 + i);
+    }
+    good = good && s.stopped == LW_EXIT_REFUSED;
+    end_worker();
+    return good;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
-} cases[] = {{"a_repair_that_is_cut", a_repair_that_is_cut},
+} cases[] = {{"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
+             {"no_younger_fleet", no_younger_fleet},
+             {"an_older_fleet", an_older_fleet},
+             {"a_repair_that_is_cut", a_repair_that_is_cut},
              {"a_repair_that_arrives", a_repair_that_arrives},
              {"a_gap_of_the_key", a_gap_of_the_key},
              {"a_repair_that_is_late", a_repair_that_is_late},
