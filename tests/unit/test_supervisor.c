@@ -220,6 +220,33 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
+/* The status of the run after a worker that was asked to stop ended in its own way, `fenced` being what it said before. */
+static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
+    open_sup(state);
+    struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
+    atomic_store(&board->quick, false);
+    lw_sup_step(sup, w, LW_SUP_STOP);
+    atomic_store(&board->workers[0].fenced, fenced);
+    lw_sup_step(sup, w, end);
+    assert_int_equal(w->state, LW_SUP_GONE);
+    assert_int_equal(w->pid, 0);
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), end == LW_SUP_CRASHED ? LW_BLAMED : LW_SUSPECT);
+    bool failed = sup->failed;
+    close_sup(state);
+    return failed;
+}
+
+/* Another member has joined under its id: the worker was ending anyway, to join again without one. */
+static void test_fenced_while_it_stops_is_no_failure(void **state) {
+    static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
+    for (size_t i = 0; i < 2; i++) {
+        assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
+        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* that was an earlier process of this worker */
+        assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
+    }
+    assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
+}
+
 /* Ticks until it is taken for hung; -1 where 1,000 do not suffice. */
 static int ticks_until_hung(struct lw_sup_worker *w, bool beats) {
     for (int i = 1; i <= 1000; i++) {
@@ -305,6 +332,7 @@ int main(void) {
         T(test_ends_are_told_apart),
         T(test_killed_for_a_late_roll_starts_at_once),
         T(test_killed_after_a_second_signal_is_no_failure),
+        cmocka_unit_test(test_fenced_while_it_stops_is_no_failure),
         T(test_hung_main_loop),
         T(test_hung_handler),
         T(test_rate_leaves_the_quarantine_out),
