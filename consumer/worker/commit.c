@@ -67,8 +67,8 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     w->io->passed(w->ctx, p->topic, p->partition, offset);
 }
 
-/* Rule 12: before anything is repaired or gated after an epoch loss, Kafka must confirm that the partitions are ours, by accepting the
- * watermark. False: not known yet; try again. */
+/* The rule "Kafka confirms first": before anything is repaired or gated after an epoch loss, Kafka must accept a commit of the
+ * watermark, which shows that the partitions are still ours. False: not known yet; try again. */
 bool commit_confirm(struct lw_worker *w) {
     int64_t now = now_ms(w);
     if (now < w->confirm_ms) return false;

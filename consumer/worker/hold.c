@@ -134,8 +134,7 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
 }
 
 /* Records the dones that Redis was not told of before its epoch ended. Under a live lease nobody else
- * can have run these messages. After the lease only the first done counts, as in a settle without the
- * lease (rule 5). */
+ * can have run these messages. After the lease the rule "first done only" holds, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
     for (struct run *r = h->first; r && r->state == FINISHED && !h->lost; r = r->next) {

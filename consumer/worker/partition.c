@@ -221,7 +221,7 @@ static void cut_holds(struct lw_worker *w, const struct part *p) {
         }
 }
 
-/* Rule 12: only those dones survive before which every message of the same (partition, key) is known done. Tags stand for keys: two keys
+/* The rule "no gap below a done" decides which dones survive a rewind. Tags stand for keys: two keys
  * with one tag are taken for one, which forgets more, never less. */
 struct rewinding {
     struct part *part;
@@ -298,7 +298,7 @@ bool part_closed(const struct part *p, const struct msg *m) {
 }
 
 /* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being
- * written back, if every earlier record of its key is written back or done too (rule 12). */
+ * written back, if the rule "no gap below a done" allows it. */
 static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);

@@ -1,8 +1,8 @@
 /* One pipeline a turn and shard: what is in it, what came back, and what happens when the connection breaks in between.
  *
- * Rule 1: while a call that names a key is unanswered nothing else about that key is sent; there is one pipeline a shard at a time, so
- * "unanswered" is "in the open pipeline". Rule 3: after a lost reply the same calls go first, gate and claim with the same tokens, settle
- * in mode drop. */
+ * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline
+ * at a time, so "unanswered" means "in the open pipeline". The rule "same calls first": after a lost reply the same calls go again before
+ * anything else, gate and claim with the same tokens, settle in mode drop. */
 #include "consumer/worker/state.h"
 
 #include <assert.h>

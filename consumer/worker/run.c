@@ -95,7 +95,7 @@ void run_start(struct lw_worker *w, struct run *r) {
     r->state = RUNNING;
     r->linked = false;
     w->in_flight++;
-    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* rule 4 */
+    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" */
         run_finish(w, r, V_BACK);
         return;
     }
@@ -189,7 +189,7 @@ static void send_letter(struct lw_worker *w, struct run *r) {
 /* The attempts are over, or the handler says it is hopeless. */
 static void die(struct lw_worker *w, struct run *r) {
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
-    if (w->c->dead.to == LW_DEAD_TOPIC) { /* rule 8: acknowledged before it counts */
+    if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" */
         r->state = SENDING;
         send_letter(w, r);
     } else {
@@ -204,8 +204,8 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     if (r->job.alone) w->running_alone = false;
 }
 
-/* Time may have passed since the grant (a rebalance blocks the loop): rule 4 again, and what lost its epoch meanwhile is not started at
- * all. */
+/* Applies the rule "no late start" again, because time may have passed since the grant (a rebalance blocks the loop). A message whose
+ * epoch was lost meanwhile is not started at all. */
 void run_flush(struct lw_worker *w) {
     int64_t now = w->n_start ? now_ms(w) : 0;
     size_t n = 0;

@@ -3,7 +3,7 @@
  *     DOWN --connected--> HELLO --same life--> READY <-------------------.
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'       any --LOST, other life, clock jumped--> ENTERING
  *
- * Nothing but HELLO is sent on a new connection before the server's life (run_id, master_replid) compares equal (rule 9). */
+ * By the rule "life first" a new connection carries nothing but HELLO until the server's life (run_id, master_replid) compares equal. */
 #include "consumer/worker/state.h"
 
 #include "queue/epoch.h"
@@ -161,8 +161,8 @@ void hello_done(struct lw_worker *w, struct shard *sh) {
 
 /* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
 
-/* Forgets only this shard's leases, rewinds all partitions (rule 11). Handlers that run on go to the stale list and block their key here.
- */
+/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions. Handlers that run on go to the stale
+ * list and block their key here. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     if (!sh->epoch[0]) return;
     lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch, why);
@@ -318,7 +318,7 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
 }
 
 /* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until
- * that is decided the key is blocked here (rule 11). */
+ * that is decided, the rule "epoch ends, grants end" blocks the key here. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     for (struct run *r = h->first, *next; r; r = next) {
         next = r->next;

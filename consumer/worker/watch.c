@@ -108,7 +108,7 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* Rule 14, and a log that was cut off below the floor: never taken for done in silence. */
+/* The rule "floor fits the log": new records are never taken for finished because old ones at the same offsets were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);

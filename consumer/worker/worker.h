@@ -76,7 +76,7 @@ struct lw_worker_setup {
     const char *id;              /* unique in the fleet and in time: host-pid-random */
     const char *host;            /* whose wall clock this is */
     const char *cluster_id;      /* Kafka's; "" unknown */
-    int64_t grace_ms;            /* rule 10: how long an old master may go on serving; 0 for a single server */
+    int64_t grace_ms;            /* the rule "old master's grace"; 0 for a single server */
     struct lw_byte_bounds bytes; /* for tests, where messages are small */
     size_t part_records;         /* maximum records per partition above its watermark; 0: its share of 64 MiB */
     int repair_batch;            /* ranges per repair call; 0: the default. The simulation sends few, to have several calls */

@@ -108,6 +108,15 @@ while read -r command; do
     if grep -q "^## $command\$\|\`$command\`" doc/reference/commands.md; then good; else bad "commands.md does not tell of $command"; fi
 done <"$dir/commands"
 
+# --- rules of the protocol are cited by name: rule "NAME" is in protocol.md in bold, and no comment cites a number
+sources=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -regex '.*\.\(c\|h\|lua\|py\|sh\|md\)' ! -name test_docs.sh -print)
+grep -ohE '[Rr]ule "[^"]+"' $sources | sed 's/.*"\(.*\)"/\1/' | sort -u >"$dir/cited"
+while read -r rule; do
+    if grep -Fq "**$rule**" doc/explanation/protocol.md; then good; else bad "protocol.md has no rule \"$rule\", which is cited: $(grep -lF "rule \"$rule\"" $sources | tr '\n' ' ')"; fi
+done <"$dir/cited"
+[ "$(wc -l <"$dir/cited")" -gt 8 ] || bad "hardly any rule of the protocol is cited"
+if grep -nE '\b[Rr]ules? [0-9]+' $sources; then bad "a rule is cited by a number: protocol.md has names"; else good; fi
+
 # --- make help: a line for each target, and none for what is not there
 make() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$@"; }
 make -npq help 2>/dev/null | sed -n 's/^\.PHONY: *//p' | tr ' ' '\n' | grep . | sort -u >"$dir/targets"

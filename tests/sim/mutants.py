@@ -8,7 +8,7 @@ They are model/mutants.py's list and the rules that model/lanes_full.py found to
 that are too rare for random runs is caught by a test that builds them by hand (TEST).
 
 Not here: starting what is granted of a revoked partition. It breaks nothing, since it runs under its lease (tests/model/README.md, orphan=drop); taking
-it back (rule 11) keeps a rebalance short."""
+it back (the rule "revoked goes back") keeps a rebalance short."""
 import concurrent.futures, os, shutil, subprocess, sys
 
 SEEDS, LIMIT_S = 60, 120  # the seeds decide; the limit is for what hangs
