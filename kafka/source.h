@@ -5,7 +5,8 @@
  * that what belongs to an earlier assignment of the same partition can be told apart.
  *
  * Each partition's fetch queue is read by itself (its forwarding to the consumer queue is switched off), so that holding a partition back
- * is just not reading it: rd_kafka_pause_partitions() would purge what was fetched, and misplaces offsets in 2.0.2 (TRAPS).
+ * is just not reading it: rd_kafka_pause_partitions() would purge what was fetched, and misplaces offsets in 2.0.2
+ * (doc/design/traps.md).
  * Records that reached the consumer queue before the switch are delivered first. */
 #ifndef LW_KAFKA_SOURCE_H
 #define LW_KAFKA_SOURCE_H

@@ -139,8 +139,8 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* A record below next that was never seen: Kafka does not do that, but a client that misplaces records (TRAPS) must not make us skip one.
- */
+/* A record below next that was never seen. Kafka does not do that, but a client that misplaces records (doc/design/traps.md) must not
+ * make us skip one. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     size_t i = lower_bound(t, offset);
     ring_push(t, (struct record){.state = LW_OFF_DONE});

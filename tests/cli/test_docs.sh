@@ -44,17 +44,21 @@ exists() { # FILE NAME
     *) grep -Eq "(^|[ *])$2\\(" "$1" ;;
     esac
 }
-grep -oE '`tests/[^`]+\.(c|py|sh)(:[^`]+)?`' doc/explanation/guarantees.md | tr -d '`' | sort -u >"$dir/named"
-while IFS=: read -r file name; do
-    if [ ! -f "$file" ]; then
-        bad "guarantees.md names $file, which is not there"
-    elif [ -n "$name" ] && ! exists "$file" "$name"; then
-        bad "guarantees.md names $name of $file, which is not there"
-    else
-        good
-    fi
-done <"$dir/named"
-[ "$(wc -l <"$dir/named")" -gt 50 ] || bad "guarantees.md names hardly any test"
+named() { # PAGE MINIMUM: each test that it names is there
+    grep -oE '`tests/[^`]+\.(c|py|sh)(:[^`]+)?`' "$1" | tr -d '`' | sort -u >"$dir/named"
+    while IFS=: read -r file name; do
+        if [ ! -f "$file" ]; then
+            bad "$1 names $file, which is not there"
+        elif [ -n "$name" ] && ! exists "$file" "$name"; then
+            bad "$1 names $name of $file, which is not there"
+        else
+            good
+        fi
+    done <"$dir/named"
+    [ "$(wc -l <"$dir/named")" -gt "$2" ] || bad "$1 names hardly any test"
+}
+named doc/explanation/guarantees.md 50
+named doc/design/faults.md 50
 
 # --- code: each ```json block with a "kafka" section is a configuration; ```c is a plugin; ```python compiles
 blocks() { # LANGUAGE PAGE: writes $dir/block.N

@@ -176,7 +176,7 @@ static void expect_fatal(const char *topic, const char *group, const char *text)
     leave(&m);
 }
 
-/* FAULTS 22, 23 */
+/* faults 22 and 23 of doc/design/faults.md */
 static void case_fatal(void) {
     make_topic("fatal", 400);
     TOOL("set-offsets %s 2 50", "fatal-deleted fatal");

@@ -1,1 +1,1 @@
-"""What the live tests share: servers, the program under test, the journal and the oracles (see FAULTS: O1 to O6)."""
+"""What the live tests share: servers, the program under test, the journal and the oracles (O1 to O6 of doc/design/faults.md)."""
