@@ -8,7 +8,7 @@ program=$(pwd)/${1:-build}/latchwork
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
-pages="$(ls ./*.md | sed "s|^\./||") tests/README.md $(find doc -name '*.md' | sort)"
+pages="$(ls ./*.md | sed "s|^\./||") tests/README.md tests/model/README.md bench/README.md bench/NOTES.md $(find doc -name '*.md' | sort)"
 
 good() { passed=$((passed + 1)); }
 bad() {
