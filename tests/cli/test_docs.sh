@@ -57,8 +57,13 @@ named() { # PAGE MINIMUM: each test that it names is there
     done <"$dir/named"
     [ "$(wc -l <"$dir/named")" -gt "$2" ] || bad "$1 names hardly any test"
 }
-named doc/explanation/guarantees.md 50
+named tests/README.md 50
 named doc/design/faults.md 50
+
+# --- guarantees.md and tests/README.md have the same promises
+grep -hE '^### [0-9]+\. ' doc/explanation/guarantees.md >"$dir/promises"
+grep -hE '^### [0-9]+\. ' tests/README.md >"$dir/shown"
+if cmp -s "$dir/promises" "$dir/shown" && [ -s "$dir/shown" ]; then good; else bad "guarantees.md and tests/README.md name different promises: $(diff "$dir/promises" "$dir/shown" | grep '^[<>]' | tr '\n' ' ')"; fi
 
 # --- code: each ```json block with a "kafka" section is a configuration; ```c is a plugin; ```python compiles
 blocks() { # LANGUAGE PAGE: writes $dir/block.N
