@@ -65,7 +65,7 @@ const struct lw_redis_right lw_redis_rights[] = {
 };
 const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_rights;
 
-/* The first part of each key name after "lw:{NAME.SHARD}:" (doc/lifecycle.txt, 2). */
+/* The first part of each key name after "lw:{NAME.SHARD}:" (doc/reference/redis-keys.md). */
 const char *const lw_redis_names[] = {
     "epoch", "lock:",  "wait:",  "lanes", "ready", "claimed:", "state:",  "tries:",   "floor", "new_from", "fence",
     "dead",  "dedup:", "paused", "audit", "job",   "job:",     "replays", "vanished", "sweep", "workers",  NULL};

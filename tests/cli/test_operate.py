@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""doc/how-to/operate.md, step by step, on a running demo: the commands, the handler and the configuration are read out of the page, so that
+"""doc/tutorial-operate.md, step by step, on a running demo: the commands, the handler and the configuration are read out of the page, so that
 they cannot drift apart. Then every command of queue and dead with --json, beside loaded workers. Usage: test_operate.py [BUILD]
 
 Nothing here asserts a time; waits have limits only so that a hang is a failure."""
@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from lib.process import wait_until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
-PAGE = os.path.join(ROOT, "doc/how-to/operate.md")
+PAGE = os.path.join(ROOT, "doc/tutorial-operate.md")
 CUSTOMER = "customer-0"
 
 
@@ -268,7 +268,7 @@ STEPS = {
     "Replay an hour of one key": replay_an_hour,
     "What was done, and by whom?": who_did_what,
     "See it in the metrics": see_it_in_the_metrics,
-    "Drop what shall never run": drop_what_shall_never_run,
+    "Drop what should never run": drop_what_shall_never_run,
 }
 
 # --- every command with --json, while the workers are loaded ----------------------------------------------------------------------------

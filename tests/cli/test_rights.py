@@ -104,8 +104,8 @@ class Rights(unittest.TestCase):
     def test_the_names_are_those_of_the_code(self):
         names = set(re.findall(r'"([a-z_]+:?)"', read("cli/check/redis_rights.c").split("lw_redis_names[] = ")[1]))
         documented = set()
-        for line in read("doc/lifecycle.txt").split("2. Every key in Redis")[1].split("Scripts named put")[0].splitlines():
-            row = re.match(r"   ([a-z_]+)(:?)\S*.* (hash|string|list|zset|set|stream) ", line)
+        for line in read("doc/reference/redis-keys.md").splitlines():
+            row = re.match(r"\| `([a-z_]+)(:?)[^`]*` \| (hash|string|list|zset|set|stream) \|", line)
             if row:
                 documented.add(row.group(1) + row.group(2))
         self.assertGreater(len(documented), 12)
