@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""doc/how-to/troubleshooting.md is an index of messages: each message that it quotes is the beginning of one in the code, and each warning
+and error of a worker, the supervisor and check that has three words of its own is in it. doc/how-to/refused.md quotes what the code has.
+Usage: test_troubleshooting.py [BUILD]"""
+import glob
+import os
+import re
+import sys
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+PAGE, REFUSED = "doc/how-to/troubleshooting.md", "doc/how-to/refused.md"
+FOLDERS = ["base", "config", "handlers", "kafka", "consumer", "monitor", "cli/run", "cli/check"]
+LEVELS = {"lw_warn": 0, "lw_error": 0, "PROBLEM": 1, "lw_problem": 1, "lw_problem_warn": 1, "lw_log": 1, "lw_log_with": 3, "tell_end": 3}
+CONVERSION = r"%[-+ 0#]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:ll|l|z|h)?[a-zA-Z]"
+
+
+def calls(text):
+    """(function, arguments) of each call of a function in LEVELS."""
+    for m in re.finditer(r"\b(" + "|".join(LEVELS) + r")\s*\(", text):
+        args, now, i, depth = [], "", m.end(), 1
+        while depth:
+            string = re.compile(r'"(?:[^"\\]|\\.)*"').match(text, i)
+            if string:
+                now += string.group()
+                i = string.end()
+                continue
+            c = text[i]
+            depth += (c in "([{") - (c in ")]}")
+            if c == "," and depth == 1:
+                args.append(now.strip())
+                now = ""
+            elif depth:
+                now += c
+            i += 1
+        yield m.group(1), args + [now.strip()]
+
+
+def message(literal):
+    """A format as people see it: … for what is put in, PRId64 and the like included."""
+    parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(PRI\w+)', literal)
+    text = "".join("d" if macro else string for string, macro in parts).replace('\\"', '"')
+    return squeeze(re.sub(CONVERSION, "…", text).replace("%%", "%"))
+
+
+def squeeze(text):
+    text = re.sub(r'"…"', "…", text)
+    text = re.sub(r"…(?:\s*…)+", "…", text)
+    return " ".join(text.split())
+
+
+def own_words(text):
+    return len(re.findall(r"[A-Za-z][A-Za-z'-]+", text))
+
+
+def messages():
+    out = {}
+    for folder in FOLDERS:
+        for path in sorted(glob.glob(folder + "/**/*.c", recursive=True)):
+            for name, args in calls(open(path).read()):
+                at = LEVELS[name]
+                if name.startswith("lw_problem") and folder != "cli/check":
+                    continue  # about the configuration: it begins with the key's path, and says what is right
+                if len(args) <= at or not args[at].startswith('"'):
+                    continue
+                if name in ("lw_log", "lw_log_with") and not re.search("LW_LOG_(WARN|ERROR)", args[0]):
+                    continue
+                if name == "tell_end":
+                    if "WARN" not in args[2]:
+                        continue
+                    text = "… " + message(args[at])
+                else:
+                    text = message(args[at])
+                out["redis …: " + text if name == "PROBLEM" else text] = path
+    return out
+
+
+def quoted(page):
+    """What stands in the first column of the page's tables, in code quotes."""
+    for n, line in enumerate(open(page), 1):
+        if line.startswith("| `"):
+            for text in re.findall(r"`([^`]+)`", line.split(" | ")[0]):
+                yield n, squeeze(text)
+
+
+def regular(entry):
+    """An entry as a pattern: its … stands for anything, also for what is literal in the code."""
+    return re.compile(".*?".join(re.escape(p) for p in entry.split("…")))
+
+
+def main():
+    known, bad = messages(), []
+    entries = list(quoted(PAGE))
+    for n, entry in entries:
+        if not any(regular(entry).match(m) for m in known):
+            bad.append(f"{PAGE}:{n}: no warning or error of the code begins with: {entry}")
+    patterns = [regular(e) for _, e in entries]
+    for text, path in known.items():
+        if own_words(text) >= 3 and not any(p.match(text) for p in patterns):
+            bad.append(f"{path}: not in {PAGE}: {text}")
+    strings = "\n".join(squeeze(message(m)) for f in FOLDERS for path in glob.glob(f + "/**/*.c", recursive=True)
+                        for m in re.findall(r'"(?:[^"\\]|\\.)*"(?:\s*(?:PRI\w+\s*)?"(?:[^"\\]|\\.)*")*', open(path).read()))
+    for n, entry in quoted(REFUSED):
+        for part in entry.split("…"):
+            part = part.strip(' ",')
+            if own_words(part) >= 2 and part not in strings:
+                bad.append(f"{REFUSED}:{n}: not in the code: {part}")
+    for line in bad:
+        print(line)
+    print(f"{len(entries)} entries, {len(known)} messages, {len(bad)} wrong")
+    if len(entries) < 50 or len(known) < 50:
+        print("hardly anything was found")
+        bad.append("")
+    return 1 if bad else 0
+
+
+sys.exit(main())
