@@ -140,10 +140,11 @@ include bench/bench.mk
 
 # tests/cli/test_docs.sh compares the pages with what the program says
 ##@ Upkeep
-## reference: write the reference pages of configuration and metrics again
+## reference: write again the pages and manual pages that are made from tables and headers
 reference: $(B)/latchwork
 	@$(B)/latchwork check --reference > doc/reference/configuration.md.tmp && mv doc/reference/configuration.md.tmp doc/reference/configuration.md
 	@$(B)/latchwork check --reference-metrics > doc/reference/metrics.md.tmp && mv doc/reference/metrics.md.tmp doc/reference/metrics.md
+	@python3 scripts/man-pages.py $(B)/latchwork doc/man
 
 # Installation directories. DESTDIR precedes each, for packagers.
 BINDIR := $(PREFIX)/bin
@@ -170,6 +171,8 @@ install: all
 	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(call to,$(LIBDIR))/
 	$(fill_in) scripts/latchwork.pc.in > $(call to,$(LIBDIR))/pkgconfig/latchwork.pc
 	$(call install_files,doc/man/*.1,$(MANDIR)/man1)
+	$(call install_files,doc/man/*.3,$(MANDIR)/man3)
+	$(call install_files,doc/man/*.5,$(MANDIR)/man5)
 	install -m 644 scripts/completion.bash $(call to,$(COMPDIR))/latchwork
 	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
@@ -183,7 +186,7 @@ install: all
 ## uninstall: remove what install has put there
 uninstall:
 	rm -rf $(call to,$(BINDIR))/latchwork $(call to,$(PREFIX))/include/latchwork $(call to,$(LIBDIR))/liblatchwork.* $(call to,$(LIBDIR))/pkgconfig/latchwork.pc \
-	    $(call to,$(MANDIR))/man1/latchwork*.1 $(call to,$(COMPDIR))/latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
+	    $(call to,$(MANDIR))/man1/latchwork*.1 $(call to,$(MANDIR))/man3/latchwork-*.3 $(call to,$(MANDIR))/man5/latchwork.json.5 $(call to,$(COMPDIR))/latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
 	$(refresh_linker)
 
 ##@ Upkeep

@@ -23,6 +23,12 @@ if cmp -s "$dir/configuration.md" doc/reference/configuration.md; then good; els
 "$program" check --reference-metrics >"$dir/metrics.md"
 if cmp -s "$dir/metrics.md" doc/reference/metrics.md; then good; else bad "doc/reference/metrics.md is not what the table of metrics says; run: make reference"; fi
 
+mkdir "$dir/man"
+python3 scripts/man-pages.py "$program" "$dir/man" || bad "scripts/man-pages.py failed"
+for page in latchwork.json.5 latchwork-handler.3 latchwork-lock.3; do
+    if cmp -s "$dir/man/$page" "doc/man/$page"; then good; else bad "doc/man/$page is not what the table of keys and the headers say; run: make reference"; fi
+done
+
 # --- links: [text](path), relative to the page
 grep -noE '\]\([^)]+\)' $pages >"$dir/links"
 while IFS=: read -r page line link; do
