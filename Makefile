@@ -88,7 +88,7 @@ $(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# --- tests: each tests/unit/*.c, tests/lua/*.c is a cmocka program; tests/sim has one program; tests/tools are helpers of the live tests
+# --- tests: each test_*.c of tests/unit/*, tests/server, tests/lua, tests/lock is a cmocka program; tests/sim has one program; tests/tools are helpers of the live tests
 include tests/tests.mk
 
 # --- the rest -----------------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ tsan:
 # CI runs debian-13; both make a chroot, which only root may
 ## debian-13: build in a Debian 13 chroot and run the tests that need no Kafka (as root)
 debian-13:
-	@tests/matrix/debian.sh trixie sh -c 'make deps-test && make all tests && for t in unit lua lock; do tests/run.sh $$t build || exit 1; done'
+	@tests/matrix/debian.sh trixie sh -c 'make deps-test && make all tests && for t in unit server lua lock; do tests/run.sh $$t build || exit 1; done'
 ## matrix: run every test in a Debian 13 chroot (as root)
 matrix:
 	@tests/matrix/debian.sh trixie make test

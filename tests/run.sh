@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the test programs: tests/run.sh all|pure|tsan|unit|lua|lock|sim|guard|cli|live|soak BUILD_DIR
+# Runs the test programs: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.
 # A program that is missing, or that says SKIP, has failed: what was not tested is not known to work.
@@ -9,7 +9,7 @@
 # LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time one program may take.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-what=${1:?usage: tests/run.sh all|pure|tsan|unit|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
+what=${1:?usage: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
 build=${2:-build}
 logs=$build/logs
 mkdir -p "$logs"
@@ -84,12 +84,12 @@ end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 run_sources() { # FOLDER [ONLY…]
     local folder=$1 source name found=0
     shift
-    for source in tests/"$folder"/test_*.c; do
+    for source in tests/"$folder"/test_*.c tests/"$folder"/*/test_*.c; do
         [ -e "$source" ] || continue
         name=$(basename "$source" .c)
         if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
         found=1
-        run "$folder-$name" "$build/tests/$folder/$name"
+        run "$folder-$name" "$build/${source%.c}"
     done
     [ $found = 1 ] || report_failure "$folder" /dev/null "no test sources in tests/$folder"
 }
@@ -115,13 +115,13 @@ run_scripts() { # FOLDER
 }
 
 # What has threads, or shares memory with them.
-threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert test_renewer"
+threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert"
 
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)
 rm -f "$logs"/*.first.log
 case $what in
-unit | lua | lock) run_sources "$what" ;;
+unit | server | lua | lock) run_sources "$what" ;;
 sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live) run_scripts "$what" ;;
@@ -129,10 +129,12 @@ tsan)
     # shellcheck disable=SC2086
     export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" # also in children, which leave by _exit
     run_sources unit $threaded
+    run_sources server test_renewer
     run_sources lock
     ;;
 pure)
     run_sources unit
+    run_sources server
     run_sources lua
     run_sources lock
     run_sim "${LW_SEEDS:-100}"
@@ -140,6 +142,7 @@ pure)
 all)
     run_sim "$seeds" # first: it is what fails soonest when the protocol is broken, and takes longest
     run_sources unit
+    run_sources server
     run_sources lua
     run_sources lock
     run_guard

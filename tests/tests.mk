@@ -3,12 +3,13 @@ TESTLIBS = -lcmocka
 LUA51_CFLAGS = $(shell pkg-config --cflags lua5.1)
 LUA51_LIBS = $(shell pkg-config --libs lua5.1)
 
-UNIT := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
+UNIT := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/*/test_*.c))
+SERVERTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/server/test_*.c))
 LUATEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lua/test_*.c))
 LOCKTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lock/test_*.c))
 TESTSUP := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/tools/*.c))
-SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
+SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c tests/sim/*/*.c))
 # programs with a main() of their own in tests/sim: sim_*.c; the rest is shared by them
 SIMMAIN := $(filter $(B)/tests/sim/sim_%.o,$(SIMOBJ))
 SIMLIB := $(filter-out $(SIMMAIN),$(SIMOBJ))
@@ -17,7 +18,7 @@ GUARDOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/guard/*.c))
 GUARD := $(B)/tests/guard/guard
 
 $(SIMOBJ): LW_CFLAGS += $(LUA51_CFLAGS)
-$(UNIT) $(LUATEST) $(LOCKTEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
+$(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
 # libraries that tests preload into servers; never with sanitizers
@@ -33,14 +34,14 @@ $(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 # without debug information: valgrind 3.19 can't read clang's, and functions have their names all the same
-$(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/store%,$(SIMLIB)) $(LIB)
+$(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
-.PHONY: check check-pure check-tsan check-unit check-lua check-lock check-sim check-guard check-cli check-live tests
+.PHONY: check check-pure check-tsan check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live tests
 ##@ Tests
 ## tests: build the test programs
-tests: all $(UNIT) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
+tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
 ## check: run every test (test does so after installing packages)
 check: tests
 	tests/run.sh all $(B)
@@ -51,13 +52,14 @@ check-pure: tests
 check-tsan: tests
 	tests/run.sh tsan $(B)
 ## check-unit: run tests/unit: pure parts and single processes
+## check-server: run tests/server: parts that talk to a Redis, each with a redis-server of its own
 ## check-lua: run tests/lua: each script on a redis-server
 ## check-lock: run tests/lock: the lock library on redis-servers
 ## check-sim: run tests/sim: the worker's logic in a deterministic simulation, and its mutants
 ## check-guard: run tests/guard: bounds on Redis commands, CPU and memory per message
 ## check-cli: run tests/cli: commands, documents, installation
 ## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
-check-unit check-lua check-lock check-sim check-guard check-cli check-live: check-%: tests
+check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live: check-%: tests
 	tests/run.sh $* $(B)
 ## soak: run 10,000 seeds of the simulation and the live tests at ten times their length
 soak: tests
@@ -77,4 +79,4 @@ model:
 	    { python3 lanes_sim.py 10 && python3 lanes_full.py 3 && python3 lanes_full.py 3 late,churn,clock,clock2; } > $(abspath $(B))/model.txt
 	@cat $(B)/model.txt; ! grep -v 'bad {}' $(B)/model.txt
 
--include $(wildcard $(B)/tests/*/*.d)
+-include $(wildcard $(B)/tests/*/*.d $(B)/tests/*/*/*.d)

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "consumer/worker/worker.h"
-#include "tests/sim/store.h"
+#include "tests/sim/redis/store.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

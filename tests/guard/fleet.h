@@ -1,6 +1,6 @@
-/* A small fleet in this process: the real worker logic and the real scripts over the fake Redis of the simulation (tests/sim/store.h), a
- * fake Kafka and a handler that is done at once, under a clock that goes 2 ms a round. No faults, no threads, no chance: the same shape
- * gives the same calls every time, so what they cost can be bounded without a stopwatch.
+/* A small fleet in this process: the real worker logic and the real scripts over the fake Redis of the simulation
+ * (tests/sim/redis/store.h), a fake Kafka and a handler that is done at once, under a clock that goes 2 ms a round. No faults, no threads,
+ * no chance: the same shape gives the same calls every time, so what they cost can be bounded without a stopwatch.
  *
  * A round serves each worker as consumer/process/process.c does: handlers' answers, Redis' answers, hints, records, then one turn. */
 #ifndef LW_TESTS_GUARD_FLEET_H

@@ -1,6 +1,6 @@
 /* No call of ours keeps Redis for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with thousands of segments,
- * and whatever else a call may meet. What a call reads and hands over is bounded exactly in the simulation (tests/sim/bytes.c); here a real
- * Redis tells how long it took, and the shortest of several runs counts, since other programs share the machine. */
+ * and whatever else a call may meet. What a call reads and hands over is bounded exactly in the simulation (tests/sim/world/bytes.c); here
+ * a real Redis tells how long it took, and the shortest of several runs counts, since other programs share the machine. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"

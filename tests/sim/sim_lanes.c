@@ -2,7 +2,7 @@
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]
  * --operate: modes with an operator (operator.h), who drops, replays, breaks, pauses and tries in the middle of it.
  * One seed again: sim_lanes --first SEED --seeds 1 --trace */
-#include "tests/sim/world.h"
+#include "tests/sim/world/world.h"
 
 #include "base/log.h"
 

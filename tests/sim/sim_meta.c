@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "consumer/worker/state.h"
 #include "queue/commit_meta.h"
-#include "tests/sim/store.h"
+#include "tests/sim/redis/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

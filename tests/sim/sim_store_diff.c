@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "base/redis/script.h"
-#include "tests/sim/store.h"
-#include "tests/sim/store_diff_gen.h"
+#include "tests/sim/redis/store.h"
+#include "tests/sim/redis/store_diff_gen.h"
 #include "tests/support/redis_server.h"
 
 enum { STEPS = 200, SEQUENCES = 300, OOM_PREPARE = 80, NOISE = 30 };

@@ -1,0 +1,244 @@
+/* The life of a store, its table of commands, the looks for oracles. */
+#include "tests/sim/redis/store_internal.h"
+#include "tests/sim/redis/store_commands.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROTOTYPE(name, arity, flags) store_fn store_cmd_##name;
+STORE_COMMANDS(PROTOTYPE)
+#define ROW(name, arity, flags) {{#name, arity, flags}, store_cmd_##name, 0},
+static struct command commands[] = {STORE_COMMANDS(ROW)};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0], SLOTS = 512, NAME_MAX_LEN = 20, CALLS_A_SWEEP = 100000, ARGS_ON_STACK = 64 };
+static struct command *slots[SLOTS];
+static uint64_t runs[COMMANDS];
+
+/* --- the table */
+
+static unsigned slot_of(const char *lower, size_t n) { return (unsigned)XXH3_64bits(lower, n) % SLOTS; }
+
+static void fill_slots(void) {
+    for (size_t i = 0; i < COMMANDS; i++) {
+        commands[i].index = i;
+        unsigned at = slot_of(commands[i].pub.name, strlen(commands[i].pub.name));
+        while (slots[at]) at = (at + 1) % SLOTS;
+        slots[at] = &commands[i];
+    }
+}
+
+const struct command *store_find_command(struct slice name) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_slots);
+    char lower[NAME_MAX_LEN];
+    if (name.n >= sizeof lower) return NULL;
+    for (size_t i = 0; i < name.n; i++) lower[i] = name.p[i] >= 'A' && name.p[i] <= 'Z' ? (char)(name.p[i] + 32) : name.p[i];
+    lower[name.n] = '\0';
+    for (unsigned at = slot_of(lower, name.n); slots[at]; at = (at + 1) % SLOTS) {
+        const char *found = slots[at]->pub.name;
+        if (strlen(found) == name.n && memcmp(found, lower, name.n) == 0) return slots[at];
+    }
+    return NULL;
+}
+
+const struct store_command *store_command(size_t i) { return i < COMMANDS ? &commands[i].pub : NULL; }
+uint64_t store_command_runs(size_t i) { return i < COMMANDS ? __atomic_load_n(&runs[i], __ATOMIC_RELAXED) : 0; }
+
+bool store_arity_ok(const struct command *cmd, int argc) { return cmd->pub.arity < 0 ? argc >= -cmd->pub.arity : argc == cmd->pub.arity; }
+
+redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv) {
+    __atomic_fetch_add(&runs[cmd->index], 1, __ATOMIC_RELAXED);
+    return cmd->fn(s, argc, argv);
+}
+
+/* --- life */
+
+static void fresh_id(struct script_env *env, char id[41]) {
+    for (int i = 0; i < 40; i += 8) snprintf(id + i, 9, "%08x", (unsigned)script_env_random(env));
+}
+
+struct store *store_open(uint64_t seed) {
+    struct store *s = store_alloc(sizeof *s);
+    s->env = script_env_new(seed);
+    s->policy = "noeviction";
+    s->role = "master";
+    fresh_id(s->env, s->run_id);
+    fresh_id(s->env, s->replid);
+    return s;
+}
+
+void store_flushall(struct store *s) {
+    struct entry *e, *next;
+    HASH_ITER(hh, s->keys, e, next) entry_delete(s, e);
+}
+
+void store_close(struct store *s) {
+    if (!s) return;
+    store_flushall(s);
+    script_set_free(&s->scripts);
+    script_env_unref(s->env);
+    free(s);
+}
+
+struct store *store_copy(const struct store *s) {
+    struct store *c = store_alloc(sizeof *c);
+    *c = *s;
+    c->keys = NULL;
+    c->env = script_env_ref(s->env);
+    c->scripts = script_set_copy(s->scripts);
+    for (const struct entry *e = s->keys; e; e = e->hh.next) {
+        if (entry_expired(s, e)) continue;
+        struct entry *n = entry_copy(e);
+        HASH_ADD_KEYPTR(hh, c->keys, n->key->data, n->key->len, n);
+    }
+    return c;
+}
+
+void store_restart(struct store *s, bool keep_data) {
+    if (!keep_data) store_flushall(s);
+    store_forget_scripts(s);
+    fresh_id(s->env, s->run_id);
+    fresh_id(s->env, s->replid);
+}
+
+void store_attach(struct store *s) { fresh_id(s->env, s->replid); }
+
+void store_resync(struct store *s, const struct store *master) {
+    struct store kept = *s;
+    store_flushall(s);
+    struct store *c = store_copy(master);
+    s->keys = c->keys;
+    c->keys = NULL;
+    store_close(c);
+    s->repl_input = kept.repl_input + 1000;
+    fresh_id(s->env, s->replid);
+}
+
+void store_forget_scripts(struct store *s) { script_set_free(&s->scripts); }
+void store_set_time_us(struct store *s, int64_t us) { s->now_us = us; }
+int64_t store_time_us(const struct store *s) { return s->now_us; }
+int64_t store_now_ms(const struct store *s) { return s->now_us / 1000; }
+void store_set_oom(struct store *s, bool oom) { s->oom = oom; }
+void store_fail_script(struct store *s, int call, const char *text) { s->fail_call = call, s->fail_text = text; }
+void store_set_policy(struct store *s, const char *policy) { s->policy = policy; }
+void store_set_role(struct store *s, const char *role) { s->role = role; }
+
+/* Expired keys that nobody asks for would pile up in a long run. */
+static void sweep(struct store *s) {
+    if (s->calls_to_sweep-- > 0) return;
+    s->calls_to_sweep = CALLS_A_SWEEP;
+    struct entry *e, *next;
+    HASH_ITER(hh, s->keys, e, next) {
+        if (entry_expired(s, e)) entry_delete(s, e);
+    }
+}
+
+static redisReply *call_slices(struct store *s, int argc, const struct slice *argv) {
+    const struct command *cmd = store_find_command(argv[0]);
+    if (!cmd) return reply_error("ERR unknown command '%.*s' (the fake has what store_commands.h lists)", (int)argv[0].n, argv[0].p);
+    if (!store_arity_ok(cmd, argc)) return reply_arity(cmd->pub.name);
+    if (s->oom && cmd->pub.flags & STORE_DENYOOM) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
+    return store_run(s, cmd, argc, argv);
+}
+
+redisReply *store_call(struct store *s, int argc, const char *const *argv, const size_t *len) {
+    if (argc < 1) return reply_error("ERR empty command");
+    sweep(s);
+    struct slice some[ARGS_ON_STACK], *args = some;
+    if (argc > ARGS_ON_STACK) args = store_realloc(NULL, (size_t)argc * sizeof *args);
+    for (int i = 0; i < argc; i++) args[i] = (struct slice){argv[i], len ? len[i] : strlen(argv[i])};
+    redisReply *r = call_slices(s, argc, args);
+    if (args != some) free(args);
+    return r;
+}
+
+/* --- looks */
+
+size_t store_dbsize(const struct store *s) {
+    size_t n = 0;
+    for (const struct entry *e = s->keys; e; e = e->hh.next) n += !entry_expired(s, e);
+    return n;
+}
+
+void store_each_key(const struct store *s, void (*fn)(void *ctx, const char *key, size_t key_len, enum store_type type), void *ctx) {
+    for (const struct entry *e = s->keys; e; e = e->hh.next) {
+        if (!entry_expired(s, e)) fn(ctx, e->key->data, e->key->len, e->type);
+    }
+}
+
+static const struct entry *peek(const struct store *s, const char *key, size_t key_len, enum store_type type) {
+    const struct entry *e = entry_peek(s, key, key_len);
+    return e && e->type == type ? e : NULL;
+}
+
+static bool show(const struct blob *b, const char **p, size_t *n) {
+    *p = b ? b->data : "";
+    *n = b ? b->len : 0;
+    return true;
+}
+
+enum store_type store_type(const struct store *s, const char *key, size_t key_len) {
+    const struct entry *e = entry_peek(s, key, key_len);
+    return e ? e->type : STORE_NONE;
+}
+
+int64_t store_expires_ms(const struct store *s, const char *key, size_t key_len) {
+    const struct entry *e = entry_peek(s, key, key_len);
+    return e ? e->expire_ms : -1;
+}
+
+bool store_peek_string(const struct store *s, const char *key, size_t key_len, const char **value, size_t *value_len) {
+    const struct entry *e = peek(s, key, key_len, STORE_STRING);
+    return e && show(e->str, value, value_len);
+}
+
+size_t store_length(const struct store *s, const char *key, size_t key_len) {
+    const struct entry *e = entry_peek(s, key, key_len);
+    switch (e ? e->type : STORE_NONE) {
+    case STORE_STRING: return e->str->len;
+    case STORE_LIST: return e->list.count;
+    case STORE_HASH:
+    case STORE_SET: return HASH_COUNT(e->dict);
+    case STORE_ZSET: return e->zset.count;
+    case STORE_STREAM: return e->stream.count;
+    case STORE_NONE: break;
+    }
+    return 0;
+}
+
+bool store_peek_list(const struct store *s, const char *key, size_t key_len, size_t at, const char **value, size_t *value_len) {
+    const struct entry *e = peek(s, key, key_len, STORE_LIST);
+    return e && at < e->list.count && show(*list_at(&e->list, at), value, value_len);
+}
+
+bool store_peek_hash(const struct store *s, const char *key, size_t key_len, const char *field, size_t field_len, const char **value,
+                     size_t *value_len) {
+    const struct entry *e = peek(s, key, key_len, STORE_HASH);
+    const struct member *m = e ? member_find(e->dict, (struct slice){field, field_len}) : NULL;
+    return m && show(m->value, value, value_len);
+}
+
+void store_each_member(const struct store *s, const char *key, size_t key_len,
+                       void (*fn)(void *ctx, const char *name, size_t name_len, const char *value, size_t value_len), void *ctx) {
+    const struct entry *e = entry_peek(s, key, key_len);
+    if (!e || (e->type != STORE_HASH && e->type != STORE_SET)) return;
+    for (const struct member *m = e->dict; m; m = m->hh.next)
+        fn(ctx, m->name->data, m->name->len, m->value ? m->value->data : "", m->value ? m->value->len : 0);
+}
+
+bool store_peek_zset(const struct store *s, const char *key, size_t key_len, size_t rank, const char **member, size_t *member_len,
+                     double *score) {
+    const struct entry *e = peek(s, key, key_len, STORE_ZSET);
+    if (!e || rank >= e->zset.count) return false;
+    *score = e->zset.sorted[rank]->score;
+    return show(e->zset.sorted[rank]->name, member, member_len);
+}
+
+bool store_peek_score(const struct store *s, const char *key, size_t key_len, const char *member, size_t member_len, double *score) {
+    const struct entry *e = peek(s, key, key_len, STORE_ZSET);
+    const struct member *m = e ? member_find(e->zset.dict, (struct slice){member, member_len}) : NULL;
+    if (m) *score = m->score;
+    return m != NULL;
+}

@@ -1,0 +1,72 @@
+/* A rebalance that takes partitions away in steps: while their owner waits for what had started, the rest of the world goes on, handlers
+ * end, connections break. What must hold besides the oracles of every run: nothing of a leaving partition is started from the fast path,
+ * and the wait ends soon after what had started is over, however many of the partition's messages wait in Redis. */
+#include "tests/sim/world/world.h"
+
+#include "queue/lane.h"
+#include "tests/sim/world/operator.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { IDLE_STEPS = 2000 }; /* of the world, for calls to be answered and settled, with losses and a quarantine in between */
+
+static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
+    const struct revoke *r = &w->revoke;
+    return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
+}
+
+/* A head is known as waiting (1) in Redis; a message that nobody knows there can only come from the fast path. Where Redis may have lost
+ * data that says nothing. */
+void revoke_started(struct world *w, int worker, const struct lw_job *job) {
+    if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
+        !leaves(w, worker, job))
+        return;
+    uint32_t tag;
+    char tp[16];
+    snprintf(tp, sizeof tp, "t:%d", (int)job->partition);
+    if (state_in(w->master[lw_lane_shard(job->key, SHARDS, &tag)], tp, job->offset) == 0)
+        world_bad(w, "worker %d starts %s, whose partition is being revoked", worker, job->identity);
+}
+
+/* Is a handler still at work that had started when the revoke began? */
+static bool at_work(const struct world *w, const struct sim_worker *me) {
+    for (int i = 0; i < w->n_exec; i++)
+        if (w->exec[i].before_revoke && leaves(w, me->index, w->exec[i].job)) return true;
+    return false;
+}
+
+/* lw_io's: time passes for everybody; this worker hears nothing of Kafka. */
+void revoke_pump(void *ctx, int64_t max_ms) {
+    struct sim_worker *me = ctx;
+    struct world *w = me->world;
+    struct revoke *r = &w->revoke;
+    int64_t until = w->now_ms + max_ms;
+    if (!r->on || r->worker != me->index) world_bad(w, "worker %d waits outside of a revoke", me->index);
+    while (w->now_ms < until || me->dead_until_ms > w->now_ms) {
+        world_step(w);
+        /* while Kafka confirms nothing after a lost epoch, nothing can be settled */
+        if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms) r->idle_steps = 0;
+        if (r->idle_steps++ > IDLE_STEPS)
+            world_bad(w, "worker %d waits for partitions that leave, though what had started of them is over since %d steps", me->index,
+                      IDLE_STEPS);
+    }
+}
+
+void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool lost) {
+    uint32_t gens[PARTS];
+    size_t n = 0;
+    for (int p = 0; p < PARTS; p++)
+        if (part[p]) gens[n++] = me->gen[p];
+    if (!n) return;
+    trace(w, "worker %d lets %zu partitions go%s", me->index, n, lost ? " (lost)" : "");
+    w->revoke = (struct revoke){.on = true, .worker = me->index};
+    for (int p = 0; p < PARTS; p++) w->revoke.part[p] = part[p];
+    for (int i = 0; i < w->n_exec; i++) w->exec[i].before_revoke = true;
+    int64_t began_ms = w->now_ms;
+    lw_worker_revoke(me->lw, gens, n, lost);
+    trace(w, "worker %d has let go after %" PRId64 " ms", me->index, w->now_ms - began_ms);
+    w->revoke.on = false;
+    for (int p = 0; p < PARTS; p++)
+        if (part[p]) me->gen[p] = 0;
+}

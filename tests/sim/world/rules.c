@@ -1,0 +1,383 @@
+#include "tests/sim/world/rules.h"
+
+#include "tests/sim/world/inside.h"
+#include "tests/sim/world/operator.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256, ASKED_MS = 100, BEHIND_MOST = 7 };
+
+struct of_record {
+    bool started, granted, dropped, parked, said_dead;
+    int failed, recorded; /* attempts: by the handler, or by a crash alone; in Redis */
+    int dedup;
+    int64_t arrived_ms;
+    int64_t rests_until_ms; /* given back by its handler */
+    bool rests;             /* and so recorded */
+    int arrived_at;         /* the worker */
+    char id[12];
+};
+
+/* The last run of a key. */
+struct last {
+    int worker;
+    bool fast;
+    int64_t start_ms, end_ms;
+};
+
+struct rules {
+    struct of_record record[PARTS][MAX_RECORDS];
+    struct last last[KEYS];
+    struct lw_header header;
+    uint64_t hold[KEYS]; /* the last acquisition that ran something */
+    int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
+    int backs[KEYS][WORKERS]; /* in a row */
+    bool lost_data;
+    int poisoned; /* the worker that dies next; -1 none */
+    struct lw_board *board[WORKERS];
+    char gate_sha[41];
+    struct retry {
+        int item, part, index;
+        bool counts;
+    } retry[ITEMS]; /* of the settle that executes: who goes back to its list */
+    int n_retries;
+};
+
+static struct of_record *record(const struct world *w, int part, int index) { return &w->rules->record[part][index]; }
+static bool is_poison(int part, int index) { return (index * 7 + part) % 50 == 13; }
+static bool is_stubborn(int part, int index) { return (index * 3 + part) % 40 == 11; }
+static bool live(const struct world *w, const struct exec *x) {
+    return atomic_load(&x->job->lease->deadline_ms) > w->now_ms && !atomic_load(&x->job->lease->cancelled);
+}
+
+/* --- a run ------------------------------------------------------------------------------------------------------------------------- */
+
+void rules_open(struct world *w) {
+    static struct lw_err err;
+    static char id[] = "id";
+    struct rules *u = w->rules = lw_alloc(sizeof *u);
+    struct lw_config *c = &w->config;
+    u->poisoned = -1;
+    if (w->f->drop) c->queue.on_busy = LW_BUSY_DROP;
+    c->dedup.business = w->f->dedup;
+    c->dedup.id = (struct lw_rule){LW_KEY_HEADER, id};
+    c->dedup.window_s = w->f->dedup ? 100000 : 0;
+    for (int i = 0; w->f->poison && i < WORKERS; i++) u->board[i] = lw_board_open(1, &err);
+    for (int p = 0; p < PARTS; p++) {
+        u->written[p] = w->f->drop ? 2 : w->part[p].n;
+        for (int i = 0; w->f->dedup && i < w->part[p].n; i++) {
+            struct of_record *r = record(w, p, i);
+            r->dedup = rnd_below(w, IDS);
+            snprintf(r->id, sizeof r->id, "id%d", r->dedup);
+        }
+    }
+}
+
+void rules_close(struct world *w) {
+    for (int i = 0; i < WORKERS; i++) lw_board_close(w->rules->board[i]);
+    free(w->rules);
+}
+
+bool rules_step(struct world *w) {
+    struct rules *u = w->rules;
+    if (w->f->drop) { /* what is new in an epoch is written while it lasts */
+        int p = rnd_below(w, PARTS), n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4)) : w->part[p].n;
+        u->written[p] = n < w->part[p].n ? n : w->part[p].n;
+    }
+    if (u->poisoned < 0) return false;
+    struct sim_worker *me = &w->w[u->poisoned];
+    if (me->lw && world_revoking(w, me)) return false;
+    if (me->lw) world_kill(w, me, 200 + rnd_below(w, 2500));
+    u->poisoned = -1;
+    return true;
+}
+
+int rules_written(const struct world *w, int part) { return w->rules->written[part]; }
+int64_t rules_log_end(const struct world *w, int part) { return w->part[part].offset[rules_written(w, part) - 1] + 1; }
+
+void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r) {
+    record(w, part, index)->arrived_ms = w->now_ms;
+    record(w, part, index)->arrived_at = worker;
+    if (!w->f->dedup) return;
+    w->rules->header = (struct lw_header){lw_bytes_of("id"), lw_bytes_of(record(w, part, index)->id)};
+    r->headers = &w->rules->header;
+    r->n_headers = 1;
+}
+
+/* --- the worker's process ---------------------------------------------------------------------------------------------------------- */
+
+struct lw_board *rules_board(const struct world *w, int worker) {
+    return w->rules->board[worker];
+}
+
+void rules_death(struct world *w, const struct sim_worker *me) {
+    struct lw_board *b = rules_board(w, me->index);
+    if (!b) return;
+    for (int i = 0, n = 0; i < w->n_exec; i++) {
+        const struct exec *x = &w->exec[i];
+        if (x->worker != me->index || x->queued) continue;
+        lw_seat_take(&b->workers[0].seats[n++], x->job->identity, x->job->key, x->job->alone, w->now_ms);
+        int part = x->job->partition;
+        if (x->job->alone) record(w, part, record_at(&w->part[part], x->job->offset))->failed++;
+    }
+    lw_board_blame(b, 0, true, "worker died of signal 11");
+}
+
+/* --- Redis ------------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t number(const char *p, size_t n) {
+    char t[24];
+    snprintf(t, sizeof t, "%.*s", (int)(n > 20 ? 20 : n), p);
+    return strtoll(t, NULL, 10);
+}
+
+struct place {
+    int part, index; /* -1: of a replay */
+    char tp[40];
+};
+
+/* A place of three bytes; `groups` is the argument in front of the first group. */
+static struct place place_of(const struct world *w, const unsigned char *at, char **groups, const size_t *len) {
+    int g = 1 + 4 * (at[0] - 1);
+    struct place p = {.index = -1};
+    snprintf(p.tp, sizeof p.tp, "%.*s", (int)len[g], groups[g]);
+    p.part = p.tp[2] - '0';
+    if (strchr(p.tp, '#')) return p;
+    p.index = record_at(&w->part[p.part], 16384 * number(groups[g + 1], len[g + 1]) + at[1] * 256 + at[2]);
+    return p;
+}
+
+static bool is_script(const char *sha, int argc, char **argv) {
+    return argc > 2 && sha[0] && !strcmp(argv[0], "EVALSHA") && !strcmp(argv[1], sha);
+}
+
+/* Attempts that a settle may record. */
+void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len) {
+    struct rules *u = w->rules;
+    u->n_retries = 0;
+    if (!is_script(w->settle_sha, argc, argv)) return;
+    int a = 2 + (int)number(argv[2], len[2]), n = (int)len[a + 8] / 7;
+    const unsigned char *item = (const unsigned char *)argv[a + 8], *at = (const unsigned char *)argv[a + 9];
+    for (int i = 0; i < n; i++, item += 7) {
+        const unsigned char *last = at + 3 * (item[1] - 1);
+        at += 3 * (item[1] + item[4]);
+        if (!item[1] || (item[2] != 'r' && item[2] != 'b')) continue;
+        struct place p = place_of(w, last, argv + a + 10, len + a + 10);
+        if (p.index >= 0 && !finished_in(s, p.tp, w->part[p.part].offset[p.index]))
+            u->retry[u->n_retries++] = (struct retry){i, p.part, p.index, item[2] == 'r'};
+    }
+}
+
+static bool is_new(const struct server *s, const struct place *p, const char *epoch, size_t n_epoch, int64_t offset) {
+    char key[40];
+    const char *v;
+    size_t n;
+    int len = snprintf(key, sizeof key, "lw:{t.%d}:new_from", s->shard);
+    if (!store_peek_hash(s->store, key, (size_t)len, p->tp, strlen(p->tp), &v, &n)) return false;
+    return n > n_epoch && !memcmp(v, epoch, n_epoch) && offset >= number(v + n_epoch + 1, n - n_epoch - 1);
+}
+
+static bool is_busy(const struct server *s, const char *lock, size_t n_lock) {
+    char wait[60];
+    const char *v, *name = lock + strlen("lw:{t.0}:lock:");
+    size_t n;
+    int len = snprintf(wait, sizeof wait, "lw:{t.%d}:wait:%.*s", s->shard, (int)(n_lock - (size_t)(name - lock)), name);
+    return store_peek_string(s->store, lock, n_lock, &v, &n) || store_peek_list(s->store, wait, (size_t)len, 0, &v, &n);
+}
+
+static void gated(struct world *w, const struct server *s, const struct place *p, char letter, const char *epoch, size_t n_epoch,
+                  bool busy) {
+    struct of_record *r = record(w, p->part, p->index);
+    int64_t offset = w->part[p->part].offset[p->index];
+    if (letter == 'R' || letter == 'A') r->granted = true;
+    if (!w->f->drop) return;
+    if (letter == 'A') world_bad(w, "t/%d/%" PRId64 " is granted behind another of its key, and not dropped", p->part, offset);
+    if (letter == 'W' && !r->parked && !r->granted && is_new(s, p, epoch, n_epoch, offset))
+        world_bad(w, "t/%d/%" PRId64 " waits, and is not dropped", p->part, offset);
+    if (letter == 'W') r->parked = true;
+    if (letter != 'X') return;
+    if (!busy) world_bad(w, "t/%d/%" PRId64 " is dropped though nothing of its key runs or waits", p->part, offset);
+    if (r->granted) world_bad(w, "t/%d/%" PRId64 " is dropped though it was granted before", p->part, offset);
+    r->dropped = true;
+    w->rules->n_dropped++;
+}
+
+static void after_gate(struct world *w, const struct server *s, char **argv, const size_t *len, const redisReply *r) {
+    int a = 2 + (int)number(argv[2], len[2]), groups = (int)number(argv[a + 11], len[a + 11]), first_lock = 3 + 4 + 2 * groups;
+    const unsigned char *counts = (const unsigned char *)argv[a + 9], *at = (const unsigned char *)argv[a + 10];
+    const char *letters = r->element[1]->str;
+    for (int i = first_lock, lane = 0; i < 3 + (int)number(argv[2], len[2]); i++, lane++) {
+        int count = len[a + 9] ? counts[lane] % 128 : 1;
+        if (w->f->drop) count %= 64;
+        for (; count > 0; count--, at += 3, letters++) {
+            struct place p = place_of(w, at, argv + a + 11, len + a + 11);
+            if (p.index >= 0) gated(w, s, &p, *letters, argv[a + 1], len[a + 1], is_busy(s, argv[i], len[i]));
+        }
+    }
+}
+
+void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len, const redisReply *r) {
+    struct rules *u = w->rules;
+    if (argc == 3 && !strcmp(argv[0], "SCRIPT") && strstr(argv[2], "\n-- gate:")) snprintf(u->gate_sha, sizeof u->gate_sha, "%s", r->str);
+    if (r->type != REDIS_REPLY_ARRAY) return;
+    for (int i = 0; i < u->n_retries; i++) {
+        struct of_record *back = record(w, u->retry[i].part, u->retry[i].index);
+        if (r->element[1]->str[u->retry[i].item] == 'S') continue;
+        back->recorded += u->retry[i].counts;
+        back->rests = !u->retry[i].counts;
+    }
+    if (w->f->drop && is_script(w->settle_sha, argc, argv) && strchr(r->element[2]->str, 'A'))
+        world_bad(w, "a chain goes on with on_busy drop");
+    if (is_script(u->gate_sha, argc, argv)) after_gate(w, s, argv, len, r);
+}
+
+void rules_lost_data(struct world *w) { w->rules->lost_data = true; }
+
+/* --- oracles ----------------------------------------------------------------------------------------------------------------------- */
+
+static void check_attempt(struct world *w, const struct exec *x, const struct of_record *r) {
+    int attempt = x->job->attempt, most = w->config.retry.max_attempts;
+    if (attempt < 1 || attempt > most) world_bad(w, "%s runs as attempt %d of %d", x->job->identity, attempt, most);
+    if (attempt > 1 + r->failed) world_bad(w, "%s runs as attempt %d after %d failures", x->job->identity, attempt, r->failed);
+    if (!w->rules->lost_data && live(w, x) && attempt != 1 + r->recorded)
+        world_bad(w, "%s runs as attempt %d, %d are recorded", x->job->identity, attempt, r->recorded);
+}
+
+static bool waits(const struct server *s, int key) {
+    char list[40];
+    const char *v;
+    size_t n;
+    int len = snprintf(list, sizeof list, "lw:{t.%d}:wait:k%d", s->shard, key);
+    for (size_t i = 0; store_peek_list(s->store, list, (size_t)len, i, &v, &n); i++) {
+        char text[80], tp[40];
+        int part;
+        int64_t offset, replay;
+        snprintf(text, sizeof text, "%.*s", (int)(n < 79 ? n : 79), v);
+        if (sscanf(text, "1 t %d %" SCNd64 " %" SCNd64, &part, &offset, &replay) != 3) continue;
+        int k = snprintf(tp, sizeof tp, "t:%d", part);
+        if (replay) snprintf(tp + k, sizeof tp - (size_t)k, "#%" PRId64, replay);
+        if (!finished_in(s, tp, offset)) return true;
+    }
+    return false;
+}
+
+/* Since somebody waits: how many has one acquisition of the fast path started? */
+static void check_fair(struct world *w, const struct exec *x) {
+    int *n = &w->rules->overtakes[x->key], shard = inside_shard(x->job);
+    if (!live(w, x)) return;
+    uint64_t hold = inside_hold(x->job) * WORKERS + (uint64_t)x->worker;
+    if (hold != w->rules->hold[x->key]) *n = 0;
+    w->rules->hold[x->key] = hold;
+    if (!inside_is_fast(x->job) || w->vanished[x->key] || !waits(w->master[shard], x->key))
+        *n = 0;
+    else if (++*n > w->config.lock.max_run)
+        world_bad(w, "%s is the %dth to overtake who waits for key %d; max_run is %d", x->job->identity, *n, x->key,
+                  w->config.lock.max_run);
+}
+
+static void check_alone(struct world *w, const struct exec *x) {
+    for (int i = 0; i < w->n_exec; i++) {
+        const struct exec *y = &w->exec[i];
+        if (y->worker == x->worker && !y->queued && (x->job->alone || y->job->alone))
+            world_bad(w, "%s and %s run side by side on worker %d; one is a suspect", x->job->identity, y->job->identity, x->worker);
+    }
+}
+
+static bool same_id(const struct world *w, int part, int index, int p, int i) {
+    return (p != part || i != index) && w->part[p].key[i] == w->part[part].key[index] &&
+           record(w, p, i)->dedup == record(w, part, index)->dedup;
+}
+
+/* The other one whose effect stands; false: none. */
+static bool has_twin(const struct world *w, int part, int index, int shard) {
+    char tp[20];
+    for (int p = 0; p < PARTS; p++)
+        for (int i = 0; i < w->part[p].n; i++) {
+            snprintf(tp, sizeof tp, "t:%d", p);
+            if (!same_id(w, part, index, p, i) || !w->part[p].stored[i]) continue;
+            if (shard < 0 || finished_in(w->master[shard], tp, w->part[p].offset[i])) return true;
+        }
+    return false;
+}
+
+static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
+
+/* With drop, nearly every message that stands behind a run of this worker is asked for before the run is over. */
+static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
+    const struct last *y = &w->rules->last[x->key];
+    if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;
+    if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
+}
+
+/* A handler that gives back under a live lease is asked again later each time. */
+static void rest(struct world *w, const struct exec *x, struct of_record *r) {
+    int *times = &w->rules->backs[x->key][x->worker];
+    int64_t ms = 0;
+    if (live(w, x)) ++*times;
+    for (int i = 1; live(w, x) && i < *times && ms < 1000; i++) ms = ms ? 2 * ms : 10;
+    r->rests = false;
+    r->rests_until_ms = w->now_ms + (ms < 1000 ? ms : 1000);
+}
+
+static void check_rest(struct world *w, const struct exec *x, const struct of_record *r) {
+    if (r->rests && live(w, x) && w->now_ms < r->rests_until_ms)
+        world_bad(w, "%s was given back and runs again %" PRId64 " ms too early", x->job->identity, r->rests_until_ms - w->now_ms);
+}
+
+void rules_start(struct world *w, const struct exec *x, int index) {
+    int part = x->job->partition;
+    struct of_record *r = record(w, part, index);
+    check_fair(w, x);
+    check_alone(w, x);
+    if (operator_replay(x->job)) return;
+    r->started = true;
+    check_attempt(w, x, r);
+    note_behind(w, x, r);
+    w->rules->last[x->key] = (struct last){x->worker, inside_is_fast(x->job), w->now_ms, w->now_ms};
+    if (r->dropped && !w->rules->lost_data && live(w, x)) world_bad(w, "%s runs, though it was dropped for a busy key", x->job->identity);
+    if (w->f->dedup && !loses_leases(w->f) && live(w, x) && has_twin(w, part, index, inside_shard(x->job)))
+        world_bad(w, "%s runs, though another with its business id is done", x->job->identity);
+    if (w->f->stubborn) check_rest(w, x, r);
+    if (w->f->poison && is_poison(part, index)) w->rules->poisoned = x->worker;
+}
+
+enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish) {
+    int part = x->job->partition;
+    if (operator_replay(x->job)) return wish;
+    struct of_record *r = record(w, part, index);
+    w->rules->last[x->key].end_ms = w->now_ms;
+    if (w->f->stubborn && is_stubborn(part, index) && w->faults_on && w->now_ms < 100000 + STUBBORN_MS) {
+        rest(w, x, r);
+        return LW_BACK;
+    }
+    if (wish != LW_BACK) w->rules->backs[x->key][x->worker] = 0;
+    r->failed += wish == LW_RETRY;
+    r->said_dead |= wish == LW_DEAD;
+    return wish;
+}
+
+void rules_died(struct world *w, int part, int index) {
+    const struct of_record *r = record(w, part, index);
+    if (r->said_dead || w->rules->lost_data) return;
+    if (r->recorded + 1 < w->config.retry.max_attempts)
+        world_bad(w, "t/%d/%" PRId64 " is a dead letter after %d attempts", part, w->part[part].offset[index], r->recorded + 1);
+}
+
+bool rules_twin_forgot(const struct world *w, int part, int index) {
+    return w->rules->lost_data && w->f->dedup && has_twin(w, part, index, -1);
+}
+
+bool rules_forgot(const struct world *w) { return w->rules->lost_data && (w->f->drop || w->f->dedup); }
+
+bool rules_gone(const struct world *w, int part, int index) {
+    return record(w, part, index)->dropped || (w->f->dedup && has_twin(w, part, index, -1));
+}
+
+void rules_end(struct world *w) {
+    if (w->f->drop && !loses_leases(w->f) && w->rules->n_dropped < w->o->records / 4)
+        world_bad(w, "only %d of %d messages were dropped", w->rules->n_dropped, PARTS * w->o->records);
+    if (w->f->drop && !loses_leases(w->f) && w->rules->n_behind > BEHIND_MOST)
+        world_bad(w, "%d messages stood behind a run of their key in one worker, and were not dropped", w->rules->n_behind);
+}

@@ -1,0 +1,74 @@
+/* Kafka in trouble: a coordinator that is away for a while, commits that are refused, or taken without an answer, seeks that fail. */
+#include "tests/sim/world/world.h"
+
+#include <inttypes.h>
+
+/* True when it was this step's fault. */
+bool trouble_begin(struct world *w) {
+    if (rnd_unit(w) >= 0.003 * w->f->commits) return false;
+    w->kafka_away_ms = w->now_ms + 100 + rnd_below(w, 3000);
+    trace(w, "Kafka's coordinator is away until %" PRId64, w->kafka_away_ms);
+    return true;
+}
+
+/* A commit that goes wrong. *taken: the broker took it all the same, and only its answer is lost. */
+bool trouble_commit(struct world *w, bool *taken) {
+    *taken = false;
+    if (!w->faults_on || w->now_ms >= w->kafka_away_ms) return false;
+    *taken = rnd_unit(w) < 0.1;
+    return true;
+}
+
+/* offset.metadata.max.bytes: the broker refuses this commit for its metadata. */
+bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
+    const struct world *w = me->world;
+    if (!w->f->meta_max || strlen(c->metadata) <= (size_t)w->f->meta_max) return false;
+    lw_worker_metadata_refused(me->lw);
+    return true;
+}
+
+/* A seek that fails ends the worker (lw_io.seek): the next one begins at the commit. */
+bool trouble_seek(struct world *w, struct sim_worker *me) {
+    if (!w->faults_on || w->f->seeks <= 0 || rnd_unit(w) >= 0.1 * w->f->seeks) return false;
+    trace(w, "worker %d: a seek fails", me->index);
+    me->ending = true;
+    return true;
+}
+
+/* Some records keep their handler busy for long, so that the watermark stands still while later ones finish. */
+bool trouble_lingers(struct world *w, const struct exec *x) {
+    if (!w->faults_on || !w->f->linger) return false;
+    return x->job->offset % w->f->linger == 0 && rnd_unit(w) < 0.9;
+}
+
+static bool carries_repair(const struct world *w, const struct pipe *p) {
+    for (int i = p->done; w->repair_sha[0] && i < p->n; i++)
+        if (!strcmp(p->cmd[i].argv[0], "EVALSHA") && !strcmp(p->cmd[i].argv[1], w->repair_sha)) return true;
+    return false;
+}
+
+/* The worst moment for a connection to break: what is being written back has not all arrived. */
+bool trouble_cut_repair(struct world *w) {
+    if (rnd_unit(w) >= 0.05 * w->f->cut_repairs) return false;
+    for (int i = 0; i < w->n_pipes; i++) {
+        const struct pipe *p = w->pipe[i];
+        struct sim_worker *me = &w->w[p->worker];
+        if (!p->live || p->busy || !me->lw || me->dead_until_ms > w->now_ms || !carries_repair(w, p)) continue;
+        wire_cut(w, me, p->shard);
+        return true;
+    }
+    return false;
+}
+
+/* The whole fleet and its Redis go at once, as when a cluster is restarted: what the next owners know is what Kafka knows. */
+bool trouble_disaster(struct world *w) {
+    if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
+    trace(w, "a disaster");
+    for (int i = 0; i < WORKERS; i++) {
+        if (rnd_unit(w) < 0.2 || !w->w[i].lw || world_revoking(w, &w->w[i])) continue;
+        world_kill(w, &w->w[i], 50 + rnd_below(w, 300));
+    }
+    for (int s = 0; s < SHARDS; s++)
+        if (rnd_unit(w) < 0.8) world_wipe(w, s);
+    return true;
+}

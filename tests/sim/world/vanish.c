@@ -1,0 +1,50 @@
+/* Redis forgets what waits in a lane while its epoch goes on: a person deletes its list by hand, or it is evicted; in some worlds the
+ * states are forgotten, too, in others they go on to say that it waits. The owners must notice and read what they parked from Kafka again.
+ * What came later may have run by then, so the key's order is excused. */
+#include "tests/sim/world/world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static redisReply *ask(struct server *s, int argc, const char *const *argv, const size_t *len) {
+    redisReply *r = store_call(s->store, argc, argv, len);
+    return r;
+}
+
+/* Two bits of a segment: waiting becomes unseen. */
+static void forget_state(struct server *s, const char *tp, int64_t offset) {
+    char name[160], at[24];
+    int64_t index = offset % 16384;
+    snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / 16384);
+    snprintf(at, sizeof at, "%" PRId64, index / 4);
+    redisReply *r = ask(s, 4, (const char *const[]){"GETRANGE", name, at, at}, NULL);
+    int shift = 2 * (3 - (int)(index % 4));
+    if (r->type == REDIS_REPLY_STRING && r->len == 1 && ((unsigned char)r->str[0] >> shift & 3) == 1) {
+        char byte = (char)((unsigned char)r->str[0] & ~(3u << shift));
+        freeReplyObject(ask(s, 4, (const char *const[]){"SETRANGE", name, at, &byte}, (const size_t[]){8, strlen(name), strlen(at), 1}));
+    }
+    freeReplyObject(r);
+}
+
+void lane_vanishes(struct world *w, int shard, int key, bool marks) {
+    struct server *s = w->master[shard];
+    char name[40];
+    snprintf(name, sizeof name, "lw:{t.%d}:wait:k%d", shard, key);
+    store_set_time_us(s->store, (w->now_ms + s->skew_ms + 1000000000) * 1000 + 123);
+    redisReply *list = ask(s, 4, (const char *const[]){"LRANGE", name, "0", "-1"}, NULL);
+    for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i < list->elements; i++) {
+        char topic[16], tp[40];
+        int partition;
+        int64_t offset, replay;
+        if (sscanf(list->element[i]->str, "1 %15s %d %" SCNd64 " %" SCNd64, topic, &partition, &offset, &replay) != 4 || replay) continue;
+        snprintf(tp, sizeof tp, "%s:%d", topic, partition);
+        if (marks) forget_state(s, tp, offset);
+    }
+    if (list->type == REDIS_REPLY_ARRAY && list->elements) {
+        trace(w, "shard %d forgets the %zu messages that wait in lane k%d%s", shard, list->elements, key,
+              marks ? "" : ", not their states");
+        w->vanished[key] = true;
+        freeReplyObject(ask(s, 2, (const char *const[]){"DEL", name}, NULL));
+    }
+    freeReplyObject(list);
+}

@@ -1,0 +1,456 @@
+/* Chains in the pool: jobs of a key that run one after another without the main thread in between. */
+#include "tests/support/pool_fixture.h"
+
+#include <time.h>
+
+enum { UNTOUCHED = 99 }; /* the outcome of a job that nobody has looked at, as fx_job makes it */
+
+/* One chain of all of them, under the lease of the first. */
+static void chain(struct lw_job **jobs, size_t n) {
+    for (size_t i = 1; i < n; i++) {
+        jobs[i]->lease = jobs[0]->lease;
+        assert_true(lw_job_then(jobs[i - 1], jobs[i]));
+    }
+}
+
+/* All of n jobs from `first` on were reaped in this order, among whatever else. */
+static void assert_in_order(struct lw_job **out, size_t n_out, int64_t first, int64_t n) {
+    int64_t next = first;
+    for (size_t i = 0; i < n_out; i++)
+        if (out[i]->offset >= first && out[i]->offset < first + n) assert_int_equal(out[i]->offset, next++);
+    assert_int_equal(next, first + n);
+}
+
+static size_t place_of(struct lw_job **out, int64_t offset) {
+    size_t i = 0;
+    while (out[i]->offset != offset) i++;
+    return i;
+}
+
+/* --- what one chain does ---------------------------------------------------------------------------------------------------------- */
+
+struct trail {
+    int n, slot[200];
+    int64_t offset[200];
+};
+static void note_trail(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    struct trail *t = h->ctx;
+    for (size_t i = 0; i < n; i++) {
+        t->slot[t->n] = slot;
+        t->offset[t->n++] = jobs[i]->offset;
+    }
+}
+
+static void test_a_chain_runs_in_order_on_one_thread(void **state) {
+    (void)state;
+    struct fx x;
+    struct trail t = {0};
+    open_fx(&x, &type, 4, 1, NULL);
+    x.h.saw = note_trail;
+    x.h.ctx = &t;
+    struct many m = make_many(100, "go");
+    chain(m.jobs, 100);
+    lw_pool_submit(x.p, m.jobs, 1);
+    reap(&x, m.out, 100);
+    assert_in_order(m.out, 100, 0, 100);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(t.offset[i], i);
+        assert_int_equal(t.slot[i], t.slot[0]);
+        assert_int_equal(m.jobs[i]->outcome, LW_DONE);
+        assert_ptr_equal(m.jobs[i]->then, LW_JOB_CLOSED);
+    }
+    free_many(&m);
+    close_fx(&x);
+}
+
+static void test_linked_while_it_runs(void **state) {
+    (void)state;
+    for (size_t batch = 1; batch <= 4; batch += 3) {
+        struct fx x;
+        open_fx(&x, &type, 2, batch, NULL);
+        struct many m = make_many(3, "wait");
+        lw_pool_submit(x.p, m.jobs, 1);
+        wait_for(x.h.waiting == 1);
+        chain(m.jobs, 3);
+        x.h.gate = true;
+        reap(&x, m.out, 3);
+        assert_in_order(m.out, 3, 0, 3);
+        free_many(&m);
+        close_fx(&x);
+    }
+}
+
+static void test_too_late_to_link(void **state) {
+    (void)state;
+    static const char *const ends[] = {"go", "retry", "never"};
+    for (int i = 0; i < 3; i++) {
+        struct fx x;
+        open_fx(&x, &type, 1, 1, NULL);
+        struct many m = make_many(2, ends[i]);
+        m.jobs[0]->lease->cancelled = i == 2;
+        m.jobs[1]->lease->cancelled = false;
+        lw_pool_submit(x.p, m.jobs, 1);
+        struct pollfd pf = {.fd = x.fd, .events = POLLIN};
+        assert_int_equal(poll(&pf, 1, 20000), 1); /* it is over, and not reaped yet */
+        assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
+        reap(&x, m.out, 1);
+        assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
+        lw_pool_submit(x.p, m.jobs + 1, 1);
+        reap(&x, m.out, 1);
+        assert_ptr_equal(m.out[0], m.jobs[1]);
+        free_many(&m);
+        close_fx(&x);
+    }
+}
+
+/* What follows a job that was not done is as its maker left it, in every way. */
+static void test_not_done_ends_the_chain(void **state) {
+    (void)state;
+    for (size_t batch = 1; batch <= 4; batch += 3) {
+        struct fx x;
+        open_fx(&x, &type, 1, batch, NULL);
+        struct many m = make_many(5, "go");
+        m.jobs[1]->payload = lw_bytes_of("retry");
+        chain(m.jobs, 4);
+        struct fx_job before[2];
+        memcpy(before, m.j + 2, sizeof before);
+        lw_pool_submit(x.p, m.jobs, 1);
+        reap(&x, m.out, 2);
+        assert_int_equal(m.jobs[0]->outcome, LW_DONE);
+        assert_int_equal(m.jobs[1]->outcome, LW_RETRY);
+        lw_pool_submit(x.p, m.jobs + 4, 1);
+        reap(&x, m.out, 1); /* by the only thread: it has nothing left to do of the chain */
+        assert_ptr_equal(m.out[0], m.jobs[4]);
+        assert_memory_equal(m.j + 2, before, sizeof before);
+        close_fx(&x);
+        free_many(&m);
+    }
+}
+
+static void end_lease(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    (void)slot, (void)n;
+    if (jobs[0]->offset != 1) return;
+    if (h->ctx)
+        atomic_store(&jobs[0]->lease->cancelled, true);
+    else
+        atomic_store(&jobs[0]->lease->deadline_ms, lw_boot_ms());
+}
+
+static void test_lease_ends_within_a_chain(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct fx x;
+        open_fx(&x, &type, 1, i & 2 ? 4 : 1, NULL);
+        x.h.saw = end_lease;
+        x.h.ctx = i & 1 ? &x : NULL;
+        struct many m = make_many(5, "go");
+        chain(m.jobs, 5);
+        lw_pool_submit(x.p, m.jobs, 1);
+        reap(&x, m.out, 3);
+        assert_in_order(m.out, 3, 0, 3);
+        assert_int_equal(m.jobs[1]->outcome, LW_DONE);
+        assert_int_equal(m.jobs[2]->outcome, LW_BACK);
+        assert_string_equal(m.jobs[2]->reason, "");
+        close_fx(&x);
+        assert_int_equal(x.h.runs, 2);
+        assert_int_equal(m.jobs[3]->outcome, UNTOUCHED);
+        assert_ptr_equal(m.jobs[3]->then, m.jobs[4]);
+        free_many(&m);
+    }
+}
+
+static void see_seats(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    (void)slot;
+    for (size_t i = 0; i < n; i++) note_seats(h, jobs[i]);
+}
+
+static void test_followers_sit_and_have_a_time_limit(void **state) {
+    (void)state;
+    struct lw_board_worker *board = lw_alloc(sizeof *board);
+    struct fx x = {.h = {.batch_max = 1, .board = board, .saw = see_seats}, .fd = eventfd(0, EFD_NONBLOCK)};
+    x.p = lw_pool_open(&type, &x.h, 1, 5000, board, x.fd, NULL);
+    struct many m = make_many(10, "go");
+    chain(m.jobs, 10);
+    int64_t before = lw_boot_ms();
+    lw_pool_submit(x.p, m.jobs, 1);
+    reap(&x, m.out, 10);
+    for (int i = 0; i < 10; i++) {
+        assert_true(x.h.seen_busy[i]);
+        assert_true(m.jobs[i]->give_up_ms >= before + 5000 && m.jobs[i]->give_up_ms <= lw_boot_ms() + 5000);
+    }
+    for (int i = 0; i < LW_BOARD_SEATS; i++) assert_false(board->seats[i].busy);
+    free_many(&m);
+    close_fx(&x);
+    free(board);
+}
+
+/* --- batches ---------------------------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 6, LONG = 5 };
+struct batches {
+    int n;
+    size_t size[32];
+    int64_t first[32];
+};
+static void note_batch(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    (void)slot;
+    struct batches *b = h->ctx;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++) assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG); /* different keys */
+    b->size[b->n] = n;
+    b->first[b->n++] = jobs[0]->offset;
+}
+
+/* Six chains in batches of eight, and single jobs behind them in the queue: each batch is the six and two more. */
+static void test_followers_come_first_in_the_next_batch(void **state) {
+    (void)state;
+    struct fx x;
+    struct batches b = {0};
+    open_fx(&x, &type, 1, 8, NULL);
+    struct many w = make_many(1, "wait"), m = make_many(ROWS * LONG, "go"), more = make_many(10, "go");
+    lw_pool_submit(x.p, w.jobs, 1);
+    wait_for(x.h.waiting == 1);
+    w.jobs[0]->offset = 5000;
+    for (int i = 0; i < 10; i++) more.jobs[i]->offset = 1000 + LONG * i;
+    struct lw_job *heads[ROWS], *out[1 + ROWS * LONG + 10];
+    for (int i = 0; i < ROWS; i++) {
+        chain(m.jobs + i * LONG, LONG);
+        heads[i] = m.jobs[i * LONG];
+    }
+    lw_pool_submit(x.p, heads, ROWS);
+    lw_pool_submit(x.p, more.jobs, 10);
+    x.h.saw = note_batch; /* not before "wait" is in its run: it is read at the start of one, and published by the gate */
+    x.h.ctx = &b;
+    atomic_store(&x.h.gate, true);
+    reap(&x, out, sizeof out / sizeof *out);
+    assert_int_equal(b.n, LONG);
+    for (int i = 0; i < LONG; i++) {
+        assert_int_equal(b.size[i], 8);
+        assert_int_equal(b.first[i], i);
+    }
+    for (int i = 0; i < ROWS; i++) assert_in_order(out, sizeof out / sizeof *out, i * LONG, LONG);
+    free_many(&w);
+    free_many(&m);
+    free_many(&more);
+    close_fx(&x);
+}
+
+/* --- others' share ---------------------------------------------------------------------------------------------------------------- */
+
+/* Chains of far more than CHAIN_US on every thread: what waits behind them, in the queue or in the hand, gets its turn before they end. */
+static void test_chains_do_not_starve_others(void **state) {
+    (void)state;
+    enum { N = 150, CHAINS = 2 };
+    for (int i = 0; i < 3; i++) {
+        struct fx x;
+        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1; /* as many as fill a batch */
+        open_fx(&x, &type, 1, batch, NULL);
+        struct many fast = make_many(2000, "go"), m = make_many(CHAINS * N, "sleep"), other = make_many(3, "go");
+        if (i == 1) { /* it is known to be fast: all come into the hand */
+            lw_pool_submit(x.p, fast.jobs, 2000);
+            reap(&x, fast.out, 2000);
+        }
+        for (int k = 0; k < 3; k++) other.jobs[k]->offset = 1000 + k;
+        struct lw_job *jobs[CHAINS + 3], *out[CHAINS * N + 3];
+        size_t n = 0;
+        for (size_t c = 0; c < chains; c++) {
+            chain(m.jobs + c * N, N);
+            jobs[n++] = m.jobs[c * N];
+        }
+        for (int k = 0; k < 3; k++) jobs[n++] = other.jobs[k];
+        lw_pool_submit(x.p, jobs, n);
+        size_t all = chains * N + 3;
+        reap(&x, out, all);
+        for (int k = 0; k < 3; k++)
+            for (size_t c = 0; c < chains; c++) assert_true(place_of(out, 1000 + k) < place_of(out, (int64_t)(c * N + N - 1)));
+        for (size_t c = 0; c < chains; c++) assert_in_order(out, all, (int64_t)c * N, N);
+        free_many(&fast);
+        free_many(&m);
+        free_many(&other);
+        close_fx(&x);
+    }
+}
+
+struct pace {
+    int64_t began_us, last_us, longest_us; /* of the chain; from the start of one of its jobs to that of the next */
+};
+static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    (void)slot, (void)n;
+    struct pace *p = h->ctx;
+    if (jobs[0]->lease->deadline_ms != INT64_MAX) return;
+    int64_t now_us = lw_boot_us();
+    if (!p->began_us) p->began_us = p->last_us = now_us;
+    if (now_us - p->last_us > p->longest_us) p->longest_us = now_us - p->last_us;
+    p->last_us = now_us;
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+/* A chain of short jobs holds up the hand behind it as one long job would: it is stolen from. What else would explain that the others
+ * were run early does not count: a job that was long by itself, a chain so long that it gave way. Now and then, under load, there is no
+ * hand (a fast job was slow) or no idle thread in time: so most rounds have to show it, not all. */
+static void test_the_hand_behind_a_chain_is_stolen(void **state) {
+    (void)state;
+    enum { N = 40, OTHERS = 6 };
+    int rounds = 0, stolen = 0;
+    struct fx x;
+    open_fx(&x, &type, 2, 1, NULL);
+    x.h.saw = nap;
+    for (int64_t until = lw_boot_ms() + 30000; rounds < 12 && lw_boot_ms() < until;) {
+        struct pace pace = {0};
+        x.h.ctx = &pace;
+        struct many fast = make_many(2000, "go"), m = make_many(N, "go"), other = make_many(OTHERS, "go");
+        lw_pool_submit(x.p, fast.jobs, 2000);
+        reap(&x, fast.out, 2000);
+        m.jobs[0]->lease->deadline_ms = INT64_MAX;
+        chain(m.jobs, N);
+        struct lw_job *jobs[1 + OTHERS] = {m.jobs[0]}, *out[N + OTHERS];
+        for (int k = 0; k < OTHERS; k++) {
+            other.jobs[k]->offset = 1000 + k;
+            jobs[k + 1] = other.jobs[k];
+        }
+        lw_pool_submit(x.p, jobs, 1 + OTHERS);
+        reap(&x, out, N + OTHERS);
+        if (pace.longest_us < 900 && pace.last_us - pace.began_us < 18000) {
+            bool early = true;
+            for (int k = 0; k < OTHERS; k++) early &= place_of(out, 1000 + k) < place_of(out, N - 2);
+            rounds++;
+            stolen += early;
+        }
+        free_many(&fast);
+        free_many(&m);
+        free_many(&other);
+    }
+    assert_true(rounds == 12 && stolen > 6);
+    close_fx(&x);
+}
+
+static void test_close_in_a_chain(void **state) {
+    (void)state;
+    for (size_t batch = 1; batch <= 4; batch += 3) {
+        struct fx x;
+        open_fx(&x, &type, 1, batch, NULL);
+        struct many m = make_many(20000, "sleep"); /* as a whole longer than close waits */
+        chain(m.jobs, 20000);
+        lw_pool_submit(x.p, m.jobs, 1);
+        wait_for(x.h.runs > 3);
+        close_fx(&x);
+        assert_int_equal(m.jobs[19999]->outcome, UNTOUCHED);
+        free_many(&m);
+    }
+}
+
+/* --- all of it at random ---------------------------------------------------------------------------------------------------------- */
+
+enum { LANES = 24, EACH = 400, AHEAD = 5 };
+
+struct lane {
+    struct many m;
+    int submitted;   /* below: given to the pool, or linked */
+    int reaped;      /* below: done */
+    int64_t effects; /* the handler's, unguarded: threads must hand it over by the chain alone */
+};
+
+/* "effect": the key's next one; any other order is a fault, and TSan sees whether one run happens before the next. */
+static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    (void)slot;
+    struct lane *lanes = h->ctx;
+    for (size_t i = 0; i < n; i++) {
+        struct lane *l = &lanes[jobs[i]->partition];
+        bool retry = jobs[i]->payload.p[0] == 'r';
+        if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
+        if (!retry) l->effects++;
+        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* what follows comes back */
+    }
+}
+
+/* The lane's next jobs go on: behind the last one, or by submit. */
+static void go_on(struct fx *x, struct lane *l, int want) {
+    while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
+        struct lw_job *job = l->m.jobs[l->submitted];
+        bool first = l->submitted == l->reaped;
+        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return; /* when that is reaped */
+        l->submitted++;
+        if (first) lw_pool_submit(x->p, &job, 1);
+    }
+}
+
+static void take_back(struct lane *l, struct lw_job *job) {
+    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* none of them was started, but for the first */
+    l->submitted = l->reaped;
+    atomic_store(&job->lease->cancelled, false);
+    if (job->outcome == LW_RETRY) job->payload = lw_bytes_of("go");
+}
+
+static void links_at_random(int threads, size_t batch) {
+    struct fx x;
+    unsigned chance = 7;
+    static struct lane lanes[LANES];
+    memset(lanes, 0, sizeof lanes);
+    open_fx(&x, &type, threads, batch, NULL);
+    x.h.saw = effect;
+    x.h.ctx = lanes;
+    for (int i = 0; i < LANES; i++) {
+        lanes[i].m = make_many(EACH, "go");
+        for (int k = 0; k < EACH; k++) {
+            struct lw_job *job = lanes[i].m.jobs[k];
+            job->partition = i;
+            job->lease = &lanes[i].m.j[0].lease;
+            if (rand_r(&chance) % 23 == 0) job->payload = lw_bytes_of("retry");
+        }
+        go_on(&x, &lanes[i], 1 + i % AHEAD);
+    }
+    int retries = 0, backs = 0;
+    for (int left = LANES * EACH; left;) {
+        struct lw_job *out[16];
+        size_t n = lw_pool_reap(x.p, out, 16);
+        if (!n) {
+            struct pollfd pf = {.fd = x.fd, .events = POLLIN};
+            if (poll(&pf, 1, 20000) != 1) fail_msg("no signal; %d left", left);
+            uint64_t v;
+            assert_int_equal(read(x.fd, &v, 8), 8);
+        }
+        for (size_t i = 0; i < n; i++) {
+            struct lane *l = &lanes[out[i]->partition];
+            assert_int_equal(out[i]->offset, l->reaped); /* none is left out, and none comes twice */
+            assert_string_not_equal(out[i]->payload.p, "out of order");
+            if (out[i]->outcome == LW_DONE) {
+                l->reaped++, left--;
+                if (l->submitted < l->reaped) fail_msg("a job was run that nobody linked");
+            } else {
+                retries += out[i]->outcome == LW_RETRY;
+                backs += out[i]->outcome == LW_BACK;
+                take_back(l, out[i]);
+            }
+            go_on(&x, l, l->submitted == l->reaped ? 1 : 0); /* a lane never stops */
+        }
+        for (int i = 0; i < 8; i++) go_on(&x, &lanes[rand_r(&chance) % LANES], rand_r(&chance) % 3);
+    }
+    assert_true(retries > 0 && backs > 0);
+    for (int i = 0; i < LANES; i++) free_many(&lanes[i].m);
+    close_fx(&x);
+}
+
+static void test_links_at_random(void **state) {
+    (void)state;
+    links_at_random(3, 1);
+    links_at_random(2, 7);
+}
+
+int main(void) {
+    lw_log_setup(LW_LOG_ERROR, false, "test");
+    unsetenv("LATCHWORK_JOURNAL");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_chain_runs_in_order_on_one_thread),
+        cmocka_unit_test(test_linked_while_it_runs),
+        cmocka_unit_test(test_too_late_to_link),
+        cmocka_unit_test(test_not_done_ends_the_chain),
+        cmocka_unit_test(test_lease_ends_within_a_chain),
+        cmocka_unit_test(test_followers_sit_and_have_a_time_limit),
+        cmocka_unit_test(test_followers_come_first_in_the_next_batch),
+        cmocka_unit_test(test_chains_do_not_starve_others),
+        cmocka_unit_test(test_the_hand_behind_a_chain_is_stolen),
+        cmocka_unit_test(test_close_in_a_chain),
+        cmocka_unit_test(test_links_at_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
