@@ -27,7 +27,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
             free((void *)(uintptr_t)id.p);
             continue;
         }
-        l->in_call = true;
+        lane_call(l);
         sh->claim.item[sh->claim.n++] = (struct claim_item){(char *)(uintptr_t)id.p, id.n};
     }
     if (!sh->claim.n) return 0;

@@ -112,7 +112,8 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct p
         *bytes += it->envelopes ? m->bytes : 0;
         if (*bytes >= w->bytes.call) break;
     }
-    l->in_call = true;
+    assert(it->n);
+    lane_call(l);
     l->settled = false;
 }
 
@@ -169,7 +170,7 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
 /* The call did not execute, or was refused. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
     for (int i = sh->gate.n - 1; i >= 0; i--) {
-        sh->gate.item[i].lane->in_call = false;
+        lane_answered(sh->gate.item[i].lane);
         put_back(w, sh, &sh->gate.item[i], 0);
         lane_wake(w, sh->gate.item[i].lane);
     }
@@ -179,8 +180,7 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
 void gate_forget(struct lw_worker *w, struct shard *sh) {
     for (int k = 0; k < sh->gate.n; k++) {
         const struct gate_item *it = &sh->gate.item[k];
-        assert(it->lane->in_call);
-        it->lane->in_call = false;
+        lane_answered(it->lane);
         for (int m = 0; m < it->n; m++) msg_free(w, sh->gate.msgs[it->first + m]);
         lane_wake(w, it->lane);
     }
@@ -226,7 +226,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
 static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
     struct lane *l = it->lane;
     bool runs = false;
-    l->in_call = false;
+    lane_answered(l);
     for (int k = 0; k < it->n; k++) {
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         switch (letters[k]) {

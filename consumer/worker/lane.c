@@ -52,6 +52,16 @@ void lane_maybe_free(struct lw_worker *w, struct lane *l) {
     w->free_lanes = l;
 }
 
+void lane_call(struct lane *l) {
+    assert(!l->in_call);
+    l->in_call = true;
+}
+
+void lane_answered(struct lane *l) {
+    assert(l->in_call);
+    l->in_call = false;
+}
+
 struct msg *msg_new(struct lw_worker *w) {
     struct msg *m = w->free_msgs;
     if (m)
@@ -63,6 +73,7 @@ struct msg *msg_new(struct lw_worker *w) {
 }
 
 void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
+    assert(!m->bytes);
     n += sizeof *m;
     for (size_t i = 0; i < m->n_headers; i++)
         n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` holds them */
@@ -76,6 +87,7 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
 bool heads_fit(const struct lw_worker *w) { return w->head_bytes < w->bytes.heads; }
 
 void msg_free(struct lw_worker *w, struct msg *m) {
+    assert(m->part->n_msgs);
     if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);
     assert(w->held_bytes >= m->bytes);
     w->held_bytes -= m->bytes;
@@ -134,6 +146,7 @@ void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m) {
 
 struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
     struct msg *m = l->head;
+    assert(m && l->n && w->held);
     l->head = m->next;
     if (!l->head) l->tail = &l->head;
     l->n--;

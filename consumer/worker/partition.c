@@ -1,14 +1,12 @@
-/* Partitions: assignment, rewinding, letting go; and the arrival of records (poll). */
+/* Partitions: assignment, rewinding, letting go. Records arrive in arrive.c. */
 #include "consumer/worker/state.h"
 
 #include "queue/commit_meta.h"
-#include "queue/lane.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
     char name[320];
@@ -111,7 +109,7 @@ void part_hold(struct lw_worker *w, struct part *p) {
     }
 }
 
-static bool all_joined(const struct lw_worker *w) {
+bool all_joined(const struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++)
         if (!w->shards[s].epoch[0]) return false;
     return true;
@@ -168,6 +166,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
 
 void part_drop(struct lw_worker *w, struct part *p) {
     if (!p->gen) return;
+    assert(p->offsets);
     lane_drop_pending(w, p);
     p->gen = 0;
     p->pass++;
@@ -299,7 +298,9 @@ bool part_closed(const struct part *p, const struct msg *m) {
 
 /* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being
  * written back, if the rule "no gap below a done" allows it. */
-static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
+void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
+    assert(p->gen);
+    if (!p->n_meta) return;
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;
@@ -309,102 +310,6 @@ static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *
         tag_set(p->meta_open, m->tag);
     }
     if (!p->n_meta) part_forget_meta(p);
-}
-
-/* --- poll: a record arrives ------------------------------------------------------------------------------------------------------ */
-
-/* Names the business id within its key; long ones by hash. */
-static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
-    struct lw_bytes id;
-    if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
-    struct lw_buf b = {0};
-    lw_buf_addf(&b, "%zu:", lane.n);
-    lw_buf_add(&b, lane.p, lane.n);
-    lw_buf_add(&b, id.p, id.n);
-    if (b.n > LW_LANE_MAX) {
-        XXH128_hash_t h = XXH3_128bits(b.p, b.n);
-        b.n = 0;
-        lw_buf_addf(&b, "long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
-    }
-    m->dedup_own = b.p;
-    m->dedup = lw_bytes(b.p, b.n);
-}
-
-void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a) {
-    struct part *p = part_of_gen(w, gen);
-    if (!p) { /* of an assignment that is gone */
-        w->io->release(w->ctx, a->origin);
-        return;
-    }
-    atomic_fetch_add_explicit(&w->counts->received, 1, memory_order_relaxed);
-    struct lw_err err = {0};
-    struct lw_bytes key = {0};
-    char room[LW_IDENTITY_MAX];
-    enum lw_key_result found = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &key, &err);
-    /* without a key: a lane of its own */
-    struct lw_bytes lane = found == LW_KEY_OK
-                               ? lw_lane_id(key, room, sizeof room)
-                               : lw_bytes(room, (size_t)snprintf(room, sizeof room, "\001none:%s:%" PRId64, p->name, a->offset));
-    uint32_t tag;
-    shard_of(w, lane, &tag);
-    bool skip = found == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
-    enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, tag);
-    if (was != LW_OFF_UNKNOWN || skip) {
-        if (skip) {
-            lw_offsets_mark(p->offsets, a->offset, LW_OFF_DONE);
-            atomic_fetch_add_explicit(&w->counts->skipped, 1, memory_order_relaxed);
-        } else {
-            atomic_fetch_add_explicit(&w->counts->redelivered, 1, memory_order_relaxed);
-            if (was == LW_OFF_DONE) owed_pay(w, p, a->offset);
-        }
-        w->io->release(w->ctx, a->origin);
-        return;
-    }
-    struct msg *m = msg_new(w);
-    m->part = p;
-    p->n_msgs++;
-    m->gen = gen;
-    m->pass = p->pass;
-    m->tag = tag;
-    m->offset = a->offset;
-    m->timestamp_ms = a->timestamp_ms;
-    m->first_ms = w->io->wall_ms(w->ctx);
-    m->payload = a->record.payload;
-    m->origin = a->origin;
-    if (a->record.n_headers) {
-        m->headers = (struct lw_header *)(void *)lw_memdup(a->record.headers, a->record.n_headers * sizeof m->headers[0]);
-        m->n_headers = a->record.n_headers;
-    }
-    if (found != LW_KEY_OK) {
-        m->dead_reason = lw_strdup(err.text);
-        m->key = a->record.key;
-    } else if (key.n && key.p == w->scratch.p) { /* decoded: the record does not hold it */
-        m->own = lw_memdup(key.p, key.n);
-        m->key = lw_bytes(m->own, key.n);
-    } else {
-        m->key = key;
-    }
-    msg_count(w, m, a->record.payload.n + a->record.key.n);
-    if (found == LW_KEY_OK) set_dedup(w, m, &a->record, lane);
-    if (p->n_meta) look_in_meta(w, p, m);
-    struct lane *l = lane_get(w, lane);
-    lane_push(w, l, m);
-    lane_wake(w, l);
-}
-
-/* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
- * written after those epochs began. No earlier epoch can have granted them. */
-void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
-    struct part *p = part_of_gen(w, gen);
-    if (!p) return;
-    lw_offsets_end(p->offsets, offset);
-    if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
-}
-
-size_t lw_worker_appetite(const struct lw_worker *w) {
-    if (w->stopping || w->held >= HELD_MAX || w->held_bytes >= w->bytes.held) return 0;
-    size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;
-    return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;
 }
 
 /* --- revoke ------------------------------------------------------------------------------------------------------------------------ */

@@ -11,7 +11,19 @@ enum { RESEND_MS = 1000 };
 /* A handler that gives back under a live lease would be asked again at once, for ever. */
 enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
 
+/* Changes a run's state; the move must be legal. AHEAD is where a run begins, and what is taken back ends there. */
+static void run_to(struct run *r, enum run_state to) {
+    static const bool legal[4][4] = {
+        [AHEAD] = {[RUNNING] = true},
+        [RUNNING] = {[SENDING] = true, [FINISHED] = true},
+        [SENDING] = {[FINISHED] = true},
+    };
+    assert(legal[r->state][to]);
+    r->state = to;
+}
+
 void run_free(struct lw_worker *w, struct run *r) {
+    assert(!r->in_repair);
     if (r->msg) msg_free(w, r->msg);
     r->msg = NULL;
     r->next = w->free_runs;
@@ -36,6 +48,7 @@ static void identify(struct run *r) {
 }
 
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+    assert(m && m->part && tries >= 0);
     struct run *r = w->free_runs;
     if (r)
         w->free_runs = r->next;
@@ -78,6 +91,7 @@ static void submit(struct lw_worker *w, struct run *r) {
         w->cap_start = w->cap_start ? w->cap_start * 2 : BATCH;
         w->start = lw_realloc(w->start, w->cap_start * sizeof(struct lw_job *));
     }
+    assert(r->state == RUNNING && !r->submitted);
     r->submitted = true;
     w->in_handler++;
     w->start[w->n_start++] = &r->job;
@@ -92,7 +106,8 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
 /* It is its turn. */
 void run_start(struct lw_worker *w, struct run *r) {
     int64_t now = now_ms(w);
-    r->state = RUNNING;
+    assert(!r->hold->stale);
+    run_to(r, RUNNING);
     r->linked = false;
     w->in_flight++;
     if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" */
@@ -122,10 +137,19 @@ void run_start(struct lw_worker *w, struct run *r) {
         submit(w, r);
 }
 
+/* The thread that ran the message before this one went on with it. */
+static void started_behind(struct lw_worker *w, struct run *r) {
+    assert(r->linked && !r->submitted);
+    run_to(r, RUNNING);
+    r->linked = false;
+    r->submitted = true;
+    w->in_handler++;
+}
+
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
     struct hold *h = r->hold;
-    assert(r->state == RUNNING || r->state == SENDING);
-    r->state = FINISHED;
+    assert(!h->stale && !r->submitted && h->n_open > 0 && w->in_flight > 0);
+    run_to(r, FINISHED);
     r->verdict = v;
     h->n_open--;
     if (!h->n_finished++) h->done_ms = now_ms(w);
@@ -135,12 +159,9 @@ void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
     if (v != V_DONE) {
         h->failed = true;
         hold_cut(w, h);
-    } else if (next && next->linked) { /* its thread went on with it */
-        next->state = RUNNING;
-        next->linked = false;
-        next->submitted = true;
+    } else if (next && next->linked) {
+        started_behind(w, next);
         w->in_flight++;
-        w->in_handler++;
     } else if (next) {
         run_start(w, next);
     }
@@ -190,7 +211,7 @@ static void send_letter(struct lw_worker *w, struct run *r) {
 static void die(struct lw_worker *w, struct run *r) {
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
     if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" */
-        r->state = SENDING;
+        run_to(r, SENDING);
         send_letter(w, r);
     } else {
         run_finish(w, r, V_DEAD);
@@ -199,6 +220,7 @@ static void die(struct lw_worker *w, struct run *r) {
 
 static void left_handler(struct lw_worker *w, struct run *r) {
     if (!r->submitted) return;
+    assert(w->in_handler > 0);
     r->submitted = false;
     w->in_handler--;
     if (r->job.alone) w->running_alone = false;
@@ -230,12 +252,9 @@ void run_flush(struct lw_worker *w) {
 static void finished_late(struct lw_worker *w, struct run *r) {
     struct run *next = r->next;
     if (next && r->job.outcome == LW_DONE) {
-        next->state = RUNNING;
-        next->linked = false;
-        next->submitted = true;
-        w->in_handler++;
+        started_behind(w, next);
     } else if (next) {
-        r->state = FINISHED;
+        run_to(r, FINISHED);
         r->verdict = V_BACK;
         hold_cut(w, r->hold);
     }
@@ -387,6 +406,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
 /* A run of a stale hold is over. */
 void late_remove(struct lw_worker *w, struct run *r) {
     struct hold *h = r->hold;
+    assert(h->stale && h->n_open > 0);
     if (r->late) late_count(&w->shards[h->lane->shard], -1);
     for (struct run **at = &h->first; *at; at = &(*at)->next)
         if (*at == r) {

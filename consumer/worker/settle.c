@@ -262,7 +262,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         h->listed = it->n_runs < h->n_finished;
         if (h->listed) settle_list(sh, h);
         h->n_in_call = it->n_runs;
-        l->in_call = true;
+        lane_call(l);
         runs += it->n_runs ? it->n_runs : 1;
         h = next;
     }
@@ -274,7 +274,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
 void settle_back(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->settle.n; i++) {
         struct hold *h = sh->settle.item[i].hold;
-        h->lane->in_call = false;
+        lane_answered(h->lane);
         h->n_in_call = 0;
         hold_to_settle(w, h);
     }
@@ -288,10 +288,7 @@ void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed)
 
 void settle_forget(struct lw_worker *w, struct shard *sh) {
     unsure_owe(w, sh);
-    for (int i = 0; i < sh->settle.n; i++) {
-        assert(sh->settle.item[i].hold->lane->in_call);
-        sh->settle.item[i].hold->lane->in_call = false;
-    }
+    for (int i = 0; i < sh->settle.n; i++) lane_answered(sh->settle.item[i].hold->lane);
 }
 
 /* --- the answers ---------------------------------------------------------------------------------------------------------------------- */
@@ -448,10 +445,10 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     l->settled = true;
     if (a == 'S') {
         stale(w, it); /* while the lane is still in_call, so that it stays */
-        l->in_call = false;
+        lane_answered(l);
         return;
     }
-    l->in_call = false;
+    lane_answered(l);
     record(w, it, a);
     if (a != 'K' && a != 'N') {
         released(w, sh, it, a);

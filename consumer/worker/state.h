@@ -427,6 +427,8 @@ struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id
 void lane_wake(struct lw_worker *w, struct lane *l); /* something changed: queue it for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 struct msg *lane_first(struct lw_worker *w, struct lane *l); /* drops heads that need no gate */
+void lane_call(struct lane *l);                              /* a call names it: nothing else about its key is sent until it is answered */
+void lane_answered(struct lane *l);                          /* or never will be */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
@@ -453,7 +455,9 @@ void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* from its watermark on, what is done stays known */
 void part_hold(struct lw_worker *w, struct part *p);
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
+bool all_joined(const struct lw_worker *w);         /* the epochs of all shards */
 bool part_closed(const struct part *p, const struct msg *m);
+void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m); /* called when it arrives */
 void part_forget_meta(struct part *p);
 void part_check_claims(struct lw_worker *w, struct part *p); /* called when its states have been read */
 

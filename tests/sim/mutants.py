@@ -112,7 +112,7 @@ M = {
     'settle carries without end': [('consumer/worker/settle.c', "(bytes && bytes + more > w->bytes.call)", "false")],
     'gate carries without end': [('consumer/worker/gate.c', "if (*bytes >= w->bytes.call) break;", ""), ('consumer/worker/gate.c', "bytes < w->bytes.call && ", "")],
     'headers take no memory': [('consumer/worker/lane.c', "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)", "0")],
-    'records are taken without end': [('consumer/worker/partition.c', " || w->held_bytes >= w->bytes.held) return 0;", ") return 0;"), ('consumer/worker/partition.c', "size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;", "size_t fit = HELD_MAX;")],
+    'records are taken without end': [('consumer/worker/arrive.c', " || w->held_bytes >= w->bytes.held) return 0;", ") return 0;"), ('consumer/worker/arrive.c', "size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;", "size_t fit = HELD_MAX;")],
     'what runs takes no memory': [('consumer/worker/lane.c', "    if (l->n_asked) l->n_asked--;\n    w->held--;\n", "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->held_bytes -= m->bytes;\n    m->bytes = 0;\n")],
     # what is written back in a quarantine
     'commit metadata written back newest first': [('consumer/worker/shard.c', "sh->repair[sh->n_repair++] = sh->meta[i];", "sh->repair[sh->n_repair++] = sh->meta[sh->n_meta - 1 - i];"), ('consumer/worker/shard.c', "        meta_drop(sh, metas);", "        sh->n_meta -= metas;")],

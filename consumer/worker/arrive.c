@@ -1,0 +1,127 @@
+/* arrive: Kafka delivers a record. It becomes a message that waits in its lane, unless it was delivered before or has no key to wait by. */
+#include "consumer/worker/state.h"
+
+#include "queue/lane.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <xxhash.h>
+
+/* Names the business id within its key; long ones by hash. */
+static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
+    struct lw_bytes id;
+    if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
+    struct lw_buf b = {0};
+    lw_buf_addf(&b, "%zu:", lane.n);
+    lw_buf_add(&b, lane.p, lane.n);
+    lw_buf_add(&b, id.p, id.n);
+    if (b.n > LW_LANE_MAX) {
+        XXH128_hash_t h = XXH3_128bits(b.p, b.n);
+        b.n = 0;
+        lw_buf_addf(&b, "long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    }
+    m->dedup_own = b.p;
+    m->dedup = lw_bytes(b.p, b.n);
+}
+
+/* Where a record belongs. */
+struct found {
+    enum lw_key_result how;
+    struct lw_bytes key, lane; /* lane: of its own without a key */
+    uint32_t tag;
+    struct lw_err err; /* why there is no key */
+    char room[LW_IDENTITY_MAX];
+};
+
+static void find_lane(struct lw_worker *w, const struct part *p, const struct lw_arrival *a, struct found *f) {
+    f->key = lw_bytes("", 0);
+    f->err = (struct lw_err){0};
+    f->how = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &f->key, &f->err);
+    f->lane = f->how == LW_KEY_OK
+                  ? lw_lane_id(f->key, f->room, sizeof f->room)
+                  : lw_bytes(f->room, (size_t)snprintf(f->room, sizeof f->room, "\001none:%s:%" PRId64, p->name, a->offset));
+    shard_of(w, f->lane, &f->tag);
+}
+
+/* Enters the record into its partition's tracker. True if nothing is left to do: it was delivered before, or is skipped. */
+static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
+    bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
+    enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, f->tag);
+    if (skip) {
+        lw_offsets_mark(p->offsets, a->offset, LW_OFF_DONE);
+        count(&w->counts->skipped);
+    } else if (was != LW_OFF_UNKNOWN) {
+        count(&w->counts->redelivered);
+        if (was == LW_OFF_DONE) owed_pay(w, p, a->offset);
+    }
+    return skip || was != LW_OFF_UNKNOWN;
+}
+
+static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival *a, const struct found *f) {
+    m->key = f->key;
+    if (f->how != LW_KEY_OK) {
+        m->dead_reason = lw_strdup(f->err.text);
+        m->key = a->record.key;
+    } else if (f->key.n && f->key.p == w->scratch.p) { /* decoded: the record does not hold it */
+        m->own = lw_memdup(f->key.p, f->key.n);
+        m->key = lw_bytes(m->own, f->key.n);
+    }
+}
+
+static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
+    struct msg *m = msg_new(w);
+    assert(p->gen && p->offsets);
+    m->part = p;
+    p->n_msgs++;
+    m->gen = p->gen;
+    m->pass = p->pass;
+    m->tag = f->tag;
+    m->offset = a->offset;
+    m->timestamp_ms = a->timestamp_ms;
+    m->first_ms = w->io->wall_ms(w->ctx);
+    m->payload = a->record.payload;
+    m->origin = a->origin;
+    if (a->record.n_headers) {
+        m->headers = (struct lw_header *)(void *)lw_memdup(a->record.headers, a->record.n_headers * sizeof m->headers[0]);
+        m->n_headers = a->record.n_headers;
+    }
+    set_key(w, m, a, f);
+    msg_count(w, m, a->record.payload.n + a->record.key.n);
+    if (f->how == LW_KEY_OK) set_dedup(w, m, &a->record, f->lane);
+    return m;
+}
+
+void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a) {
+    struct part *p = part_of_gen(w, gen);
+    struct found f;
+    assert(a->offset >= 0);
+    if (p) {
+        count(&w->counts->received);
+        find_lane(w, p, a, &f);
+    }
+    if (!p || is_over(w, p, a, &f)) { /* NULL: of an assignment that is gone */
+        w->io->release(w->ctx, a->origin);
+        return;
+    }
+    struct msg *m = message_of(w, p, a, &f);
+    part_look_in_meta(w, p, m);
+    struct lane *l = lane_get(w, f.lane);
+    lane_push(w, l, m);
+    lane_wake(w, l);
+}
+
+/* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
+ * written after those epochs began. No earlier epoch can have granted them. */
+void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
+    struct part *p = part_of_gen(w, gen);
+    if (!p) return;
+    lw_offsets_end(p->offsets, offset);
+    if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
+}
+
+size_t lw_worker_appetite(const struct lw_worker *w) {
+    if (w->stopping || w->held >= HELD_MAX || w->held_bytes >= w->bytes.held) return 0;
+    size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;
+    return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;
+}

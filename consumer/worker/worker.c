@@ -1,0 +1,122 @@
+/* The worker as a whole: opened, asked about itself, stopped, freed. What it does is in turn.c. */
+#include "consumer/worker/state.h"
+
+#include "queue/commit_meta.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
+    struct lw_byte_bounds b = *asked;
+    if (!b.call) b.call = 2 << 20;
+    if (!b.lane) b.lane = 1 << 20;
+    if (!b.heads) b.heads = 32 << 20;
+    if (!b.held) b.held = 64 << 20;
+    return b;
+}
+
+struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
+    struct lw_worker *w = lw_alloc(sizeof *w);
+    w->set = *setup;
+    w->c = setup->config;
+    w->io = setup->io;
+    w->ctx = setup->ctx;
+    w->counts = setup->counts ? setup->counts : &w->own_counts;
+    w->n_shards = w->c->redis.shards;
+    w->meta_max = LW_META_MAX;
+    w->bytes = bounds(&setup->bytes);
+    w->big_bytes = w->bytes.lane; /* assume large messages until some are known */
+    w->waiting_tail = &w->waiting;
+    pthread_mutex_init(&w->epoch_mutex, NULL);
+    w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
+    w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
+    for (int s = 0; s < w->n_shards; s++) {
+        shard_init(w, &w->shards[s], s);
+        w->io->connect(w->ctx, s);
+    }
+    return w;
+}
+
+#define FREE_LIST(list, link) \
+    while (list) {            \
+        void *gone = list;    \
+        list = (list)->link;  \
+        free(gone);           \
+    }
+
+void lw_worker_free(struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++) {
+        pipe_forget(w, &w->shards[s]);
+    }
+    lane_drop_pending(w, NULL);
+    while (w->n_assigned) part_drop(w, w->assigned[0]);
+    assert(!w->held);
+    for (int s = 0; s < w->n_shards; s++) {
+        lanes_free(w, &w->shards[s]);
+        shard_free(w, &w->shards[s]);
+    }
+    struct part *p, *tmp;
+    HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
+    FREE_LIST(w->free_runs, next)
+    FREE_LIST(w->free_holds, next)
+    FREE_LIST(w->free_msgs, next)
+    FREE_LIST(w->free_lanes, gate_next)
+    lw_leases_close(w->leases);
+    pthread_mutex_destroy(&w->epoch_mutex);
+    lw_buf_free(&w->scratch);
+    lw_buf_free(&w->scratch2);
+    free(w->assigned), free(w->start), free(w->shards), free(w->busy), free(w->given_back);
+    free(w);
+}
+
+struct lw_leases *lw_worker_leases(struct lw_worker *w) {
+    return w->leases;
+}
+const char *lw_worker_prefix(const struct lw_worker *w, int shard) { return w->shards[shard].prefix; }
+
+bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
+    pthread_mutex_lock(&w->epoch_mutex);
+    bool have = w->shards[shard].epoch[0] != 0;
+    if (have) {
+        size_t n = strlen(w->shards[shard].epoch);
+        if (n >= size) n = size - 1;
+        memcpy(epoch, w->shards[shard].epoch, n);
+        epoch[n] = 0;
+    }
+    pthread_mutex_unlock(&w->epoch_mutex);
+    return have;
+}
+
+void lw_worker_stop(struct lw_worker *w) {
+    w->stopping = true;
+    lane_drop_pending(w, NULL);
+    for (int s = 0; s < w->n_shards; s++)
+        for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next)
+            if (l->hold) hold_cut(w, l->hold);
+    lane_drop_pending(w, NULL);
+    for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
+}
+
+bool lw_worker_busy(const struct lw_worker *w) {
+    if (w->in_handler) return true;
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        if (sh->phase == DOWN || !sh->epoch[0]) continue;
+        if (sh->pipe.open || sh->pipe.n_kept) return true;
+        for (const struct lane *l = sh->lanes; l; l = l->hh.next)
+            if (l->hold) return true;
+    }
+    return false;
+}
+
+bool lw_worker_ready(const struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++)
+        if (w->shards[s].phase != READY) return false;
+    return true;
+}
+
+uint64_t lw_worker_waiting(const struct lw_worker *w) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets);
+    return n;
+}
