@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Latchwork. `make` builds build/latchwork; `make demo` shows it at work; `make test` runs every test on real parts.
 # Variables: CC, CFLAGS, PREFIX (/usr/local), DESTDIR, B (output folder).
 VERSION := 0.1.0

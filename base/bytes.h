@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that someone else owns, and a buffer that owns its bytes and grows. */
 #ifndef LW_BASE_BYTES_H
 #define LW_BASE_BYTES_H

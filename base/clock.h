@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clocks. Leases are counted on the boot-time clock, which goes on through suspend; only what people read uses wall time. */
 #ifndef LW_BASE_CLOCK_H
 #define LW_BASE_CLOCK_H

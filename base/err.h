@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors are texts for people: what went wrong, where, and what to do.
  *
  * Functions that may fail take `struct lw_err *err` last, return 0 or a pointer on success and -1 or NULL on failure, and fill

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Histograms in shared memory: counts of durations by bucket, added to by relaxed atomics and read by another process while they grow.
  *
  * No lock and no allocation. A reader takes each bucket once and makes the running sums itself, so within one reading `le` buckets never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds values in JSON text by pointers (RFC 6901), without building the document.
  *
  * One pass from the first byte to the last, so that a document is accepted or refused whole. A value is a slice of the text. Of doubled

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log: one line an event on stderr, text or JSON (log.format), written with one write(2) so that processes don't mix lines.
  * Safe from any thread. Never log payloads or secrets; keys only at debug. */
 #ifndef LW_BASE_LOG_H

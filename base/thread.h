@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads: what POSIX leaves out. */
 #ifndef LW_BASE_THREAD_H
 #define LW_BASE_THREAD_H

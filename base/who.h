@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who runs this program, for an audit. */
 #ifndef LW_BASE_WHO_H
 #define LW_BASE_WHO_H

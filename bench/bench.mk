@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The benchmark: make bench (at most 15 minutes), make bench-full (everything, goes on where it stopped). BENCH: more options of bench/run.py
 BENCHTOOLS := $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/bench.so $(B)/tests/tools/kafkatool
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who takes part: how each is started. All but Latchwork are programs with one interface: --brokers --topic --group --redis (Java:
 --redis-port) --messages --work-us --threads [--journal DIR]; they end by themselves and print a line of JSON with messages, first_us,
 last_us."""

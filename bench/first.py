@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The first measurement: no-op messages through a real Kafka and one Redis, by Latchwork and by a loop that locks one message at a time.
 
 Rounds alternate (ours, naive, ours, naive, ...), each on an empty Redis (FLUSHALL, CONFIG RESETSTAT) with a consumer group of its own. Latchwork

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every contender in C shares: the clock, the work of a handler, and the journal that bench/judge reads.
  *
  * A journal is a folder. Each thread that handles messages writes a file of its own there, buffered, a line a message:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* judge: what a journal (bench/journal.h) says about exclusion, order and time.
  *
  *     judge FOLDER [--produced FILE]

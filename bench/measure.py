@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measuring one run of one contender: Redis' counters, the usage of the process, what its journal says. See bench/README.md for what each
 figure means."""
 import collections

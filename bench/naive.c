@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop that Latchwork is compared with: it locks one message at a time. Not a straw man: the same librdkafka and hiredis, one consumer
  * and one Redis connection a thread, no allocation of its own on a message's way.
  *

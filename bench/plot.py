@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots as SVG, by string and arithmetic alone: no library. Each function returns the text of a file."""
 import math
 from html import escape

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one run.
 
 Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn, round by round: each on an empty Redis with

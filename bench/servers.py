@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Private servers of a benchmark: one Kafka (real, tests/live/kafka/kafka.sh) and one Redis on a unix socket. Only what is started here is
 ended, by its process id."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table: Markdown from the rows of results. Medians, with the least and the most, and ratios taken round by round."""
 import os
 import platform

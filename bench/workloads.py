@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The workloads: what lies in the topics, what a handler does with it, who takes part. Sizes for the quick run and for the full one."""
 from dataclasses import dataclass, field, replace
 

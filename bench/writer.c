@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows into SQLite, in transactions as large as
  * Latchwork's (256 messages), duplicates ignored by the primary key. No locks, no fences, no identities, nothing about crashes.
  *

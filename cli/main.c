@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The program: finds the command and hands over. */
 #include "cli/check/check.h"
 #include "cli/dead/dead.h"

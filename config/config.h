@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration of one application: a JSON file, `--set path=value` overrides and defaults, checked against one table of keys
  * (config/keys.c) that also makes `check`, the help and the reference page.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ${VAR}, ${VAR:-default} and ${file:PATH} in strings; $${ stands for a literal ${. */
 #include "config/option.h"
 

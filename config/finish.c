@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What concerns more than one key; runs after every key was taken and every default filled in. */
 #include "config/option.h"
 

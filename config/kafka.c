@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kafka.properties: passed to librdkafka as it is, except what would break the guarantees. */
 #include "config/option.h"
 

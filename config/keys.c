@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one table of keys: parsing, types, ranges, defaults, suggestions, `check` and the reference page all read it. */
 #include "config/option.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → what concerns several keys. */
 #include "config/option.h"
 

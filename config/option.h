@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside config/: a row of the table of keys, and what its functions work with. */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H

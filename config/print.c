@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows a configuration again, and writes the reference page, from the table of keys. */
 #include "base/redis/url.h"
 #include "config/option.h"

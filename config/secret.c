@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is never shown. */
 #include "base/redis/url.h"
 #include "config/option.h"

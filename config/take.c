@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Takes one value of a known key into the configuration, or says what is wrong with it. */
 #include "base/redis/url.h"
 #include "config/option.h"

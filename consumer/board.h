@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The board: shared memory between the supervisor and its workers. It outlives a worker's crash, so the supervisor can read from it
  * what was in a handler when the worker died.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handlers, seen from the worker: one interface for plugin, exec and insert, and the registry that knows them by name.
  *
  * Life: check → open (once a worker process, after fork) → slot_open (once a handler thread) → run… → slot_close → close.

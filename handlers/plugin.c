@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plugin: a handler in a shared object, behind the public interface include/latchwork/handler.h. */
 #include "handlers/handler.h"
 #include "handlers/section.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/reason.h"
 
 void lw_reason_copy(char out[LW_REASON_MAX], const char *text) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reasons: why a job is tried again or dead, in the room that a job has for it. */
 #ifndef LW_HANDLERS_REASON_H
 #define LW_HANDLERS_REASON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The handler section of the configuration, as each handler type checks its own part of it. */
 #ifndef LW_HANDLERS_SECTION_H
 #define LW_HANDLERS_SECTION_H

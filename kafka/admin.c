@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Questions to the cluster by a client that lives only for them. */
 #include "kafka/source.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Anchors detect that a log was replaced: a topic that was deleted and recreated has the same name, and
  * soon the same offsets.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rebalances: which partitions are ours, where each begins, and their fetch queues.
  *
  * Eager: revoke all, then assign all. Cooperative (only where configured): parts come and go; librdkafka then pauses what stays

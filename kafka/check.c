@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that each log is still the one that we read. Every few seconds the inspector compares one record
  * of each partition with its anchor. The anchor moves on only to a record that was delivered before a
  * check found the old anchor unchanged, so a record of a new log never becomes the anchor. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commits, always with explicit offsets and metadata (rd_kafka_offsets_store() drops metadata before 2.2.0).
  *
  * Answers come by a queue of their own, so that a commit can be waited for inside a rebalance callback. An unanswered commit never

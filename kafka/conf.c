@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* librdkafka configurations, and an end for clients that is bounded in time. */
 #include "kafka/conf.h"
 

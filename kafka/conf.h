@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* librdkafka configurations made from kafka.properties, one for each thing Latchwork does with Kafka. */
 #ifndef LW_KAFKA_CONF_H
 #define LW_KAFKA_CONF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inspector reads single records again (kafka/anchor.h). It has its own client, outside of the
  * consumer group, so that it does not disturb fetching. */
 #include "kafka/anchor.h"

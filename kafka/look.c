@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Looking at all commits of the group, those of partitions that others own too: a thread asks, with a client of its own that joins
  * nothing.
  *

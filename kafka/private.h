@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the source share: source.c (open, poll, close), kafka/assign.c (rebalances), kafka/commit.c. */
 #ifndef LW_KAFKA_PRIVATE_H
 #define LW_KAFKA_PRIVATE_H

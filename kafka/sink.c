@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sink: dead letters to a topic. */
 #include "kafka/source.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The source: opening, polling, seeking, closing. Rebalances are in kafka/assign.c, commits in kafka/commit.c.
  *
  * Why no record can be skipped or overtake another: a partition's fetch queue has its forwarding switched off *before*

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kafka, seen from the worker: one member of the consumer group.
  *
  * Single-threaded: every function is called on the worker's main thread, and every callback comes from within lw_source_poll(),

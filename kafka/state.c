@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of this worker's Kafka connection: whether it is in the group and can read its partitions,
  * and if not, why.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Acquire: a wait, made of tries.
  *
  *     one try → [stand in line → sleep until told, or time to look → try]… → leave the line */

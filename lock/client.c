@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client: options, and the pool of connections. */
 #include "lock/client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a client is inside: a bounded pool of connections, and a call of Redis on one of them.
  *
  *     lw_call_script() → lw_call_add()… → lw_client_call() → freeReplyObject()

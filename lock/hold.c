@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Locks and holds: what all kinds have in common, and the public functions. */
 #include "lock/hold.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What locks and holds are inside, and what a kind of lock has to bring.
  *
  * A lock has a table of functions, its kind. The kinds that live on one Redis share theirs (one.c), with a shape for each: which names,

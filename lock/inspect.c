@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Looking at locks, breaking them, and giving them a TTL. */
 #include "lock/one.h"
 

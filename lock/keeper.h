@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper: the thread that renews holds, on a connection of its own, so that neither a full pool nor a slow call lets a lease run out.
  *
  * A hold is extended when a third of its TTL has gone by, tried again until two thirds have, and then given up: lost, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Locks that live on one Redis: their names, their scripts, and one try to take them. acquire.c makes a wait of tries. */
 #ifndef LW_LOCK_ONE_H
 #define LW_LOCK_ONE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row locks: several mutexes as one hold, all or none.
  *
  *     [take in order up to the first held row → wait for that one, the rest renewed meanwhile]… → all get one fence and one lease

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lock library's scripts, embedded from lock/lua/lib. They are run by EVALSHA and sent whole only where the server says NOSCRIPT.
  * They have no `#!lua` line, so that they run on any Redis since 5 and on its relatives; at maxmemory those that free or extend a lock go
  * on, since DEL, ZREM, PEXPIRE and PUBLISH do, and those that take one fail at their first write. */

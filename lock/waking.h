@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waking: the threads of a client that wait for locks, and the one connection over which they are told of releases.
  *
  * Waiters for one name stand in a line. Only the first of a line talks to Redis: it tries, and where the lock is still held its client

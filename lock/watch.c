@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The mutex without scripts: WATCH, look, MULTI … EXEC, on one connection.
  *
  * Every step is sent in one write, so a call costs two round trips. EXEC does nothing where a watched key was touched in between; then

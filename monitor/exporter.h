@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It reads the board and asks Redis every few
  * seconds; nothing that it does, or that anybody does to it, can hold up a worker. Where its port is taken the run goes on without it, and
  * it tries again. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server for what the exporter shows, bounded in connections, sizes and time. It answers only requests whose Host header names
  * an address, "localhost" or this machine: a page in a browser can then not reach it through a name of its own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a request says, looked at without a server. */
 #include "monitor/http.h"
 

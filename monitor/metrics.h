@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics: one table (metrics.c) says what there is; the text for Prometheus, its HELP and TYPE lines, and the reference page come from it.
  *
  * Everything is read from the board, whose counters go on over the deaths of workers, and from what the exporter asked Redis a moment ago

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics for programs: JSON, and whether everything turns. */
 #include "monitor/metrics.h"
 #include "kafka/source.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/shard_look.h"
 
 #include "base/bytes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which lanes and messages are meant. */
 #include "ops/ops.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job: one bulk command over many messages. It runs alone (one job an application at a time), has a number, tells what it did, and may be
  * interrupted anywhere and gone on with: each message is moved by one script, and one that was moved is known by its marks.
  *

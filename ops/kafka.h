@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records read again from Kafka: by a consumer that joins no group and commits nothing, so the application's offsets stay where they are.
  */
 #ifndef LW_OPS_KAFKA_H

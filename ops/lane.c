@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes and what waits in them, read by cursors and pages while workers go on. */
 #include "base/clock.h"
 #include "ops/ops.h"

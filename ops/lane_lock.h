@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lane's own lock, held by a command: scripts and handlers of one key exclude each other.
  *
  * It is a lock of the lock library with the names of the consumer: lw:{NAME.SHARD}:lock:KEY holds TOKEN:FENCE as a worker writes it, the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A message as it stands in a waiting list or among the dead letters, and as one line of JSON. */
 #include "handlers/json_text.h"
 #include "ops/ops.h"

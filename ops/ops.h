@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What `latchwork queue` and `latchwork dead` share: their options, the connections to the shards, filters, messages as people and programs
  * see them, and jobs (bulk commands: one at a time, numbered, recorded).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What people and programs are shown. */
 #include "handlers/json_text.h"
 #include "ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/out_of_lane.h"
 
 #include "base/clock.h"

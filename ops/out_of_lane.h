@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replays that do not go into a lane: to a topic, or to a handler for a trial. `each` tells of the messages (dead_each, ops_each_message,
  * or those read again from Kafka). */
 #ifndef LW_OPS_OUT_OF_LANE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scripts of operators, embedded from ops/lua/; their arguments and answers stand at the top of each file. Workers never load
  * them: heads is the exporter's, lines that of `ledger`, rights that of `check --connect`. */
 #ifndef LW_OPS_SCRIPT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connections to the shards of an application, one command at a time. */
 #include "base/clock.h"
 #include "base/redis/url.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `replay --try`: this process runs the configured handler on a message, once, under its lane's lock.
  *
  * The lease is an ordinary lease of the lane (ops/lane_lock.h): it is taken in the current epoch, lasts at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commit metadata: text beside the committed offset that lists the finished offsets above it and names
  * the fleet that made the commit.
  *

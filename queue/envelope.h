@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope: how a message looks in a waiting list and among the dead letters.
  *
  * One line of text that the scripts read, then bytes that only C reads:

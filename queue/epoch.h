@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The id of an epoch: 32 hex digits that begin with the wall time, so that of two fleets on two servers the younger is known (the first
  * LW_META_FLEET digits name the fleet in commit metadata; consumer/worker/rival.c). */
 #ifndef LW_QUEUE_EPOCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/key.h"
 
 #include "base/json_scan.h"

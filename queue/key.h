@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The key rule: finds a record's primary key (or business id) by `message-key`, `header:NAME` or `json:/pointer`.
  *
  * A JSON string counts as its text, a number as its text as written in the document (1.0 and 1 are two keys; true, null, objects and

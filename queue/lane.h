@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a lane is called, and on which shard it lives. Every program that touches lanes must agree on this. */
 #ifndef LW_QUEUE_LANE_H
 #define LW_QUEUE_LANE_H

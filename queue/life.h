@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Identifies the life of a Redis server's data, from INFO (sections server, replication, stats). A new
  * life begins when data may have been lost or replaced.
  *

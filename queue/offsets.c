@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ring of delivered records in order of offset, from the watermark on, and the sorted ranges known done beyond `next`.
  *
  * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring means watermark == next. Every record's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The offsets tracker of one partition: which records were delivered, which of them are finished, and so where the watermark stands.
  *
  *     committed          watermark                 next

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs what scripts/packages.txt lists and this machine lacks. usage: deps.sh build|test|bench|matrix
 #
 # On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.

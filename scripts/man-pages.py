@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the manual pages whose text the program and the headers hold already: latchwork.json(5), latchwork-handler(3), latchwork-lock(3).
 Usage: scripts/man-pages.py PROGRAM FOLDER"""
 import os

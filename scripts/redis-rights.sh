@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Prints the Redis commands that the code uses, found in its text: "worker NAME" or "operator NAME", one per line, sorted.
 #
 # Every quoted word in capitals that is the name of a Redis command counts, in the C files and Lua scripts of a role: "ZADD", 'ZADD',

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the test programs: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tests. check = all; check-pure = those without servers of their own beyond redis-server (for the sanitizers).
 TESTLIBS = -lcmocka
 LUA51_CFLAGS = $(shell pkg-config --cflags lua5.1)

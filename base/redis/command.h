@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Redis commands of one pipeline, built without an allocation each: arguments point to bytes that live until the pipeline is sent, or into
  * an arena that is kept from one pipeline to the next. */
 #ifndef LW_BASE_REDIS_COMMAND_H

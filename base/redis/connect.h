@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One blocking Redis connection, for tools and for the exporter: connects within timeout_ms, logs in as the URL says, and gives up on any
  * answer after timeout_ms. Workers have connections of their own that never block (base/redis/wire.h). */
 #ifndef LW_BASE_REDIS_CONNECT_H

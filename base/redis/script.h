@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Lua scripts, embedded at build time from queue/lua and lock/lua (scripts/embed-lua.sh makes build/scripts.gen.c; those of the lock
  * library, lock/lua/lib, go to build/lock-scripts.gen.c: see lock/scripts.h). */
 #ifndef LW_BASE_REDIS_SCRIPT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a Redis is: redis://[user:password@]host[:port][/db] or unix://[user:password@]/path[?db=N].
  *
  * User and password may be percent-encoded; the last '@' ends them, so that a password with a bare '/' or '@' works too. An IPv6 host

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A wire: one connection to a Redis that never blocks and comes back by itself.
  *
  *     WAITING --retry_ms--> CONNECTING --> LOGIN (AUTH, SELECT) --> UP --error, time-out, lw_wire_connect()--> WAITING

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gate and settle as a bare client calls them: one shard, one message a lane, which nobody else wants: each runs at once, is done, and its
  * lane is free again. So no envelope is sent, as the worker sends none for lanes that nobody holds.
  *

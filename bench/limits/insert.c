@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a row costs in the insert handler alone: its jobs in batches, straight into its `run`, with nothing of Kafka or Redis around it. */
 #include "bench/limits/tool.h"
 

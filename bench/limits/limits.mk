@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The limits: bare programs that bench measures the queue against. `make limits`; each has --help.
 ifndef LIMITS # once is enough, whoever includes this
 LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite insert offer)

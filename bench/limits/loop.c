@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
 

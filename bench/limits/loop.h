@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bare client: batches of messages, each taken and then given back, over one connection.
  *
  *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …      `depth` of these rows side by side

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Offers messages at a fixed rate, for measuring latency. Each message has a time at which it is due, the first one's plus its number over
  * the rate, and carries it: whoever handles the message takes the time from there, so that a delay of this program or of the broker counts
  * as waiting (none is left out because the messages behind it came late too). */

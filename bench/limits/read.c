@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The limit of any consumer: reading a topic in batches, and nothing else. */
 #include "bench/limits/tool.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The limit of gate and settle: the project's own two scripts, called in batches by a loop that does nothing else: no Kafka, no handlers,
  * no renewal, no commits. A fetch from Kafka brings thousands of messages of one partition in a row: hence --run. */
 #include "bench/limits/calls.h"

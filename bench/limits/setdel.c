@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The limit of any lock in Redis: SET key token NX PX ttl, later DEL key, in pipelines, and nothing else. */
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The limit of the deduplicated insert: rows written in transactions by one writer that does nothing else, into a database that is opened
  * as the insert handler opens its own. */
 #include "bench/limits/tool.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of this folder share: the command line, clocks, random numbers, Redis.
  *
  * Each program measures one bare thing, a limit that no queue can pass, and prints one line of JSON on stdout. All times are microseconds

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the lock library costs: usage
  *     locks pairs PATH PAIRS              uncontended acquire and release, by the library and by a bare loop, in turn: ns of each, CPU ns
  * of this process and of Redis locks handover PATH TIMES PAUSE_US  one process releases, another that waits has it: ns of each, and of as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Figures of the lock library: make bench-locks (about a minute). LOCKS: more options of bench/locks/locks.py
 LOCKBENCH := $(B)/bench/locks/locks
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The Java contenders of the benchmark; README says what they are and what their options mean.
 #
 #   run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default build/bench/parallel)

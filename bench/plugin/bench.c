@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The handler of the benchmark: sleeps, and keeps a journal (bench/journal.h).
  *
  *     "handler": {"type": "plugin", "path": "bench.so", "threads": 8,

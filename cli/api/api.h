@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* /api/v1/: what the commands queue, dead and lock show and do, as JSON over HTTP, in the process that serves the metrics.
  * doc/reference/http.md says which paths there are; they are made of the commands' own functions.
  *

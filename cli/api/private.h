@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Between the files of the API. */
 #ifndef LW_CLI_API_PRIVATE_H
 #define LW_CLI_API_PRIVATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GET: lanes and dead letters. Lists come in pages; `next` is the cursor to go on with, null at the end. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* POST: pause, resume, break, replay. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Do the commits of the group name another fleet than the one of this Redis? Two fleets in one group share its partitions, and neither
  * sees the locks of the other (consumer/worker/rival.c). A foreign name alone is no proof, since each loss of Redis' data begins a new
  * epoch: only a commit that moves on under it shows a fleet that lives. */

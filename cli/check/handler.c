@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The handler section, and whether the handler opens. */
 #include "base/clock.h"
 #include "cli/check/check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that the brokers answer, that the topics exist, and that this user has the rights it needs. */
 #include "cli/check/servers.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Does each Redis answer, is it one that Latchwork can rely on, and may this user do what the scripts do? */
 #include "base/redis/script.h"
 #include "base/redis/url.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that a Redis user of Latchwork needs. scripts/redis-rights.sh finds them in the code, and
  * tests/cli/test_rights.py fails if this table lacks one, has one too many, or names another role. */
 #include "cli/check/redis_rights.h"

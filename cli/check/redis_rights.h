@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rights that `check --connect` checks. */
 #ifndef LW_CLI_CHECK_REDIS_RIGHTS_H
 #define LW_CLI_CHECK_REDIS_RIGHTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of `check --connect`. Each says what is wrong in r->problems and what is worth knowing in r->notes, one a line, and waits
  * at most wait_ms for each answer. */
 #ifndef LW_CLI_CHECK_SERVERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork dead: which verbs there are, and reading the streams. */
 #include "cli/dead/dead.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `latchwork dead`: the dead letters that Redis keeps. A verb a function; each is a file's. */
 #ifndef LW_CLI_DEAD_DEAD_H
 #define LW_CLI_DEAD_DEAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork dead edit */
 #include "base/clock.h"
 #include "cli/dead/dead.h"

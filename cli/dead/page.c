@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dead letters in pages, for those who come back for the next: the API, top. */
 #include "cli/dead/dead.h"
 

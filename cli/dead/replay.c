@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork dead replay, drop */
 #include "cli/dead/dead.h"
 #include "ops/job.h"

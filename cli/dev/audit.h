@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/process/journal.h) and tells
  * whether what Latchwork promises was kept. Knows nothing of how it was kept.
  *

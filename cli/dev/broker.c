@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dev broker as a process of `latchwork dev`. */
 #include "cli/dev/private.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Children of `latchwork dev`: started, heard until they are ready, ended. */
 #include "cli/dev/private.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The demo's plot: one worker is killed half-way, everything is finished all the same, and the figures must say so. */
 #ifndef LW_CLI_DEV_DEMO_H
 #define LW_CLI_DEV_DEMO_H

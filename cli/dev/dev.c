@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork dev: starts everything, shows it, ends everything. cli/dev/private.h tells what is started. */
 #include "cli/dev/dev.h"
 

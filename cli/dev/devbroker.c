@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dev broker: librdkafka's mock cluster with a name and a lifetime of its own. */
 #include "cli/dev/devbroker.h"
 

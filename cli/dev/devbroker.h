@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dev broker: a Kafka of one broker inside this process, for `latchwork dev`, demos and quick tests.
  *
  * It speaks Kafka's protocol on a free loopback port to clients of any process that are made of librdkafka (kcat, confluent-kafka,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The workers of `latchwork dev` under their supervisor, as `run` starts them; what their board shows is copied for the coordinator. */
 #include "cli/dev/private.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder of `latchwork dev`: made, filled with a configuration, removed. */
 #include "cli/dev/private.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and starts everything else as a process:
  *
  *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing saved

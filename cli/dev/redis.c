@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The private redis-server of `latchwork dev`: on a unix socket in its folder, no port, nothing saved. */
 #include "cli/dev/private.h"
 

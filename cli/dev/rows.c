@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the workers of `latchwork dev` have written, read from their SQLite file. */
 #include "cli/dev/private.h"
 

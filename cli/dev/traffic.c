@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The traffic of `latchwork dev`: a process that produces orders and reads what the group has committed.
  *
  * One order in `every` is new; the others repeat an earlier one, the younger the likelier (the distance back is drawn from a zipf law), in

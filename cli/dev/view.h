@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What `latchwork dev` shows. */
 #ifndef LW_CLI_DEV_VIEW_H
 #define LW_CLI_DEV_VIEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Kafka knows of the group: commits, and the ends of the logs. */
 #include "cli/ledger/private.h"
 

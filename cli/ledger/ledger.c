@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork ledger: what became of every record, and whether states and lists agree. cli/ledger/private.h tells how. */
 #include "cli/ledger/ledger.h"
 

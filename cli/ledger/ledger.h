@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `latchwork ledger` */
 #ifndef LW_CLI_LEDGER_LEDGER_H
 #define LW_CLI_LEDGER_LEDGER_H

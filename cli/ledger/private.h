@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger: an audit of an application from Kafka and Redis alone, while it runs.
  *
  * A pass reads, in this order: what the group has committed; of each shard the states of all offsets, then its waiting lists, then once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One shard, as Redis has it. */
 #include "cli/ledger/private.h"
 

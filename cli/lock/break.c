@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork lock break KEY: ends a lock, whoever holds it, and raises its fence. A dry run without --execute. */
 #include "cli/lock/lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork lock exec KEY -- CMD…: a command under a lock. */
 #include "cli/lock/lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork lock: the command line of its verbs, and opening what they are about. */
 #include "cli/lock/lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `latchwork lock VERB …`: what its verbs share. Each verb has a file: cli/lock/exec.c, cli/lock/ls.c, cli/lock/show.c, cli/lock/break.c.
  */
 #ifndef LW_CLI_LOCK_LOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork lock ls: the locks that are held, by cursor. */
 #include "cli/lock/lock.h"
 

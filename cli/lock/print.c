@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Locks as people and programs read them. */
 #include "cli/lock/lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A command that runs under a lock: started in a process group of its own, watched, ended with the lock.
  *
  *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release → lock_signals_end()

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork lock show KEY: who holds it; --set-ttl: a lock that never ends gets an end. */
 #include "cli/lock/lock.h"
 

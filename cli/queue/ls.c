@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork queue ls, show */
 #include "base/clock.h"
 #include "cli/queue/queue.h"

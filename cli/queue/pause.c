@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork queue pause, resume */
 #include "cli/queue/queue.h"
 #include "ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/queue/paused_lanes.h"
 
 #include "base/clock.h"

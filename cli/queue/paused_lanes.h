@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --drain: are paused lanes all that is left? Asked only once nothing moved for a while. */
 #ifndef LW_CLI_QUEUE_PAUSED_LANES_H
 #define LW_CLI_QUEUE_PAUSED_LANES_H

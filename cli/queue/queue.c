@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork queue: which verbs there are. */
 #include "cli/queue/queue.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `latchwork queue`: lanes and what waits in them. A verb a function; each is a file's. */
 #ifndef LW_CLI_QUEUE_QUEUE_H
 #define LW_CLI_QUEUE_QUEUE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork queue replay */
 #include "cli/queue/queue.h"
 #include "ops/job.h"

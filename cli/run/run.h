@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork run: the supervisor and its workers. */
 #ifndef LW_CLI_RUN_RUN_H
 #define LW_CLI_RUN_RUN_H

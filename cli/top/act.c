@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the capitals of top do, with the functions of the commands. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What top asks the supervisor, over HTTP: one small request after the other, each bounded in time and size. */
 #include "base/clock.h"
 #include "cli/top/private.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How top looks: lines for a terminal of any size, and JSON. */
 #include "base/clock.h"
 #include "cli/top/private.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What `latchwork top` knows, and how it looks.
  *
  * Two sources. Redis: counts, lanes, dead letters, commits; asked with cursors and small scripts, a bounded number of questions a refresh

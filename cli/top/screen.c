@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The terminal of top: ncurses draws the lines that cli/top/frame.c made, and reads keys. */
 #include "base/clock.h"
 #include "cli/top/private.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork top: its options, and what it writes without a terminal. */
 #include "cli/top/top.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "consumer/fleet/supervisor.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor: forks the workers, restarts those that end unasked, and ends them in order.
  *
  * It is a table [state][event] of small functions (consumer/fleet/table.c); the loop (supervisor.c) only turns signals, deaths and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of the supervisor: one worker's states and events, and what they do. Shared by its files and its tests. */
 #ifndef LW_CONSUMER_FLEET_TABLE_H
 #define LW_CONSUMER_FLEET_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hints: one shard's blocking pop of `ready` into `claimed:<worker>`, on a connection of its own, so that an idle worker learns of a
  * runnable lane at once and without polling.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the worker's logic reaches outside, and how the outside answers. */
 #include "consumer/process/private.h"
 

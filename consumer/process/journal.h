@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The journal: where LATCHWORK_JOURNAL names a file, each run of a handler leaves two lines in it, for tests that check the
  * promises from outside (overlaps, order, re-runs):
  *

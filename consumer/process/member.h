@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Static membership: the group.instance.id of each worker.
  *
  * A static member that rejoins under its id within session.timeout.ms gets its partitions back without

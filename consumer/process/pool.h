@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool: the threads on which handlers run, one slot of the handler each.
  *
  *     main thread                                   handler threads

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the worker process share: process.c (set-up, loop, shutdown), consumer/process/io.c (what the logic reaches outside).
  */
 #ifndef LW_CONSUMER_PROCESS_PRIVATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker process: opens everything, turns the loop, and leaves in order.
  *
  *     open:  handler, pool → Redis connections → logic → renewer → Kafka

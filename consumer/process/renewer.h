@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The renewer: the thread that keeps leases alive, with connections of its own, so that neither a slow turn of the main loop nor a long
  * pipeline lets a lease run out; and the self-fence, which cancels what could not be renewed in time.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether this worker is ready, and why it is not or makes no progress. The board shows it for health
  * checks and metrics, and the log tells it. */
 #include "consumer/process/private.h"

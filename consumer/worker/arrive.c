@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arrive: Kafka delivers a record. It becomes a message that waits in its lane, unless it was delivered before or has no key to wait by. */
 #include "consumer/worker/state.h"
 

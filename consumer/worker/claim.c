@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* claim: lanes that a hint says may be runnable hand over their heads. */
 #include "consumer/worker/state.h"
 

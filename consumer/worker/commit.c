@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* commit: the watermark goes to Kafka, with what is finished above it; what Kafka accepted goes to the shards as their floor. */
 #include "consumer/worker/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker remembers, for the log: asked for by SIGUSR1 when something seems stuck. Bounded; keys only as hashes. */
 #include "consumer/worker/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gate: new messages ask for their lane: run now, wait in Redis, or done before. */
 #include "consumer/worker/state.h"
 

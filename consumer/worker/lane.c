@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an open call. */
 #include "consumer/worker/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Leases: the locks that this worker holds, and how they are kept.
  *
  * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the request that got or extended it, on the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the worker's partitions look like from outside, on the board, for metrics: nothing here changes how a message goes. */
 #include "consumer/worker/state.h"
 

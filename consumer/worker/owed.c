@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts that a crash would lose. If a worker dies after Redis executed a settle and before the worker
  * read the reply, its outcomes are recorded but not counted. So the board holds the outcomes of each
  * settle until it is answered (LW_UNSURE per shard). When a worker dies, the supervisor marks them as

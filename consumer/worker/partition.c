@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partitions: assignment, rewinding, letting go. Records arrive in arrive.c. */
 #include "consumer/worker/state.h"
 

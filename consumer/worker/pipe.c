@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One pipeline a turn and shard: what is in it, what came back, and what happens when the connection breaks in between.
  *
  * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline

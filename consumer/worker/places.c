@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* places: how a call names messages. Their segments stand once, as keys; a message is then three bytes: which of them, and its index. */
 #include "consumer/worker/state.h"
 

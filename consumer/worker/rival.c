@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rival: another fleet with our name and consumer group that uses another Redis. The two fleets share
  * the partitions, and neither sees the other's locks, so two handlers of one key may run at once.
  *

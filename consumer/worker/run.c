@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run: a granted message goes to the handlers and comes back with an outcome. */
 #include "consumer/worker/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settle: what became of the messages that ran, and who goes on in their lanes. */
 #include "consumer/worker/state.h"
 

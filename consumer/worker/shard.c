@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shard's Redis: which life of it we talk to, the epoch we joined, and what an epoch's end means.
  *
  *     DOWN --connected--> HELLO --same life--> READY <-------------------.

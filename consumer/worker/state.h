@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the worker remembers. Private to consumer/: worker, shard, intake, gate, run, settle, claim, watch, commit, partition. */
 #ifndef LW_CONSUMER_WORKER_STATE_H
 #define LW_CONSUMER_WORKER_STATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lines of the log about single messages. Their payload is never in them; their key as log.keys says. */
 #include "consumer/worker/state.h"
 

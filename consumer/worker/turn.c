@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps from the far end, so that what ends
  * makes room for what begins:
  *

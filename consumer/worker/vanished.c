@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting lists that vanish: a person deletes one, or Redis evicts it, while states say that messages wait in it.
  *
  * Scripts keep a lane in `lanes` just while its list exists, so each of them that meets one without the other knows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch: the states in Redis tell an owner what became of the messages it parked, and, on assignment, what was finished before it came. */
 #include "consumer/worker/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why a worker makes no progress, as far as its own logic knows: for the log and /readyz. This file only
  * reads state. */
 #include "consumer/worker/state.h"

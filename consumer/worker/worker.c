@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker as a whole: opened, asked about itself, stopped, freed. What it does is in turn.c. */
 #include "consumer/worker/state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's logic: what one member of the fleet does, without any I/O of its own.
  *
  * The message's way reads poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps. Everything outside (Redis, Kafka,

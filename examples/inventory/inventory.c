@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inventory: 1,000 customers want one of 100 items each, all at once. Exactly 100 get one.
  *
  *     make && ./inventory redis://127.0.0.1:6379/0             # sold 100 of 100, 0 left

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lock on several independent Redis servers: a counter in a file, raised by any number of these programs at once.
  *
  *     redlock ROUNDS FILE URL URL URL…

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows (table, id) under one lock: transfers between accounts, by any number of these programs at once.
  *
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One subprocess in a process group of its own, with pipes on stdin, stdout and stderr.
  *
  * The parent's ends never block. The group is what lives and dies: when the child is ended, or has ended, every process of its group is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exec: a handler in any language. A slot drives one long-lived subprocess: request line out, answer line in, one at a time.
  *
  *            spawn                    request            answer

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lines between the worker and an exec handler: one JSON object each, as the user's manual shows them. Pure. */
 #ifndef LW_HANDLERS_EXEC_LINE_H
 #define LW_HANDLERS_EXEC_LINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/exec/stderr_log.h"
 
 #include "base/bytes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The warden: a small process that outlives the worker by a moment, to end what the worker started.
  *
  * A worker that dies of SIGKILL can end nothing any more. The warden waits on a pipe whose other end only the worker holds; when it

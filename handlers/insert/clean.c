@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cleaner: keeps Latchwork's own tables small, from a thread and a connection of its own, in short transactions. It looks first, and
  * takes its turn among the slots of its process: whoever waits for SQLite's lock polls for it, and the holder's CPU pays for that. */
 #include "handlers/insert/insert.h"

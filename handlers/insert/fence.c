@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The largest fence that wrote each key, at the cost of about one page a transaction.
  *
  * A tree over keys would have nearly every one of its pages rewritten by a transaction of many keys. So, as in a log-structured merge tree

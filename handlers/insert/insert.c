@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* insert: the handler type. Its configuration, and slots that share one writer's place. */
 #include "handlers/insert/insert.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* insert: rows from messages, each written exactly once, into a SQLite file that all workers share.
  *
  * One transaction writes many rows and, for each, what makes a second delivery harmless:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A payload becomes the values of a row. Numbers stay exact: integers up to 64 bits, all else as SQLite's REAL. */
 #include "handlers/insert/insert.h"
 

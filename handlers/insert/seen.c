@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which messages are done: a bit an offset, in rows of LW_SEEN_OFFSETS. A transaction reads each row that it needs once, before its first
  * question about it, and writes it once, at its end; nobody else can write in between. */
 #include "handlers/insert/insert.h"

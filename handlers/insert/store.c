@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The database: opening it beside other processes, its tables and statements. */
 #include "handlers/insert/insert.h"
 

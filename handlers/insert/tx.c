@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transaction: many jobs, one commit.
  *
  *     read the rows (no lock held) → BEGIN IMMEDIATE → each: known? stale? bad? write → identities, fences → still ours? → COMMIT

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Latchwork handler plugins: the one header that a handler written in C (or C++) needs.
  *
  * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest whole one:

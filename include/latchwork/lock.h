@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Latchwork locks: mutual exclusion between threads, processes and machines by way of Redis.
  *
  *     #include <latchwork/lock.h>

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- renew: extend a batch of leases that are still ours. Never takes a lease again.
 -- KEYS 1 epoch, then locks
 -- ARGV 1 epoch id, 2 ttl_ms, then per lock: token

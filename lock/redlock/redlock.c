@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: the votes of several servers, made a lock.
  *
  *     [all are asked for the lock → a majority gave it → all hear of the largest fence → a majority knows it and time is left → held

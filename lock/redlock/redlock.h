@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: one question to all servers at once.
  *
  * A *bundle* is a connection to every server; a call takes a bundle, so at most `connections` ask at the same time. Nothing blocks on one

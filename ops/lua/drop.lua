@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- drop: waiting messages that shall never run. Their state says so; whoever has the lane next passes them over, and where nobody has it what
 -- stands at its end goes at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>

@@ -1,4 +1,5 @@
 #!lua
+-- SPDX-License-Identifier: Apache-2.0
 -- edit: a dead letter gets another content. It takes its place at the stream's end; what it was stays with it.
 -- KEYS 1 epoch, 2 dead
 -- ARGV 1 id in the stream, 2 envelope as it was read, 3 new envelope, 4 who, 5 wall time ms

@@ -1,4 +1,5 @@
 #!lua flags=no-writes
+-- SPDX-License-Identifier: Apache-2.0
 -- heads: the first arrival of the oldest message of some lanes.
 -- KEYS 1 lanes
 -- ARGV 1 rank of the first lane, 2 how many lanes from there on, 3 name of a waiting list without its lane, then names of more lanes

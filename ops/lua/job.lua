@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- job: one bulk command at a time. It has a number, which is the replay number of the messages that it puts back.
 -- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the job that goes on, or of none; 5 audit
 -- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms; begin: 4 least number, 5 '' or the number of the job to go on with,

@@ -1,4 +1,5 @@
 #!lua flags=no-writes
+-- SPDX-License-Identifier: Apache-2.0
 -- lines: the first lines of some envelopes of a list, and what must be known of its lane at the same moment.
 -- KEYS 1 list, 2 lanes
 -- ARGV 1 how many elements to pass over, from the oldest, 2 how many at most, 3 lane

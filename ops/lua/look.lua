@@ -1,4 +1,5 @@
 #!lua flags=no-writes
+-- SPDX-License-Identifier: Apache-2.0
 -- look: lanes as they stand, for people.
 -- KEYS 1 epoch, 2 lanes, 3 floor
 -- ARGV lanes

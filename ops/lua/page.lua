@@ -1,4 +1,5 @@
 #!lua flags=no-writes
+-- SPDX-License-Identifier: Apache-2.0
 -- page: some elements of a lane's list, oldest first.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 waiting list
 -- ARGV 1 how many elements to pass over, from the oldest, 2 how many at most

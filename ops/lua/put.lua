@@ -1,4 +1,5 @@
 #!lua
+-- SPDX-License-Identifier: Apache-2.0
 -- put: messages into their lanes, behind all that wait there: replays and imports. A dead letter leaves its stream in the same step.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list is wait:<lane>
 -- ARGV 1 handoff_ms, 2 how the originals' states count: 'any', 'undone' (what is done is left out), 3 'dry': only say what would be done;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- rights: which commands this user may run. It only asks; it runs none of them.
 -- ARGV for each command: the number of its words, then the words
 -- Result: a byte a command: '1' allowed, '0' refused, '?' not known by this server

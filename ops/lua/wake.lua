@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- wake: lanes that were paused go on.
 -- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 handoff_ms

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- break: an operator ends the lock of a lane, whoever holds it, raises the fence and lets what waits go on. A backoff ends too.
 -- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
 -- ARGV 1 handoff_ms, 2 who asks

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- claim: take a batch of lanes that hints say may be runnable. Heads stay in their lists until they are settled.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 handoff_ms, 6 retry.order, 7 how many hints leave `claimed`, 8 token, the

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- enter: join the epoch of this shard, or start one.
 -- KEYS 1 epoch, 2 fence, 3 lanes
 -- ARGV 1 candidate id (random), 2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms, 5 id of the epoch that jumped or '',

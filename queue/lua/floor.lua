@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- floor: commits that Kafka accepted. Raises floors, never lowers one, and deletes the segments that they passed.
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, then (topic:partition, committed, from)…; from: below it nothing was ever written, where no floor is known

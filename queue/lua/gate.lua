@@ -1,4 +1,5 @@
 #!lua
+-- SPDX-License-Identifier: Apache-2.0
 -- gate: admit a batch of new messages: run at once, or wait. A lane may have several messages in it, in order: the first decides.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park', or 'drop' and for each segment ' N', the offset from

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- hints: more of the ready list at once than BRPOPLPUSH gives, and where it is refused (maxmemory).
 -- KEYS 1 epoch, 2 ready, 3 claimed:<worker>
 -- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms

@@ -1,4 +1,5 @@
 #!lua
+-- SPDX-License-Identifier: Apache-2.0
 -- hold: a command takes a lane (`latchwork lock exec -c`), as gate would, without a message. It doesn't stand in line behind those that wait:
 -- the lane's messages keep their order among themselves, and go on when it is released.
 -- KEYS 1 epoch, 2 fence, 3 lock

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- What the lane scripts share; scripts/embed-lua.sh puts it where a script says so. Reads the epoch and the time once a call.
 -- KEYS[1] is always lw:{NAME.SHARD}:epoch; every other name begins with the same tag, so all live in one slot. Names of messages found
 -- inside a waiting list (their state and tries) can't be declared before the list is read; they are made from that tag.

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- repair: an owner writes back what it knows, after an epoch was lost.
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, 2 number of partitions F, then F × (topic:partition, committed, from), then (topic:partition, lo, hi)… finished ranges, hi

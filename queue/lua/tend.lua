@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- tend: the janitor. Looks at the lanes whose time has come and makes the hint again where nobody holds them. One
 -- whose list is gone is told to the owners of what waited there.
 -- KEYS 1 epoch, 2 lanes, 3 ready

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
 -- unpark: messages whose waiting list has vanished wait no more: they are unseen, so that their owner reads them from Kafka again.
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, 2 topic:partition, 3.. offsets, 1,024 at most

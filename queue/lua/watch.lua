@@ -1,4 +1,5 @@
 #!lua flags=no-writes
+-- SPDX-License-Identifier: Apache-2.0
 -- watch: the states of ranges of offsets, for an owner that parked messages, or was just assigned a partition.
 -- KEYS 1 epoch, 2 floor, then state segments
 -- ARGV 1 epoch id, then per segment: topic:partition, first byte, last byte

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the benchmark that need no servers: figures, goals, results that survive an interruption, plots. Usage: test_bench.py [BUILD]"""
 import os
 import struct

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Exit codes and messages of the program, as people and scripts see them. Usage: tests/cli/test_cli.sh [BUILD_DIR]
 # No servers: what is needed of them is that nothing listens where the configuration points.
 LC_ALL=C.UTF-8

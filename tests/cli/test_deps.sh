@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # scripts/deps.sh and scripts/need.sh, with doubles of apt-get, dpkg-query, sudo and id that only write down what they were asked.
 # Usage: tests/cli/test_deps.sh [BUILD_DIR]
 dir=$(mktemp -d) || exit 1

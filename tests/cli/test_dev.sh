@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh [BUILD_DIR]
 #   the demo: exit 0, and the figures of its table once more from its database and journal
 #   dev:      shows rows, survives a worker's kill -9, and after SIGINT leaves no process and no folder

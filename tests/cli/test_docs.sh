@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The documents say what is: the reference of the configuration is the generated one, links lead somewhere, tests that are named exist,
 # configurations load, handlers compile, nothing tells of the machine they were written on. Usage: tests/cli/test_docs.sh [BUILD_DIR]
 LC_ALL=C.UTF-8

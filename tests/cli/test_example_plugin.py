@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The plugin that README.md, the tutorial and handler.h show: threads of several processes write whole lines. No arguments are needed."""
 import collections
 import os

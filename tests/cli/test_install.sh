@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `make install` puts everything where it is looked for, examples build from what is installed alone, and `make uninstall` leaves nothing.
 # Usage: tests/cli/test_install.sh [BUILD_DIR]
 build=${1:-build}

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What bench/judge says of small journals whose faults are known. Usage: tests/cli/test_judge.sh [BUILD_DIR]
 judge=$(pwd)/${1:-build}/bench/judge
 [ -x "$judge" ] || { echo "no program at $judge"; exit 1; }

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Includes point one way: from a folder only to those below it, in the order that README.md (The house) shows.
 usage: test_layers.py [BUILD_DIR]"""
 import os, re, subprocess, sys

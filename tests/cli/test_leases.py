@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What commands hold a lane with: never a lease longer than the schema's TTL, renewed as long as it is needed, and an end that is noticed.
 
 Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a private Redis. `lease_of` watches the lock from

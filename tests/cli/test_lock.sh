@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `latchwork lock`: exit statuses, messages, signals, loss of the lock, lanes of an application, plain locks shared with redis-py, and
 # the inventory example. On private redis-servers. Usage: tests/cli/test_lock.sh [BUILD_DIR]
 # Nothing here asserts a time; the waits have limits only so that a hang is a failure.

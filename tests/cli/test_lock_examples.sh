@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # examples/inventory, rowlock and redlock: each builds from an installed header and library, and keeps its word with many processes at once.
 # Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
 LC_ALL=C

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """doc/tutorial-operate.md, step by step, on a running demo: the commands, the handler and the configuration are read out of the page, so that
 they cannot drift apart. Then every command of queue and dead with --json, beside loaded workers. Usage: test_operate.py [BUILD]
 

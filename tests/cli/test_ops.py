@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made itself. Argument: the build folder.
 
 No workers run here: what the commands read, write and refuse; tests/live/test_replay.py has them beside workers that drain."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The rights of the Redis user: the table against the code, and a fleet with operators that has exactly those of doc/how-to/deploy.md.
 
 Usage: test_rights.py [BUILD]"""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What operators' commands ask of Redis, call by call: bounded commands and elements, whatever the size (tests/scale/scale.py). Argument: the build
 folder."""
 import os

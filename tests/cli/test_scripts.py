@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """No embedded Lua script refers to a name that does not exist: luac5.1 lists what each one, as it is composed, reads and sets globally. A call of a
 function that was renamed, or that stands below, fails only when that line runs; here it is seen at once.
 usage: test_scripts.py [BUILD_DIR]"""
@@ -61,6 +62,7 @@ def main():
         some = list(scripts(f'{build}/{part}.gen.c', r'^const struct lw_script \w+ = \{"(\w+)",'))
         check(f'{part}.gen.c: scripts found', len(some) >= least, True)
         for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
+        check(f'{part}: scripts that carry the line with the licence to Redis', [name for name, text in some if 'SPDX' in text], [])
     # a script in a C string would escape all this
     strings = [path for path in glob.glob('*/**/*.c', recursive=True) if not path.startswith(('tests/', 'bench/', 'build/'))
                and 'redis.call' in open(path).read()]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`latchwork top` beside a running supervisor, on a private Redis and the dev broker; on a pseudo-terminal, and as text and JSON.
 Usage: test_top.py [BUILD [TEST…]]
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """doc/how-to/troubleshooting.md is an index of messages: each message that it quotes is the beginning of one in the code, and each warning
 and error of a worker, the supervisor and check that has three words of its own is in it. doc/how-to/refused.md quotes what the code has.
 Usage: test_troubleshooting.py [BUILD]"""

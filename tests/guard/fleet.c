@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/guard/fleet.h"
 #include "tests/guard/meter.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small fleet in this process: the real worker logic and the real scripts over the fake Redis of the simulation
  * (tests/sim/redis/store.h), a fake Kafka and a handler that is done at once, under a clock that goes 2 ms a round. No faults, no threads,
  * no chance: the same shape gives the same calls every time, so what they cost can be bounded without a stopwatch.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The deterministic guard: what a message costs, counted, each figure under a bound, so that a regression fails without a clock.
  *
  *     NAME figure bound         a line each; exit 1 where a figure is above its bound

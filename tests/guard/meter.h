@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the worker's own code does, told apart from the fakes around it: allocations are counted, and under callgrind instructions are
  * collected, only between meter_enter() and meter_leave(), and only while the meter is on.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """An exec handler that works for DELAY seconds and appends a line to JOURNAL: start_ns end_ns identity key fence attempt."""
 import json
 import os

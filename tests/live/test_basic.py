@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The whole program on a real Kafka and a private Redis: two topics of four partitions, the same keys spread over all of them.
 
 Oracles: no two runs of a key overlap and fences only grow; first runs of a (partition, key) come in the order of offsets; nothing is lost; nothing

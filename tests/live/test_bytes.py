@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What large messages that wait cost a worker. Arguments: build folder [scenario…]."""
 import time
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """messages_total and the summary say what Redis recorded, also where workers die. Arguments: build folder [scenario…]."""
 import re
 import signal

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Faults of Kafka, rebalances, deploys, slow handlers, commit metadata. Arguments: build folder [scenario…]."""
 import random
 import signal

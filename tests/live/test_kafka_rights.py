@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """check --connect with a Kafka that has ACLs: each right that is missing is named, all of them are enough, nothing is written.
 Arguments: the build folder."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Workers that die or stop: kill -9, SIGSTOP past the lease. Arguments: build folder [scenario…]."""
 import json
 import os

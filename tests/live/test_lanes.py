@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The promises without faults of servers: no faults, deploys, rebalances, a slow handler, foreign metadata. Arguments: build folder [scenario…]."""
 import re
 

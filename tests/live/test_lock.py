@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`latchwork lock exec -c` beside running workers: a command and the handlers of a lane exclude each other. Arguments: build folder [scenario…]."""
 import os
 import subprocess

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Deaths and restarts in the consumer group, with session.timeout.ms and heartbeat.interval.ms at their defaults: what dies costs its own share
 alone. Arguments: build folder [scenario…].
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Commit metadata: a broker that takes little of it, two fleets that it tells of each other. Arguments: build folder [scenario…]."""
 import os
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Settings that change what happens to a message: several shards, business ids, queue.on_busy drop, retry.order skip; each with workers that
 are killed. Arguments: build folder [scenario…]."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Operators' commands that race: with workers that drain, with one another, and with kill -9 of themselves. Nothing is lost or doubled, and the ledger
 agrees. Arguments: build folder [scenario…]."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Each oracle of the live tests passes on a good journal, and fails on one that was falsified in the way it is there for."""
 import os
 import sys

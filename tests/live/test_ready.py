@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """/readyz, the metrics and the log tell what Kafka is to the workers. Arguments: build folder [scenario…]."""
 import os
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Faults of Redis: wiped, killed, frozen, full, scripts gone, replies lost, a policy that evicts. Arguments: build folder [scenario…]."""
 import re
 import signal

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Replays, drops and pauses beside workers that drain: nothing is lost, and each replay runs once. Arguments: build folder [scenario…]."""
 import json
 import os

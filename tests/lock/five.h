@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of Redlock share: five servers, each with a wall clock that can jump. */
 #ifndef LW_TEST_LOCK_FIVE_H
 #define LW_TEST_LOCK_FIVE_H

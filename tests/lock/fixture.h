@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of the lock library share: a private Redis, clients of it, and what Redis counted. */
 #ifndef LW_TEST_LOCK_FIXTURE_H
 #define LW_TEST_LOCK_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A proxy before Redis that cuts a connection in place of a reply: the command has run, and its answer is lost.
  *
  * One thread relays whole reads between unix sockets. lw_proxy_lose(n): of the replies to come, the n-th is lost (1: the next). */

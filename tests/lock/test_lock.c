@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each kind of lock, one step at a time, on a real Redis. */
 #include "tests/lock/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a lock costs Redis: commands sent, and commands inside the scripts, exactly. Each command sent is a round trip; each inside is about
  * a microsecond of the one thread that all share. */
 #include "tests/lock/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lock library when things break: lost answers, a wiped, restarted or frozen Redis, a holder frozen past its lease. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads of several processes on a few locks, with a file as witness: what two did at once is seen there. */
 #include "tests/lock/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A thousand waiters of eight processes for one lock: what a hand-over costs Redis with so many, and that everybody's turn comes. */
 #include "tests/lock/fixture.h"
 

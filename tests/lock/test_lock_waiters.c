@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who is told of a release, and who may go first: with a ghost among those that wait, a client that is known to Redis and never acts. */
 #include "tests/lock/fixture.h"
 

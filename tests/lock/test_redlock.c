@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong calls. */
 #include "tests/lock/five.h"
 #include "tests/lock/proxy.h"

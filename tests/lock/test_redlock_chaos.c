@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock when clocks jump and servers forget, and many processes on one lock. */
 #include "tests/lock/five.h"
 

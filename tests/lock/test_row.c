@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Row locks: all or none, in one order, one fence; dead holders, lost rows, rows without TTL; many processes on a few rows. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"

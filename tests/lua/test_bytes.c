@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* No call of ours keeps Redis for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with thousands of segments,
  * and whatever else a call may meet. What a call reads and hands over is bounded exactly in the simulation (tests/sim/world/bytes.c); here
  * a real Redis tells how long it took, and the shortest of several runs counts, since other programs share the machine. */

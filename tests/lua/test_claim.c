@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* claim: take lanes that hints say may be runnable. */
 #include "tests/support/lanes.h"
 

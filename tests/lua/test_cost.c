@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the scripts cost Redis: commands inside them, per message. Each is about a microsecond of the one thread that all lanes share. */
 #include "tests/support/lanes.h"
 

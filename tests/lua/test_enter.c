@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* enter: joining an epoch and starting one. */
 #include "tests/support/lanes.h"
 

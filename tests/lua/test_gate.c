@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gate: run at once, wait, or be known finished. */
 #include "tests/support/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gate: several messages of a lane in one call. The first that is not finished decides, and what follows keeps its order. */
 #include "tests/support/lanes.h"
 

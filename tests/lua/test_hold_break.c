@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hold and break: how a command takes a lane's lock, and how an operator ends one (`latchwork lock exec -c`, `lock break -c`). */
 #include "tests/support/lanes_build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* edit, hold, job, look, page and wake, the scripts of operators: every answer, and what is left behind. put and drop: test_ops_move.c. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"

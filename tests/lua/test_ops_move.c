@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* put and drop, the scripts of operators that move messages: every answer, and what is left behind. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random calls of gate, settle, claim and floor, expired leases, pauses and wiped servers, against a small model of what a lane is: its
  * list, its lock, the states of its messages. After each call the answers, the lists, the locks and the states must be the model's; and
  * what is promised must hold, whatever the model says: a state never goes down, a message that waits is in its lane's list, no grant is of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* renew: extend leases that are still ours, and take none. */
 #include "tests/support/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* repair and floor: what is known done, and what a commit makes forgettable. */
 #include "tests/support/lanes.h"
 

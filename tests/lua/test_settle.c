@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settle: what becomes of a message: done, retried, given back, dead. Where its lane goes next is in test_settle_next.c. */
 #include "tests/support/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settle: several messages of a lane in one call, what is named behind them, and several heads at once. */
 #include "tests/support/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settle: where the lane goes once its message is settled: kept, handed over, released. */
 #include "tests/support/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The states of messages, as gate, settle and claim read and write them: two bits an offset, four a byte, segments of 16,384; a call looks
  * at the bytes that are said to matter, and at more where a waiting list names others. */
 #include "tests/support/lanes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tend: the janitor that makes lost hints again. */
 #include "tests/support/lanes.h"
 

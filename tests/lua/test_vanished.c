@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting lists that vanish: which script leaves a sign in the stream `vanished`, which does not, and unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch: what became of what was parked. hints: the ready list where BRPOPLPUSH is too little or refused. */
 #include "tests/support/lanes.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command on a clean copy of this source tree inside another Debian, in a chroot that debootstrap makes.
 # usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …)
 #
@@ -8,7 +9,7 @@
 # exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -ge 2 ] || { sed -n '3s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 suite=$1
 shift
 chroots=${LW_CHROOTS:-$PWD/build/debian}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """lanes_sim.py extended by what the wire does: shards with an epoch each, pipelines whose calls execute one by one, lost replies with resend,
 ghost calls (the old connection's calls run after the resend), two messages of one key in a batch, settle + gate in one pipeline,
 floor + segments, zombies that learn late, handlers that outlive a lost epoch, dead letters, a store that checks fence + identity,

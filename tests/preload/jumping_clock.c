@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library to preload: the process' wall clock is ahead of the true one by the seconds (an int64_t) in the file $LW_CLOCK_FILE, which
  * may change at any time. Monotonic clocks stay true. (libfaketime 0.9.10 hangs in a redis-server with jemalloc: it allocates while the
  * allocator asks for the time.) */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What looking costs those who work: the throughput of a running application while an operator's command goes round in a loop, over what it is between,
 in one run, windows alternating. usage: tests/scale/looking.py BUILD [MESSAGES]      (2,500,000; wants build/bench/bench.so: make build/bench/bench.so)
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check --connect against a private redis-server and librdkafka's mock brokers. */
 #include "cli/check/servers.h"
 

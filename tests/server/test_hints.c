@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hints against a private redis-server: told, recovered, and at maxmemory. */
 #include "base/clock.h"
 #include "base/log.h"

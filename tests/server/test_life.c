@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a real redis-server says of itself when replicas come and go, when it is promoted, and when it starts anew. */
 #include "base/clock.h"
 #include "queue/life.h"

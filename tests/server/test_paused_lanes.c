@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Are paused lanes all that is left? On a private redis-server. */
 #include "cli/queue/paused_lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The renewer against a private redis-server: leases are kept, and told when they are lost. */
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The wire against a private redis-server: long pipelines, servers that die, freeze and come back, login. */
 #include "base/clock.h"
 #include "base/log.h"

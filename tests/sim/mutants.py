@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Known-wrong variants of the protocol, each a small change of the real code or of a real script; the simulation (or the test that TEST names) must
 catch every one but those in QUIET.
 usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS processes side by side, 2 by default)

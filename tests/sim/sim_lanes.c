@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The deterministic simulation: seeds through the modes of fault, all oracles on.
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]
  * --operate: modes with an operator (operator.h), who drops, replays, breaks, pauses and tries in the middle of it.

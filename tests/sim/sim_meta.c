@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Directed: what is written back while a quarantine lasts, and another fleet in the group. One partition, one worker at a time, the real
  * logic and scripts over the fake store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its handler
  * busy, so that the watermark stands still; what matters is which effect is the last one of key K. usage: sim_meta [CASE…] */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fake Redis against a real redis-server: random commands and scripts, replies and data compared.
  * sim_store_diff [sequences [first seed]]: without arguments 300 sequences of 200 commands; a failure names the seed to run again. */
 #include <math.h>

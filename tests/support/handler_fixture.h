@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of handlers and pool share: configurations from a JSON section, jobs, temporary folders, captured logs. */
 #ifndef LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 #define LW_TESTS_SUPPORT_HANDLER_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of the lane scripts on a private redis-server, built so that a test reads like the protocol.
  *
  * Calling sequence: main calls lt_run_tests() with tests made by LT(); each test gets a struct lt whose server was flushed and whose

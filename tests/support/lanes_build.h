@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a call of a script is built and sent, shared by the parts of lanes.h's support. */
 #ifndef LW_TEST_LANES_BUILD_H
 #define LW_TEST_LANES_BUILD_H

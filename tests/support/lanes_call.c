@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calls of the scripts, as their headers say. */
 #include "tests/support/lanes_build.h"
 

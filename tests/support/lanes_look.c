@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is in Redis, seen by a test. */
 #include "tests/support/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A handler that does what the payload says, a pool with it, and reaping as the worker does it. */
 #ifndef LW_TESTS_SUPPORT_POOL_FIXTURE_H
 #define LW_TESTS_SUPPORT_POOL_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A private redis-server for one test: on a unix socket in a temporary folder of its own, never on a TCP port.
  *
  * Calling sequence: start, path (or connect) as often as wanted, perhaps kill, restart or flush, then stop, which also removes the

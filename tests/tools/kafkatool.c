@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small Kafka tool for the live tests. See usage below. */
 #include "base/bytes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a consumer group, for source_test.c: each checks what its source tells it. Topics hold no gaps, so what a partition delivers
  * must be contiguous: one record skipped, doubled or misplaced is seen. */
 #ifndef LW_TESTS_MEMBER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dev broker as a program: prints its bootstrap servers and lives until its standard input ends.
  *
  *   mockcluster [TOPIC:PARTITIONS]... */

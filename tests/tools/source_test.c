@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The source against a real Kafka; run by tests/live/test_source.sh.
  *
  *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is where kafka.sh runs it (it is restarted and killed)

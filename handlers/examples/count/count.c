@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* count: counts messages and distinct keys, and does nothing else. A plugin to copy from, and to measure Latchwork itself with.
  * It takes no lock on a message's way: counters are atomics in a fixed table, by a hash of the key. Logs its figures at the end. */
 #include <latchwork/handler.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tail: appends each message to a file, as
  *
  *     start <boot ms> <pid> <identity> <fence> <attempt>

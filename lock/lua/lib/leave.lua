@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- leave: the client waits no more. Where it had been told of a release meanwhile, the next is told.
 -- KEYS 1 zset of waiting clients
 -- ARGV 1 client

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- mutex_drop: release a lock that is ours
 -- KEYS 1 lock, 2 zset of waiting clients, or the lock's own name; and where a hint is wanted 3 zset that must know it, 4 list that gets it
 -- ARGV 1 value, 2 hint

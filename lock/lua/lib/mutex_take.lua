@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- mutex_take: take a lock
 -- KEYS 1 lock, 2 fence, 3 zset of waiting clients; the lock's own name where nobody is woken
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 '1' plain: the value is the

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- permit_drop: give a permit back
 -- KEYS 1 zset of leases, 2 zset of waiting clients
 -- ARGV 1 value

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- permit_take: take one of n permits
 -- KEYS 1 zset of leases, 2 fence, 3 zset of waiting clients
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 n, 6 client to tell of a

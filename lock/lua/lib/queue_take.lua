@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- queue_take: take a fair lock, or one side of a read/write lock, in the order of tickets
 -- KEYS 1 string of the writer, 2 fence, 3 queue of writers, 4 clients alive, and for read/write 5 zset of readers, 6 queue of readers
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 'r' to read, else 'w',

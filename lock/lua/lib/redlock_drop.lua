@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- redlock_drop: release one server's part of a lock, if it is ours
 -- KEYS 1 lock
 -- ARGV 1 token

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- redlock_raise: a server that gave the lock hears of the largest fence that any of them gave
 -- KEYS 1 lock, 2 fence
 -- ARGV 1 token, 2 fence, 3 how long the fence counter is kept, ms

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- redlock_take: take one server's part of a lock
 -- KEYS 1 lock, 2 fence
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 ttl_ms to give to a lock

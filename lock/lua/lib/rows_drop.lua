@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- rows_drop: release those of the rows that are ours
 -- KEYS for each row: lock, zset of waiting clients
 -- ARGV 1 token, 2 '1' plain

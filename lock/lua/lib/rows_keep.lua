@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- rows_keep: extend the leases of rows that are all ours, or look at them. Never takes one again.
 -- KEYS the rows' locks
 -- ARGV 1 token, 2 ttl_ms, '0' to look only, 3 '1' plain

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- rows_raise: rows that were taken one after the other get one fence, and all the same time from now on
 -- KEYS for each row: lock, fence
 -- ARGV 1 token, 2 ttl_ms, 3 fence: as large as any of theirs, 4 how long the fence counters are kept, ms, 5 '1' plain

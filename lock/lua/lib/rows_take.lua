@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- rows_take: take rows in the order given, up to the first that is held; one fence for all that it takes
 -- KEYS for each row: lock, fence
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counters are kept, ms, 5 '1' plain: the values

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- share_keep: extend a lease of a zset that is ours, or look at it. Never takes it again.
 -- KEYS 1 zset of leases
 -- ARGV 1 value, 2 ttl_ms, '0' to look only

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- string_keep: extend a lease that is ours, or look at it. Never takes it again.
 -- KEYS 1 lock
 -- ARGV 1 value, 2 ttl_ms, '0' to look only

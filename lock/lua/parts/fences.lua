@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Time and fences; scripts/embed-lua.sh puts a part where a script names it. Each function costs a call some 0.2 us, so a script takes only
 -- the parts that it needs, and where it needs them.
 local call, sub = redis.call, string.sub

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Queues of a fair or read/write lock. Needs fences and waiting.
 -- Queues: zsets of waiters CLIENT:NUMBER, scored by their tickets. alive: clients, scored by the time until which they count as living.
 local function client_of(waiter) return string.match(waiter, '^[^:]*') end

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Leases in a zset. Needs fences.
 -- A lease in a zset of leases TOKEN:FENCE, scored by their ends; the key itself lives as long as the longest.
 local function add_share(leases, value, ttl)

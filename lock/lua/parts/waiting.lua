@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Clients that wait, and how they are told. Needs fences.
 -- True where somebody heard it. A server that forbids channels: nobody.
 local function tell(client, what)

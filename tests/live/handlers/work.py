@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """An exec handler for the live tests. It journals each run itself, since a journal written by the program under test would prove little:
 
     start <boot us> <worker pid> <identity> <key in hex, - for empty> <fence> <attempt>

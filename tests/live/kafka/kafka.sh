@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A real Apache Kafka (KRaft, broker and controller in one) for tests, on loopback only.
 #
 #   kafka.sh fetch            gets the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs)
@@ -161,7 +162,7 @@ end() {
 }
 
 usage() {
-    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,13s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 

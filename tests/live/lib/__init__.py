@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the live tests share: servers, the program under test, the journal and the oracles (O1 to O6 of doc/design/faults.md)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The journal that handlers write (handlers/work.py, consumer/process/journal.h), read back as runs."""
 import os
 

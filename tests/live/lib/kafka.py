@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Apache Kafka, and the tool that talks to it."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program under test: its configuration, its processes, its end."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The oracles: each takes what was observed and returns the violations, as text. Pure; tests/live/test_oracles.py sees each one fail."""
 from collections import defaultdict
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes, clocks and waiting."""
 import os
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private redis-server on a unix socket, and as much of a client as the tests need."""
 import os
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenarios: functions that get a Scenario `t`, break things, and check what is promised.
 
 A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as long.

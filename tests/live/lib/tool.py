@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands of `latchwork` beside a running application of a scenario."""
 import json
 import os

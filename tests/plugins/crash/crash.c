@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crash: does what the payload says, for tests of blame: segv, abort, exit, exit0, hang (until cancelled), stuck (for ever), retry, dead,
  * back, odd (an unknown outcome), sleep:MS; anything else is done. A payload may start with "once:" to misbehave at attempt 1 only. */
 #include <latchwork/handler.h>

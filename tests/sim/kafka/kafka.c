@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fake Kafka: who owns which partition, what it reads, and its commits. Ownership may move while the old owner has not heard of it. */
 #include "tests/sim/world/rules.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a store, its table of commands, the looks for oracles. */
 #include "tests/sim/redis/store_internal.h"
 #include "tests/sim/redis/store_commands.h"

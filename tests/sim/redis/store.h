@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fake Redis of the simulation: one server's data and scripts in this process, under a clock that the caller sets.
  *
  * It does what Redis 7.0 does for the commands of store_commands.h, and runs the real .lua files in Lua 5.1. What it does not know it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BITFIELD (overflow WRAP only), SETBIT, GETBIT. */
 #include "tests/sim/redis/store_internal.h"
 

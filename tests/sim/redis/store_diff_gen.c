@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/redis/store_diff_gen.h"
 
 #include <stdarg.h>

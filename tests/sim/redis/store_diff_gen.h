@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random commands and little scripts for the comparison of the fake with a real redis-server. */
 #ifndef LW_SIM_STORE_DIFF_GEN_H
 #define LW_SIM_STORE_DIFF_GEN_H

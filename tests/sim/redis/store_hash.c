@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands of hashes and of sets: both are a dictionary. */
 #include "tests/sim/redis/store_internal.h"
 

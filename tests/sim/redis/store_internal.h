@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the fake share. Values are refcounted and immutable once shared, so that a copy of a store is cheap. */
 #ifndef LW_SIM_STORE_INTERNAL_H
 #define LW_SIM_STORE_INTERNAL_H

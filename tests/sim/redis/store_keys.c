@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands about keys of any type, and about the server. */
 #include "tests/sim/redis/store_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands of lists. */
 #include "tests/sim/redis/store_internal.h"
 

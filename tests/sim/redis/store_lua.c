@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* EVAL, EVALSHA, SCRIPT: compiled scripts, the way values cross, refusals at maxmemory. The globals of scripts are in store_lua_lib.c.
  *
  * All copies of a store share one Lua state (script_env) and its compiled scripts; which of them a server knows is its own. Scripts cannot

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the two halves of the script engine share. */
 #ifndef LW_SIM_STORE_LUA_H
 #define LW_SIM_STORE_LUA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What scripts find in Lua: base, table, string, math, bit, and redis.call and its kin. */
 #include "tests/sim/redis/store_lua.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replies as hiredis builds them, and numbers as Redis reads them. */
 #include "tests/sim/redis/store_internal.h"
 

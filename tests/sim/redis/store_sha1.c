@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-1 (FIPS 180-4), for the ids of scripts. */
 #include "tests/sim/redis/store_internal.h"
 

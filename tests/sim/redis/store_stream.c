@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* XADD, XDEL, XLEN, XRANGE. A stream stays when its last entry goes. */
 #include "tests/sim/redis/store_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands of strings. Bits are in store_bits.c. */
 #include "tests/sim/redis/store_internal.h"
 

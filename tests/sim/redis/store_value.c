@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys and values of the fake: blobs, lists as rings, dictionaries, zsets as sorted arrays. */
 #include "tests/sim/redis/store_internal.h"
 

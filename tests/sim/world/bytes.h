@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes: how large the world's messages are, and oracles that nothing is larger than its bounds (consumer/worker/worker.h, struct
  * lw_byte_bounds): what a call to Redis carries, what its script reads of lists, what it hands over, and what a worker holds of Kafka's
  * records.

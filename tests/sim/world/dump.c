@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shows what a worker remembers, for a run that is stuck: sim_lanes --trace. */
 #include "consumer/worker/state.h"
 #include "tests/sim/world/world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Error replies of Redis, at any command of a pipeline: single ones, where the server did not run the command; periods in which it refuses
  * nearly all (loading, a demoted master, a busy script, a disk that is full), or is at maxmemory; and scripts that fail in the middle,
  * which Redis does not roll back. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator of the simulation: what `latchwork queue`, `dead` and `lock break` do to Redis, in the middle of everything, by the real
  * scripts of ops/lua. Some of its calls are sent twice, as after a lost answer or by a job that goes on.
  *

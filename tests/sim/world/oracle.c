@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold in every run: O1 to O6 of the fault catalogue, as far as they need no process. */
 #include "tests/sim/world/world.h"
 

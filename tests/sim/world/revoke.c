@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rebalance that takes partitions away in steps: while their owner waits for what had started, the rest of the world goes on, handlers
  * end, connections break. What must hold besides the oracles of every run: nothing of a leaving partition is started from the fast path,
  * and the wait ends soon after what had started is over, however many of the partition's messages wait in Redis. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/inside.h"

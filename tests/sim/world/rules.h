@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the configuration promises beside order and exclusion, in any world: attempts are counted one by one and none is burnt; while others
  * wait, a lane runs at most lock.max_run messages that came later. And in worlds of their own (struct faults): queue.on_busy drop, business
  * ids, suspects of a crash, handlers that give back under a live lease. */

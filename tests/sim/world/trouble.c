@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kafka in trouble: a coordinator that is away for a while, commits that are refused, or taken without an answer, seeks that fail. */
 #include "tests/sim/world/world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Redis forgets what waits in a lane while its epoch goes on: a person deletes its list by hand, or it is evicted; in some worlds the
  * states are forgotten, too, in others they go on to say that it waits. The owners must notice and read what they parked from Kafka again.
  * What came later may have run by then, so the key's order is excused. */

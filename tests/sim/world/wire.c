@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lies between the workers and Redis: the servers of each shard, the pipelines under way to them, which can be cut in two at any
  * place, and the connections of the renewer and of the hints. Dead letters are checked here, where a settle executes. */
 #include "tests/sim/world/world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts over fake Redis servers (store.h) and a
  * fake Kafka, under a virtual clock, with faults at random and oracles that look at everything. The port of model/lanes_full.py: same
  * faults, same oracles.

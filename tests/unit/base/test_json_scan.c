@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scanner for several pointers, with jansson as the judge: of what is JSON, of what fits, and of what it says. */
 #include "base/json_scan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check: the handler section, and whether a handler opens. The types here stand in for the registry's. */
 #include "base/clock.h"
 #include "handlers/handler.h"

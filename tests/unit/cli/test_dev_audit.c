@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The demo's audit on journals written by hand: it must see what is wrong, and nothing else. */
 #include "cli/dev/audit.h"
 

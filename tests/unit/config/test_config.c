@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration: each folder of tests/config/cases is {input.json, error | effective.json} and perhaps {env, set, warnings}. */
 #include "config/config.h"
 

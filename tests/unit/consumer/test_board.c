@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The board: what is in a seat outlives the worker, suspicion moves as it should, and the tables hold at their bounds. */
 #include "base/clock.h"
 #include "consumer/board.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of leases: whatever the order of grants, extensions and renewals, each lease is renewed and cancelled by its own deadline. */
 #include "consumer/worker/lease.h"
 

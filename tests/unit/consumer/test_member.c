@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ids of static members: what they are made of, and that supervisors on one host never share one. */
 #include "consumer/process/member.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool with handlers of its own: order, stealing, batches, seats, leases, the journal, closing with a stuck thread, and its speed. */
 #include "tests/support/pool_fixture.h"
 

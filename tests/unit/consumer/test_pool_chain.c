@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chains in the pool: jobs of a key that run one after another without the main thread in between. */
 #include "tests/support/pool_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor's table: every cell, with stand-ins for fork, kill and the clock. */
 #include "consumer/fleet/table.h"
 

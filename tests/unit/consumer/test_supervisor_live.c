@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor with real processes: workers that crash, exit, hang and are killed; signals, reload and drain. */
 #include "consumer/fleet/supervisor.h"
 

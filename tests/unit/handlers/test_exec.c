@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exec on real subprocesses. One script plays every part; the payload says which. */
 #include "tests/support/handler_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* insert on real SQLite files: one writer, several processes, kill -9 in the middle, a full disk. */
 #include "tests/support/handler_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plugins as their authors build them: from the header installed in a folder of its own, found by pkg-config. Runs in the source folder. */
 #include "tests/support/handler_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Anchors in commit metadata: what was put behind it comes off again, and nothing else does. */
 #include "kafka/anchor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP server: what is slow holds up nothing else, has bounds, and ends in order. Texts of requests: test_metrics.c. */
 #include "base/clock.h"
 #include "monitor/http.h"

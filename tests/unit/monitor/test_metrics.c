@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics: what a scrape says is what the board says, in the form that Prometheus reads; health; the Host header. */
 #include "monitor/http.h"
 #include "monitor/metrics.h"

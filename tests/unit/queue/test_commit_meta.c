@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commit metadata: what goes in comes out, what does not fit is left out from the top, and nothing else is ever believed. */
 #include "queue/commit_meta.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope: round trips of random messages, and every truncation and mutation handled. */
 #include "queue/envelope.h"
 

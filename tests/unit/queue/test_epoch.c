@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The id of an epoch. */
 #include "queue/epoch.h"
 

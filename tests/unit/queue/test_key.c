@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The key rule, with jansson as the judge of what is JSON and of what it says. */
 #include "queue/key.h"
 

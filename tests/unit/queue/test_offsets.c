@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The offsets tracker against a model so naive that it is plainly right: one cell per offset, everything recomputed each time. */
 #include "queue/offsets.h"
 

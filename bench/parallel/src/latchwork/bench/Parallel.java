@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 package latchwork.bench;
 
 import io.confluent.parallelconsumer.ParallelConsumerOptions;
