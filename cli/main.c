@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: finds the command and hands over. */
+#include "base/nearest.h"
 #include "cli/check/check.h"
 #include "cli/dead/dead.h"
 #include "cli/dev/dev.h"
@@ -42,36 +43,12 @@ static void usage(FILE *out) {
 
 static bool wants(const char *arg, const char *brief, const char *name) { return strcmp(arg, brief) == 0 || strcmp(arg, name) == 0; }
 
-static size_t min3(size_t a, size_t b, size_t c) {
-    size_t m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
-/* Edit distance: how many letters to add, drop or change. `b` is one of our own short names. */
-static size_t distance(const char *a, const char *b) {
-    size_t row[32], nb = strlen(b);
-    for (size_t k = 0; k <= nb; k++) row[k] = k;
-    for (size_t i = 0; a[i]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t k = 1; k <= nb; k++) {
-            size_t above = row[k];
-            row[k] = min3(above + 1, row[k - 1] + 1, diagonal + (a[i] != b[k - 1]));
-            diagonal = above;
-        }
-    }
-    return row[nb];
-}
-
 static int unknown_command(const char *name) {
-    const struct command *best = NULL;
-    size_t least = 3; /* further off is no likeness */
-    for (size_t i = 0; i < COMMANDS && strlen(name) < 32; i++) {
-        size_t d = distance(name, commands[i].name);
-        if (d < least) least = d, best = &commands[i];
-    }
+    const char *names[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
+    const char *near = lw_nearest(name, names, COMMANDS);
     fprintf(stderr, "latchwork: unknown command \"%s\"", name);
-    if (best) fprintf(stderr, "; did you mean \"%s\"?", best->name);
+    if (near) fprintf(stderr, "; did you mean \"%s\"?", near);
     fputs("\nlatchwork --help lists the commands\n", stderr);
     return EXIT_USAGE;
 }

@@ -133,9 +133,6 @@ void lw_problem(struct lw_problems *p, const char *fmt, ...) __attribute__((form
 void lw_problem_warn(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_problems_free(struct lw_problems *p);
 
-/* The word nearest to `word` among `words`, NULL where none is near: for "did you mean …?". */
-const char *lw_config_nearest(const char *word, const char *const *words, size_t n);
-
 /* Writes the effective configuration as JSON, secrets as "***". */
 void lw_config_print(const struct lw_config *c, struct lw_buf *out);
 /* Writes the reference page (Markdown) from the table of keys. */

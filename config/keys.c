@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one table of keys: parsing, types, ranges, defaults, suggestions, `check` and the reference page all read it. */
+#include "base/nearest.h"
 #include "config/option.h"
 
 #include <stddef.h>
@@ -298,7 +299,7 @@ static bool nearest_in(const char *path, bool same_section, char *out, size_t si
         at[n] = i;
         names[n++] = leaf(known);
     }
-    const char *best = lw_config_nearest(leaf(path), names, n);
+    const char *best = lw_nearest(leaf(path), names, n);
     for (size_t i = 0; best && i < n; i++) {
         if (names[i] != best) continue;
         snprintf(out, size, "%s", lw_options[at[i]].path);
@@ -321,7 +322,7 @@ static bool nearest_section(const char *path, char *out, size_t size) {
         names[n] = sections[n];
         n++;
     }
-    if ((best = lw_config_nearest(path, names, n))) snprintf(out, size, "%s", best);
+    if ((best = lw_nearest(path, names, n))) snprintf(out, size, "%s", best);
     return best;
 }
 

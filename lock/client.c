@@ -159,13 +159,11 @@ static bool said_ok(struct latchwork_client *c, redisContext *redis, const char 
 }
 
 static bool log_in(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error) {
-    const struct lw_redis_url *u = &c->url;
-    const char *by_name[] = {"AUTH", u->user, u->password, NULL}, *by_password[] = {"AUTH", u->password, NULL};
-    if (u->password && !said_ok(c, redis, u->user ? by_name : by_password, error)) return false;
-    char db[16];
-    snprintf(db, sizeof db, "%d", u->db);
-    const char *select[] = {"SELECT", db, NULL};
-    return !u->db || said_ok(c, redis, select, error);
+    struct lw_redis_login login;
+    lw_redis_login(&c->url, &login);
+    for (size_t i = 0; i < login.n; i++)
+        if (!said_ok(c, redis, login.command[i].word, error)) return false;
+    return true;
 }
 
 redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {

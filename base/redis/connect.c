@@ -13,9 +13,11 @@ static bool fine(redisContext *c, redisReply *r, struct lw_err *err) {
 }
 
 static bool log_in(redisContext *c, const struct lw_redis_url *u, struct lw_err *err) {
-    if (u->password && u->user && !fine(c, redisCommand(c, "AUTH %s %s", u->user, u->password), err)) return false;
-    if (u->password && !u->user && !fine(c, redisCommand(c, "AUTH %s", u->password), err)) return false;
-    return !u->db || fine(c, redisCommand(c, "SELECT %d", u->db), err);
+    struct lw_redis_login login;
+    lw_redis_login(u, &login);
+    for (size_t i = 0; i < login.n; i++)
+        if (!fine(c, redisCommandArgv(c, login.command[i].n, (const char **)login.command[i].word, NULL), err)) return false;
+    return true;
 }
 
 redisContext *lw_redis_connect(const char *url, int64_t timeout_ms, struct lw_err *err) {

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,4 +152,18 @@ char *lw_url_redact(const char *text) {
         lw_buf_add(&b, text, (size_t)(user - text));
     lw_buf_addf(&b, "***%s", at);
     return b.p;
+}
+
+static void login_say(struct lw_redis_login *out, const char *command, const char *first, const char *second) {
+    const char *words[] = {command, first, second};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i]) out->command[out->n].word[out->command[out->n].n++] = words[i];
+    out->n++;
+}
+
+void lw_redis_login(const struct lw_redis_url *u, struct lw_redis_login *out) {
+    *out = (struct lw_redis_login){0};
+    snprintf(out->db, sizeof out->db, "%d", u->db);
+    if (u->password) login_say(out, "AUTH", u->user, u->password);
+    if (u->db) login_say(out, "SELECT", out->db, NULL);
 }

@@ -8,6 +8,8 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
+
 struct lw_redis_url {
     char *host;            /* NULL for unix:// */
     int port;              /* 6379 where none is given; 0 for unix:// */
@@ -19,6 +21,17 @@ struct lw_redis_url {
 /* Fills *out (all owned); on failure *out is empty and err never holds the password. */
 int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err);
 void lw_redis_url_free(struct lw_redis_url *u);
+
+/* What a new connection says before anything else: AUTH if the URL has a password, SELECT if it has a database. */
+struct lw_redis_login {
+    size_t n;
+    struct {
+        int n;
+        const char *word[4]; /* lent by the URL; NULL behind the last */
+    } command[2];
+    char db[16];
+};
+void lw_redis_login(const struct lw_redis_url *u, struct lw_redis_login *out);
 /* A copy of any URL with its password as "***"; for people. Free it. */
 char *lw_url_redact(const char *text);
 

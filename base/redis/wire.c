@@ -257,14 +257,13 @@ static void now_up(struct lw_wire *w) {
 }
 
 static void login(struct lw_wire *w) {
-    const struct lw_redis_url *u = w->set.url;
+    struct lw_redis_login login;
     struct lw_commands c = {0};
-    if (u->password) {
-        lw_cmd(&c, "AUTH");
-        if (u->user) lw_arg_text(&c, u->user);
-        lw_arg_text(&c, u->password);
+    lw_redis_login(w->set.url, &login);
+    for (size_t i = 0; i < login.n; i++) {
+        lw_cmd(&c, login.command[i].word[0]);
+        for (int k = 1; k < login.command[i].n; k++) lw_arg_text(&c, login.command[i].word[k]);
     }
-    if (u->db) lw_cmd(&c, "SELECT"), lw_arg_i64(&c, u->db);
     w->reader = redisReaderCreate();
     if (!w->reader) abort(); /* as all of ours when memory runs out */
     w->state = LOGIN;

@@ -52,11 +52,10 @@ static bool succeeds(struct server *s, const char *what, int argc, const char **
 }
 
 static bool log_in(struct server *s, const struct lw_redis_url *u) {
-    char db[16];
-    snprintf(db, sizeof db, "%d", u->db);
-    const char *auth[] = {"AUTH", u->user ? u->user : u->password, u->password};
-    if (u->password && !succeeds(s, "AUTH", u->user ? 3 : 2, auth)) return false;
-    if (u->db && !succeeds(s, "SELECT", 2, (const char *[]){"SELECT", db})) return false;
+    struct lw_redis_login login;
+    lw_redis_login(u, &login);
+    for (size_t i = 0; i < login.n; i++)
+        if (!succeeds(s, login.command[i].word[0], login.command[i].n, login.command[i].word)) return false;
     return succeeds(s, "PING", 1, (const char *[]){"PING"});
 }
 

@@ -174,11 +174,9 @@ static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
         return false;
     }
     fcntl(k->redis->fd, F_SETFD, FD_CLOEXEC);
-    const char *by_name[] = {"AUTH", u->user, u->password, NULL}, *by_password[] = {"AUTH", u->password, NULL};
-    if (u->password) say(k, u->user ? by_name : by_password);
-    char db[16];
-    snprintf(db, sizeof db, "%d", u->db);
-    if (u->db) say(k, (const char *const[]){"SELECT", db, NULL});
+    struct lw_redis_login login;
+    lw_redis_login(u, &login);
+    for (size_t n = 0; n < login.n; n++) say(k, login.command[n].word);
     for (int n = 0; n < LOADS; n++) say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
     say(k, (const char *const[]){"INFO", "server", NULL});
     if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i)) ask_link(a, i, k, false); /* together, so that a slow one hears of it in any case */

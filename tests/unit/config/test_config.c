@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration: each folder of tests/config/cases is {input.json, error | effective.json} and perhaps {env, set, warnings}. */
+#include "base/nearest.h"
 #include "config/config.h"
 
 #include <dirent.h>
@@ -286,13 +287,46 @@ static void test_reference_names_every_key(void **state) {
 static void test_nearest(void **state) {
     (void)state;
     static const char *const words[] = {"exec", "plugin", "insert"};
-    assert_string_equal(lw_config_nearest("exce", words, 3), "exec");
-    assert_string_equal(lw_config_nearest("plug", words, 3), "plugin");
-    assert_null(lw_config_nearest("zebra", words, 3));
-    assert_null(lw_config_nearest("", words, 3));
+    assert_string_equal(lw_nearest("exce", words, 3), "exec");
+    assert_string_equal(lw_nearest("plug", words, 3), "plugin");
+    assert_null(lw_nearest("zebra", words, 3));
+    assert_null(lw_nearest("", words, 3));
 }
 
 /* ---- Redis URLs ---- */
+
+/* The words of a login, joined: "AUTH u p;SELECT 3;". */
+static void login_text(const char *url, char *out) {
+    struct lw_redis_url u;
+    struct lw_redis_login login;
+    struct lw_err err = {0};
+    assert_int_equal(lw_redis_url_parse(url, &u, &err), 0);
+    lw_redis_login(&u, &login);
+    *out = '\0';
+    for (size_t i = 0; i < login.n; i++) {
+        assert_null(login.command[i].word[login.command[i].n]);
+        for (int k = 0; k < login.command[i].n; k++) strcat(strcat(out, k ? " " : ""), login.command[i].word[k]);
+        strcat(out, ";");
+    }
+    lw_redis_url_free(&u);
+}
+
+static void test_redis_login(void **state) {
+    (void)state;
+    static const struct {
+        const char *url, *says;
+    } cases[] = {
+        {"redis://h", ""},
+        {"redis://:p@h", "AUTH p;"},
+        {"redis://u:p@h/3", "AUTH u p;SELECT 3;"},
+        {"unix:///s?db=12", "SELECT 12;"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[100];
+        login_text(cases[i].url, text);
+        assert_string_equal(text, cases[i].says);
+    }
+}
 
 static void test_redis_url(void **state) {
     (void)state;
@@ -352,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_damaged_documents),
         cmocka_unit_test(test_reference_names_every_key),
         cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_redis_login),
         cmocka_unit_test(test_redis_url),
         cmocka_unit_test(test_redact),
     };
