@@ -4,6 +4,7 @@
 #include "cli/check/check.h"
 #include "ops/job.h"
 #include "ops/ops.h"
+#include "ops/time.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -11,43 +12,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* ---- words that are numbers and times ---- */
-
-int64_t ops_duration_ms(const char *text) {
-    static const struct {
-        const char *unit;
-        double ms;
-    } units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60e3}, {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || !(v >= 0) || v > 1e12) return -1;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].unit) == 0 && v * units[i].ms < 9e15) return (int64_t)(v * units[i].ms);
-    return -1;
-}
-
-int64_t ops_time_ms(const char *text, int64_t now_ms) {
-    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        struct tm tm = {0};
-        const char *end = strptime(text, forms[i], &tm);
-        if (!end) continue;
-        double part = 0;
-        if (*end == '.') {
-            char *after;
-            part = strtod(end, &after);
-            end = after;
-        }
-        if (*end == 'Z') end++;
-        if (!*end) return (int64_t)timegm(&tm) * 1000 + (int64_t)(part * 1000);
-    }
-    char *end;
-    long long ms = strtoll(text, &end, 10);
-    if (end - text >= 12 && !*end) return ms; /* no one means so many seconds ago */
-    int64_t ago = ops_duration_ms(text);
-    return ago < 0 ? -1 : now_ms - ago;
-}
 
 /* ---- parsing ---- */
 

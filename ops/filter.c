@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which lanes and messages are meant. */
 #include "ops/ops.h"
+#include "ops/time.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "kafka/conf.h"
+#include "ops/time.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -105,11 +105,6 @@ struct ops_help {
 };
 /* Parses, loads the configuration, connects where the verb needs it, and runs the verb. Returns the exit status. */
 int ops_main(const char *noun, const struct ops_help *help, const struct ops_verb *verbs, size_t n, int argc, char **argv);
-/* "90s", "15m", "2h", "3d", "250ms", or a number of seconds. -1 where it is none. */
-int64_t ops_duration_ms(const char *text);
-/* Wall time: "2026-11-21T12:00:00Z" (the Z may be left out: UTC), "2026-11-21", ms since 1970, or a duration before now_ms ("1h"). -1 where
- * it is none. */
-int64_t ops_time_ms(const char *text, int64_t now_ms);
 
 /* What an operator did beside jobs, for those who ask later (queue audit): n of what the words name. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
@@ -182,9 +177,11 @@ struct ops_lane {
 /* "backoff": locked until its head may be tried again. Otherwise a worker holds it: its id, and the fence. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
-json_t *ops_lane_json(const struct ops_lane *l); /* as queue ls --json tells it (cli/queue/ls.c) */
+/* As queue ls shows it, with --json and without (ops/lane_text.c). */
+json_t *ops_lane_json(const struct ops_lane *l);
+int64_t ops_lane_age(const struct ops_lane *l); /* of its oldest message, in ms; -1: none waits */
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* By the lane's name (cli/queue/pause.c). *changed: it was not so before. */
+/* By the lane's name (ops/pause.c). *changed: it was not so before. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 

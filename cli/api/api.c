@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ops/time.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,47 +10,6 @@
 
 enum { LS_LIMIT = 100, HEAD_BYTES = 256 };
 
-/* ---- one lane ---- */
-
-static int64_t age_of(const struct ops_lane *l) { return l->has_head ? lw_wall_ms() - l->first_ms : -1; }
-
-json_t *ops_lane_json(const struct ops_lane *l) {
-    json_t *j = json_object();
-    struct lw_bytes worker;
-    uint64_t fence;
-    bool held = ops_lane_held(l, &worker, &fence);
-    ops_set_bytes(j, "key", l->name);
-    json_object_set_new(j, "shard", json_integer(l->shard));
-    json_object_set_new(j, "waiting", json_integer(l->n));
-    json_object_set_new(j, "age_ms", json_integer(age_of(l)));
-    json_object_set_new(j, "oldest", l->has_head ? json_string(l->head) : json_null());
-    json_object_set_new(j, "attempts", json_integer(l->attempts));
-    json_object_set_new(j, "paused", json_boolean(l->paused));
-    json_object_set_new(j, "backoff", json_boolean(l->lock.n > 0 && !held));
-    if (held)
-        ops_set_bytes(j, "holder", worker);
-    else
-        json_object_set_new(j, "holder", json_null());
-    if (held) json_object_set_new(j, "fence", json_integer((json_int_t)fence));
-    if (held) json_object_set_new(j, "since_ms", json_integer((json_int_t)(fence / 1000)));
-    if (l->lock.n) json_object_set_new(j, "until_ms", json_integer(l->left_ms < 0 ? -1 : l->now_ms + l->left_ms));
-    if (l->due_ms) json_object_set_new(j, "due_ms", json_integer(l->due_ms));
-    return j;
-}
-
-void ops_holder_text(const struct ops_lane *l, struct lw_buf *out) {
-    struct lw_bytes worker;
-    uint64_t fence;
-    char age[16];
-    if (ops_lane_held(l, &worker, &fence))
-        ops_text(out, worker, 60);
-    else if (l->lock.n)
-        lw_buf_addf(out, "backoff, %s more", ops_age(l->left_ms, age));
-    else
-        lw_buf_addf(out, "%s", l->paused ? "paused" : "-");
-    if (l->paused && l->lock.n) lw_buf_addf(out, ", paused");
-}
-
 /* ---- ls ---- */
 
 struct row {
@@ -65,7 +24,7 @@ struct rows {
 
 /* > 0 where a is shown behind b */
 static int order(const struct rows *rs, const struct row *a, const struct row *b) {
-    int64_t x = rs->by_size ? a->l.n : age_of(&a->l), y = rs->by_size ? b->l.n : age_of(&b->l);
+    int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l), y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
     if (!rs->by_size) x = a->l.has_head ? -a->l.first_ms : INT64_MIN, y = b->l.has_head ? -b->l.first_ms : INT64_MIN;
     if (x != y) return (x < y) != rs->reverse ? 1 : -1;
     size_t n = a->l.name.n < b->l.name.n ? a->l.name.n : b->l.name.n;
@@ -147,7 +106,7 @@ static void add_row(struct ops_table *t, const struct ops_lane *l) {
         ops_cell(t, "broken");
     else
         ops_cell(t, "%" PRId64, l->n);
-    ops_cell(t, "%s", ops_age(age_of(l), age));
+    ops_cell(t, "%s", ops_age(ops_lane_age(l), age));
     ops_cell(t, "%" PRId64, l->attempts);
     ops_cell(t, "%s", l->has_head ? l->head : "-");
     ops_cell_bytes(t, lw_bytes(holder.p, holder.n), 80);

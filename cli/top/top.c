@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cli/check/check.h"
 #include "cli/top/private.h"
+#include "ops/time.h"
 
 #include <getopt.h>
 #include <locale.h>
