@@ -239,7 +239,7 @@ int ops_tell_missing(struct ops *o, const char *why) {
         if (o->met[i] == OPS_MET) continue;
         n++;
         if (o->met[i] == OPS_TOLD) continue;
-        fprintf(stderr, "latchwork %s %s: %s: %s\n", o->noun, o->verb->name, o->args.words[i], why);
+        fprintf(stderr, "latchwork %s %s: %s: %s\n", o->noun, o->verb, o->args.words[i], why);
         o->met[i] = OPS_TOLD;
     }
     return n;

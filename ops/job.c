@@ -30,9 +30,9 @@ static char *words_of(const struct ops *o) {
     for (int i = 0; i < a->n_words; i++) json_array_append_new(w, json_string(a->words[i]));
     for (size_t i = 0; i < a->n_keys; i++) json_array_append_new(keys, json_string(a->keys[i]));
     for (size_t i = 0; i < a->n_where; i++) json_array_append_new(where, json_string(a->where[i]));
-    json_t *j = json_pack("{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb", o->verb->name, "words", w,
-                          "keys", keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error,
-                          "from", a->from, "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
+    json_t *j = json_pack("{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb", o->verb, "words", w, "keys",
+                          keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error, "from",
+                          a->from, "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
                           (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
@@ -130,7 +130,7 @@ static int adopt(struct ops *o, const char *name, const char *words, const char 
     bool bare = !ops_has_filter(o) && !o->args.to_topic && !o->args.again;
     json_t *j = json_loads(words, 0, NULL);
     const char *noun = text_at(j, "noun"), *verb = text_at(j, "verb");
-    bool same_verb = noun && verb && strcmp(noun, o->noun) == 0 && strcmp(verb, o->verb->name) == 0;
+    bool same_verb = noun && verb && strcmp(noun, o->noun) == 0 && strcmp(verb, o->verb) == 0;
     int bad = !same_verb || (!bare && strcmp(words, ours) != 0) ? lw_fail(&o->err, "job %s was another command: %s", name, words) : 0;
     if (!bad && (text_at(j, "to_topic") || json_object_get(j, "try")))
         bad = lw_fail(
@@ -252,7 +252,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
 static const char *word(const struct ops_job *j, char letter) {
     switch (letter) {
     case 'P': return j->dry ? "would be put" : "put";
-    case 'A': return j->o->verb->name[0] == 'i' ? "there or finished already" : "put already";
+    case 'A': return j->o->verb[0] == 'i' ? "there or finished already" : "put already";
     case 'D': return j->what == OPS_PUT ? "left out: done (--again takes it)" : "left out: finished before";
     case 'U': return "left out: not finished, it comes by itself";
     case 'G': return "left out: its dead letter has gone";

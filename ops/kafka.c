@@ -106,7 +106,7 @@ static int limit_span(struct reading *r, struct span *s) {
         char identity[320];
         snprintf(identity, sizeof identity, "%s/%d/%" PRId64, s->topic, s->partition, s->from);
         fprintf(stderr, "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64 " to %" PRId64 "\n", r->o->noun,
-                r->o->verb->name, identity, low, high - 1);
+                r->o->verb, identity, low, high - 1);
         ops_mark_word(r->o, identity, OPS_TOLD);
         s->to = s->from; /* reads nothing */
         return 0;

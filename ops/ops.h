@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork queue` and `latchwork dead` share: their options, the connections to the shards, filters, messages as people and programs
- * see them, and jobs (bulk commands: one at a time, numbered, recorded).
+/* What `latchwork queue` and `latchwork dead` share: what they are asked for, the connections to the shards, filters, messages as people
+ * and programs see them, and jobs (bulk commands: one at a time, numbered, recorded).
  *
  * All of it blocks, in one thread, with a bound on every wait; nothing blocks Redis: cursors, pages and small scripts. Functions return 0,
  * or -1 after they have filled `err`. */
@@ -30,23 +30,10 @@ enum {
     OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/worker/state.h */
 };
 
-/* ---- options (ops_args.c) ---- */
-
-/* Letters of the options, as the verbs' tables name them: those that a verb does not name are refused. */
-struct ops;
-struct ops_verb {
-    const char *name;
-    const char *options;    /* besides -c, --set, --json, --help, common to all; 'I': its words are message IDs */
-    int min_args, max_args; /* words behind the verb; max -1: any number */
-    int (*fn)(struct ops *o);
-    const char *usage, *help;
-};
+/* ---- what is asked for ---- */
 
 struct ops_args {
-    const char *path;
-    struct lw_override set[OPS_LIST_MAX];
-    size_t n_set;
-    bool json, help, raw, execute, again, stop_on_error, reverse;
+    bool json, raw, execute, again, stop_on_error, reverse;
     int64_t limit; /* -1: not given */
     double rate;   /* a second; 0: no limit */
     const char *sort;
@@ -75,8 +62,7 @@ struct ops_shard {
 };
 
 struct ops {
-    const char *noun; /* queue, dead */
-    const struct ops_verb *verb;
+    const char *noun, *verb; /* "queue", "ls" */
     struct ops_args args;
     struct lw_config *c;
     struct ops_shard *shards;
@@ -98,13 +84,6 @@ struct ops {
 
 /* Called by what reads, now and then: a job that looks for long, and finds little, still says that it lives. */
 int ops_tick(struct ops *o);
-
-struct ops_help {
-    const char *about;
-    const char *const *examples; /* a command a line, without "latchwork"; the last is NULL */
-};
-/* Parses, loads the configuration, connects where the verb needs it, and runs the verb. Returns the exit status. */
-int ops_main(const char *noun, const struct ops_help *help, const struct ops_verb *verbs, size_t n, int argc, char **argv);
 
 /* What an operator did beside jobs, for those who ask later (queue audit): n of what the words name. */
 int ops_audit(struct ops *o, const char *did, int64_t n);

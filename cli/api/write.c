@@ -26,16 +26,16 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
 
 /* No dry run: one lane, named, and easy to take back. */
 static int change(struct api_call *k, bool resume) {
-    const struct ops_verb verb = {.name = resume ? "resume" : "pause"};
+    const char *verb = resume ? "resume" : "pause";
     struct ops *o = k->o;
     char room[LW_LANE_ROOM], by[256], *key = (char *)(uintptr_t)k->segment[1];
     struct lw_bytes lane = lw_lane_id(lw_bytes_of(key), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(o, lane);
     bool changed = false;
     o->args.words = &key, o->args.n_words = 1;
-    o->noun = "queue", o->verb = &verb, o->who = asker(k, by, sizeof by);
+    o->noun = "queue", o->verb = verb, o->who = asker(k, by, sizeof by);
     int bad = resume ? ops_resume(o, sh, lane, &changed) : ops_pause(o, sh, lane, &changed);
-    if (!bad && changed) bad = ops_audit(o, verb.name, 1);
+    if (!bad && changed) bad = ops_audit(o, verb, 1);
     o->verb = NULL, o->who = NULL;
     if (bad) return -1;
     k->execute = changed;
@@ -115,13 +115,12 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
 
 /* Found first: looking for it must not use up the time of a job that has begun. */
 int api_replay(struct api_call *k) {
-    static const struct ops_verb verb = {.name = "replay"};
     struct ops *o = k->o;
     struct ops_message m = {0};
     char *id = (char *)(uintptr_t)k->segment[1], by[256];
     struct lw_buf lines = {0};
     bool any;
-    o->noun = "dead", o->verb = &verb;
+    o->noun = "dead", o->verb = "replay";
     o->args.words = &id;
     o->args.n_words = 1;
     if (dead_each(o, take_id, m.id) < 0) return -1;

@@ -5,81 +5,54 @@
 #include "cli/check/servers.h"
 #include "monitor/metrics.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OVERRIDES_MAX = 256, EXIT_FAILED = 1, EXIT_USAGE = 2 };
-
 struct check_args {
-    const char *path;
-    bool connect, json, help;
-    void (*page)(struct lw_buf *out); /* to print instead */
-    struct lw_override set[OVERRIDES_MAX];
-    size_t n_set;
+    struct cli_args cli;
+    bool connect, reference, reference_metrics, metric_names;
 };
 
-static const char help_text[] = "usage: latchwork check -c FILE [--connect] [--set path=value]... [--json]\n"
-                                "       latchwork check --reference | --reference-metrics | --metric-names\n"
-                                "\n"
-                                "Lists every problem of a configuration at once, one a line, on stderr.\n"
-                                "\n"
-                                "  -c, --config FILE   the configuration (JSON)\n"
-                                "      --connect       also: brokers and topics, each Redis (version, policies, rights of the\n"
-                                "                      scripts), and whether the handler opens; changes nothing there\n"
-                                "      --set PATH=VAL  overrides one value of the configuration, e.g. --set lock.ttl_ms=5000\n"
-                                "      --json          the result as one JSON object on stdout\n"
-                                "      --reference     prints the reference of all keys (Markdown) instead; --reference-metrics: that of\n"
-                                "                      the metrics; --metric-names: their names, one a line\n"
-                                "  -h, --help          this text\n"
-                                "\n"
-                                "Exit status: 0 fine, 1 a problem found by --connect, 2 usage or configuration error.\n";
+static const struct cli_option options[] = {
+    {.name = "config",
+     .brief = 'c',
+     .kind = CLI_TEXT,
+     .metavar = "FILE",
+     .help = "the configuration (JSON)",
+     .at = offsetof(struct cli_args, config)},
+    {.name = "connect",
+     .kind = CLI_FLAG,
+     .help = "also check brokers and topics, each Redis (version, policies, rights of the scripts), and whether the handler opens; changes "
+             "nothing there",
+     .at = offsetof(struct check_args, connect)},
+    CLI_SET_OPTION,
+    CLI_JSON_OPTION("print the result as one JSON object"),
+    {.name = "reference",
+     .kind = CLI_FLAG,
+     .help = "print the reference of all configuration keys (Markdown)",
+     .at = offsetof(struct check_args, reference)},
+    {.name = "reference-metrics",
+     .kind = CLI_FLAG,
+     .help = "print the reference of all metrics (Markdown)",
+     .at = offsetof(struct check_args, reference_metrics)},
+    {.name = "metric-names",
+     .kind = CLI_FLAG,
+     .help = "print the names of all metrics, one per line",
+     .at = offsetof(struct check_args, metric_names)},
+    {0},
+};
 
-static int misuse(const char *fmt, const char *what) {
-    fputs("latchwork check: ", stderr);
-    fprintf(stderr, fmt, what);
-    fputs("; see: latchwork check --help\n", stderr);
-    return -1;
-}
+static const char *const usage[] = {"-c\1FILE [--connect] [--set\1PATH=VALUE]... [--json]",
+                                    "--reference | --reference-metrics | --metric-names", NULL};
+static const char *const examples[] = {"-c orders.json --connect", NULL};
 
-/* ---- options ---- */
-
-static int add_override(struct check_args *a, char *text) {
-    const char *wrong = lw_override_add(a->set, &a->n_set, OVERRIDES_MAX, text);
-    return wrong ? misuse(wrong, text) : 0;
-}
-
-static int take_option(struct check_args *a, int opt, char *const *argv) {
-    switch (opt) {
-    case 'c': a->path = optarg; return 0;
-    case 's': return add_override(a, optarg);
-    case 'n': a->connect = true; return 0;
-    case 'j': a->json = true; return 0;
-    case 'r': a->page = lw_config_reference; return 0;
-    case 'm': a->page = lw_metrics_reference; return 0;
-    case 'l': a->page = lw_metrics_names; return 0;
-    case 'h': a->help = true; return 0;
-    case ':': return misuse("%s needs a value", argv[optind - 1]);
-    default: return misuse("unknown option %s", argv[optind - 1]);
-    }
-}
-
-static int parse(struct check_args *a, int argc, char **argv) {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"set", required_argument, NULL, 's'}, {"connect", no_argument, NULL, 'n'},
-        {"json", no_argument, NULL, 'j'},         {"reference", no_argument, NULL, 'r'}, {"reference-metrics", no_argument, NULL, 'm'},
-        {"metric-names", no_argument, NULL, 'l'}, {"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0},
-    };
-    int opt;
-    optind = 1;
-    opterr = 0;
-    while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1)
-        if (take_option(a, opt, argv)) return -1;
-    if (a->help || a->page) return 0;
-    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
-    return a->path ? 0 : misuse("which configuration? -c FILE is wanted%s", "");
-}
+static const struct cli_status statuses[] = {
+    {"0", "no problem", 0},
+    {"1", "--connect found a problem", 0},
+    {"2", "usage or configuration error", 0},
+    {0},
+};
 
 /* ---- answers ---- */
 
@@ -140,23 +113,23 @@ static void print_text(const struct check_args *a, const struct lw_config *c, co
     put_lines(stderr, "warning: ", &loading->warnings);
     put_lines(stderr, "warning: ", &r->problems.warnings);
     put_lines(stdout, "", &r->notes);
-    if (c && !r->problems.n_errors) print_summary(c, a->path, a->connect);
+    if (c && !r->problems.n_errors) print_summary(c, a->cli.config, a->connect);
 }
 
 static int check(const struct check_args *a) {
     struct lw_problems loading = {0};
     struct lw_check_report r = {.wait_ms = LW_CHECK_WAIT_MS};
-    struct lw_config *c = lw_config_load_checked(a->path, a->set, a->n_set, &loading);
+    struct lw_config *c = lw_config_load_checked(a->cli.config, a->cli.set, a->cli.n_set, &loading);
     if (c && a->connect) {
         lw_check_handler_opens(c, &r);
         lw_check_redis(c, &r);
         lw_check_kafka(c, &r);
     }
-    if (a->json)
+    if (a->cli.json)
         print_json(c, &loading, &r);
     else
         print_text(a, c, &loading, &r);
-    int status = !c ? EXIT_USAGE : r.problems.n_errors ? EXIT_FAILED : 0;
+    int status = !c ? CLI_USAGE : r.problems.n_errors ? CLI_FAILED : 0;
     lw_problems_free(&loading);
     lw_problems_free(&r.problems);
     lw_buf_free(&r.notes);
@@ -164,24 +137,36 @@ static int check(const struct check_args *a) {
     return status;
 }
 
-static void print_page(void (*make)(struct lw_buf *out)) {
+static int print_page(void (*make)(struct lw_buf *out)) {
     struct lw_buf page = {0};
     make(&page);
     fwrite(page.p, 1, page.n, stdout);
     lw_buf_free(&page);
+    return 0;
 }
 
-int lw_cmd_check(int argc, char **argv) {
-    struct check_args a = {0};
-    int status = 0;
-    if (parse(&a, argc, argv)) return EXIT_USAGE;
-    if (a.help)
-        fputs(help_text, stdout);
-    else if (a.page)
-        print_page(a.page);
+static int run(void *args) {
+    const struct check_args *a = args;
+    int status;
+    if (a->metric_names)
+        status = print_page(lw_metrics_names);
+    else if (a->reference_metrics)
+        status = print_page(lw_metrics_reference);
+    else if (a->reference)
+        status = print_page(lw_config_reference);
     else
-        status = check(&a);
-    if (fflush(stdout) == 0) return status;
-    fputs("latchwork check: cannot write the answer\n", stderr);
-    return EXIT_FAILED;
+        status = a->cli.config ? check(a) : cli_misuse(&a->cli, "-c FILE is wanted");
+    return cli_written(&a->cli, status);
 }
+
+const struct cli_command cli_check = {
+    .name = "check",
+    .summary = "all errors of a configuration at once; --connect: also the servers",
+    .about = "Lists every problem of a configuration at once, one per line, on stderr.",
+    .usage = usage,
+    .options = options,
+    .examples = examples,
+    .statuses = statuses,
+    .args_size = sizeof(struct check_args),
+    .run = run,
+};

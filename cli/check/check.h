@@ -3,9 +3,10 @@
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 
+#include "cli/options.h"
 #include "config/config.h"
 
-int lw_cmd_check(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+extern const struct cli_command cli_check;
 
 /* The type's own check of the handler section; an unknown type is a problem, too. */
 void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);

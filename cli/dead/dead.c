@@ -2,16 +2,50 @@
 /* latchwork dead: which verbs there are, and reading the streams. */
 #include "cli/dead/dead.h"
 
+#include "cli/operators.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ops_verb verbs[] = {
-    {"ls", "kmtpoaeEfTwl", 0, 0, dead_ls, "ls", "dead letters, oldest first: when, why, how often tried"},
-    {"show", "WI", 1, -1, dead_show, "show ID...", "print dead letters in full; ID: an identity, or SHARD:STREAM-ID as ls shows it"},
-    {"export", "kmtpoaeEfTwlI", 0, -1, dead_export, "export [ID...]", "print dead letters as JSON Lines (the names of kcat -J)"},
-    {"replay", "kmtpoaeEfTwlxRsuPyI", 0, -1, dead_replay, "replay [ID...]", "put dead letters back into their lanes (default: dry run)"},
-    {"drop", "kmtpoaeEfTwlxRsbuI", 0, -1, dead_drop, "drop [ID...]", "delete dead letters for good, after a backup (default: dry run)"},
-    {"edit", "I", 1, 1, dead_edit, "edit ID", "edit a payload in $EDITOR; the original is kept"},
+static const struct cli_verb verbs[] = {
+    {.name = "ls", .bit = DEAD_LS, .operate = dead_ls, .help = "list dead letters, oldest first: when, why, how often tried"},
+    {.name = "show",
+     .bit = DEAD_SHOW,
+     .words = "ID...",
+     .min_words = 1,
+     .max_words = -1,
+     .ids = true,
+     .operate = dead_show,
+     .help = "print dead letters in full"},
+    {.name = "export",
+     .bit = DEAD_EXPORT,
+     .words = "[ID...]",
+     .max_words = -1,
+     .ids = true,
+     .operate = dead_export,
+     .help = "print dead letters as JSON Lines (the names of kcat -J)"},
+    {.name = "replay",
+     .bit = DEAD_REPLAY,
+     .words = "[ID...]",
+     .max_words = -1,
+     .ids = true,
+     .operate = dead_replay,
+     .help = "put dead letters back into their lanes (default: dry run)"},
+    {.name = "drop",
+     .bit = DEAD_DROP,
+     .words = "[ID...]",
+     .max_words = -1,
+     .ids = true,
+     .operate = dead_drop,
+     .help = "delete dead letters for good, after a backup (default: dry run)"},
+    {.name = "edit",
+     .bit = DEAD_EDIT,
+     .words = "ID",
+     .min_words = 1,
+     .max_words = 1,
+     .ids = true,
+     .operate = dead_edit,
+     .help = "edit a payload in $EDITOR; the original is kept"},
 };
 
 static const char *const examples[] = {
@@ -25,10 +59,20 @@ static const char *const examples[] = {
     "drop -c orders.json --older-than 30d --execute",
     NULL,
 };
-static const struct ops_help help = {
-    "Dead letters that Redis keeps (dead.to: redis). ID is an identity, or SHARD:STREAM-ID as ls shows it.\n", examples};
 
-int lw_cmd_dead(int argc, char **argv) { return ops_main("dead", &help, verbs, sizeof verbs / sizeof *verbs, argc, argv); }
+const struct cli_command cli_dead = {
+    .name = "dead",
+    .summary = "dead letters: list, show, replay, edit, drop, export",
+    .about =
+        "Dead letters that Redis keeps (dead.to: redis). ID is an identity (topic/partition/offset), or SHARD:STREAM-ID as ls shows it.",
+    .verbs = verbs,
+    .n_verbs = sizeof verbs / sizeof *verbs,
+    .options = operator_options,
+    .examples = examples,
+    .statuses = operator_statuses,
+    .args_size = sizeof(struct operator_args),
+    .run = operators_run,
+};
 
 /* ---- reading ---- */
 

@@ -3,9 +3,10 @@
 #ifndef LW_CLI_DEAD_DEAD_H
 #define LW_CLI_DEAD_DEAD_H
 
+#include "cli/options.h"
 #include "ops/ops.h"
 
-int lw_cmd_dead(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+extern const struct cli_command cli_dead;
 
 /* Every dead letter that the filters let pass, oldest first, shard after shard, in pages. 1 where fn had enough. */
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);

@@ -7,7 +7,6 @@
 #include "cli/dev/demo.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,22 +27,6 @@ enum {
     DEMO_BURST_MS = 1000
 };
 
-static const char help_text[] =
-    "usage: latchwork dev [--workers N] [--rate N] [--keep] | --demo\n"
-    "\n"
-    "Everything on this machine, with nothing configured: a private redis-server, a broker in memory,\n"
-    "sample orders being produced, workers that insert them into SQLite, and a live line of what happens.\n"
-    "All of it lives in one temporary folder. Ctrl-C ends it and leaves nothing behind.\n"
-    "\n"
-    "      --workers N   worker processes (4)\n"
-    "      --rate N      orders a second (500)\n"
-    "      --keep        the folder stays\n"
-    "      --demo        20,000 messages of 2,000 primary keys, one worker killed half-way; ends by itself with\n"
-    "                    a table of figures, and with 0 only if they are as they must be\n"
-    "  -h, --help        this text\n"
-    "\n"
-    "Exit status: 0 ended by Ctrl-C, or the demo's figures are right; 1 a failure; 2 usage.\n";
-
 struct dev {
     struct dev_options o;
     struct dev_home home;
@@ -57,56 +40,47 @@ struct dev {
 
 /* --- options -------------------------------------------------------------------------------------------------------------------- */
 
-static int misuse(const char *fmt, const char *what) {
-    fputs("latchwork dev: ", stderr);
-    fprintf(stderr, fmt, what);
-    fputs("; see: latchwork dev --help\n", stderr);
-    return -1;
-}
+struct dev_args {
+    struct cli_args cli;
+    int64_t workers, rate; /* 0: not given */
+    bool keep, demo;
+};
 
-static int number(const char *name, const char *text, int64_t max, int64_t *out) {
-    char *end;
-    errno = 0;
-    long long n = strtoll(text, &end, 10);
-    if (!errno && end != text && !*end && n >= 1 && n <= max) {
-        *out = n;
-        return 0;
-    }
-    fprintf(stderr, "latchwork dev: %s %s: a number from 1 to %" PRId64 " is wanted\n", name, text, max);
-    return -1;
-}
+static const struct cli_option options[] = {
+    {.name = "workers",
+     .kind = CLI_NUMBER,
+     .metavar = "N",
+     .help = "number of worker processes",
+     .dflt = "4",
+     .at = offsetof(struct dev_args, workers),
+     .min = 1,
+     .max = DEV_WORKERS},
+    {.name = "rate",
+     .kind = CLI_NUMBER,
+     .metavar = "N",
+     .help = "orders per second",
+     .dflt = "500",
+     .at = offsetof(struct dev_args, rate),
+     .min = 1,
+     .max = RATE_MAX},
+    {.name = "keep", .kind = CLI_FLAG, .help = "keep the folder", .at = offsetof(struct dev_args, keep)},
+    {.name = "demo",
+     .kind = CLI_FLAG,
+     .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, exit by itself with a table of figures, and with 0 only "
+             "if they are right",
+     .at = offsetof(struct dev_args, demo)},
+    {0},
+};
 
-static int parse(struct dev_options *o, bool *help, int argc, char **argv) {
-    static const struct option options[] = {
-        {"workers", required_argument, NULL, 'w'}, {"rate", required_argument, NULL, 'r'}, {"keep", no_argument, NULL, 'k'},
-        {"demo", no_argument, NULL, 'd'},          {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0},
-    };
-    int64_t workers = DEFAULT_WORKERS;
-    int opt;
-    bool sized = false;
-    optind = 1;
-    opterr = 0;
-    while ((opt = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        sized |= opt == 'w' || opt == 'r';
-        switch (opt) {
-        case 'w':
-            if (number("--workers", optarg, DEV_WORKERS, &workers)) return -1;
-            break;
-        case 'r':
-            if (number("--rate", optarg, RATE_MAX, &o->rate)) return -1;
-            break;
-        case 'k': o->keep = true; break;
-        case 'd': o->demo = true; break;
-        case 'h': *help = true; break;
-        case ':': return misuse("%s needs a value", argv[optind - 1]);
-        default: return misuse("unknown option %s", argv[optind - 1]);
-        }
-    }
-    o->workers = (int)workers;
-    if (*help) return 0;
-    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
-    return o->demo && sized ? misuse("--workers and --rate are given for the demo%s", "") : 0;
-}
+static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--keep]", "--demo [--keep]", NULL};
+static const char *const examples[] = {"", "--demo", NULL};
+
+static const struct cli_status statuses[] = {
+    {"0", "ended by Ctrl-C; with --demo: the figures are right", 0},
+    {"1", "something did not start, or ended; with --demo: a figure is wrong, or it was interrupted", 0},
+    {"2", "usage error", 0},
+    {0},
+};
 
 static void set_demo(struct dev_options *o) {
     o->workers = DEFAULT_WORKERS;
@@ -261,17 +235,33 @@ static int run(struct dev *d) {
     return status;
 }
 
-int lw_cmd_dev(int argc, char **argv) {
+static int run_args(void *args) {
+    const struct dev_args *a = args;
+    if (a->demo && (a->workers || a->rate)) return cli_misuse(&a->cli, "--demo has its own number of workers and rate");
     struct dev *d = lw_alloc(sizeof *d);
-    d->o = (struct dev_options){.rate = DEFAULT_RATE, .every = 10, .burst_ms = BURST_MS};
-    bool help = false;
-    int status = 2;
-    if (parse(&d->o, &help, argc, argv) == 0) {
-        if (d->o.demo) set_demo(&d->o);
-        if (!help) hold_signals(d);
-        status = help ? 0 : run(d);
-        if (help) fputs(help_text, stdout);
-    }
+    d->o = (struct dev_options){.workers = a->workers ? (int)a->workers : DEFAULT_WORKERS,
+                                .rate = a->rate ? a->rate : DEFAULT_RATE,
+                                .every = 10,
+                                .burst_ms = BURST_MS,
+                                .keep = a->keep,
+                                .demo = a->demo};
+    if (d->o.demo) set_demo(&d->o);
+    hold_signals(d);
+    int status = run(d);
     free(d);
     return status;
 }
+
+const struct cli_command cli_dev = {
+    .name = "dev",
+    .summary = "everything on this machine, nothing configured: try it",
+    .about = "Runs everything on this machine, with nothing configured: a private redis-server, a broker in memory, sample orders being "
+             "produced, workers that insert them into SQLite, and a live line of what happens. All of it lives in one temporary folder. "
+             "Ctrl-C ends it and leaves nothing behind.",
+    .usage = usage,
+    .options = options,
+    .examples = examples,
+    .statuses = statuses,
+    .args_size = sizeof(struct dev_args),
+    .run = run_args,
+};

@@ -3,6 +3,8 @@
 #ifndef LW_CLI_DEV_DEV_H
 #define LW_CLI_DEV_DEV_H
 
-int lw_cmd_dev(int argc, char **argv);
+#include "cli/options.h"
+
+extern const struct cli_command cli_dev;
 
 #endif

@@ -3,36 +3,13 @@
 #include "cli/ledger/ledger.h"
 
 #include "base/clock.h"
-#include "cli/check/check.h"
 #include "cli/ledger/private.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OVERRIDES_MAX = 256, EXIT_FAILED = 1, EXIT_USAGE = 2, SHOWN_MAX = 100 };
-
-static const char help_text[] = "usage: latchwork ledger -c FILE [--set path=value]... [--json]\n"
-                                "\n"
-                                "Audits an application from Kafka and Redis alone, while it runs or stands. A line a partition:\n"
-                                "\n"
-                                "  consumed N = committed N + done N + dead N + waiting N + in hand N; not gated N\n"
-                                "\n"
-                                "  committed   records below the group's commit: done, dead, dropped or skipped (which is known no more)\n"
-                                "  done, dead  above it; dropped ones count as done\n"
-                                "  waiting     in Redis; each must stand in exactly one waiting list\n"
-                                "  in hand     not recorded yet: in a handler on the fast path, skipped, or offsets that hold no record\n"
-                                "  not gated   up to the end of the log\n"
-                                "\n"
-                                "What seems wrong is looked at again before it is said. Nothing is changed.\n"
-                                "\n"
-                                "  -c, --config FILE   the configuration (JSON)\n"
-                                "      --set PATH=VAL  overrides one value of the configuration\n"
-                                "      --json          one object a line: partitions, differences, a summary\n"
-                                "  -h, --help          this text\n"
-                                "\n"
-                                "Exit status: 0 it agrees, 1 it does not, or a server does not answer, 2 usage or configuration error.\n";
+enum { SHOWN_MAX = 100 };
 
 const char *const ledger_kind_text[] = {
     [LEDGER_MISSING] = "waits, and is in no waiting list",
@@ -246,52 +223,7 @@ static void tell(const struct ledger *l, bool json) {
 
 /* --- the command -------------------------------------------------------------------------------------------------------------------- */
 
-struct ledger_args {
-    const char *path;
-    bool json, help;
-    struct lw_override set[OVERRIDES_MAX];
-    size_t n_set;
-};
-
-static int misuse(const char *fmt, const char *what) {
-    fputs("latchwork ledger: ", stderr);
-    fprintf(stderr, fmt, what);
-    fputs("; see: latchwork ledger --help\n", stderr);
-    return -1;
-}
-
-static int add_override(struct ledger_args *a, char *text) {
-    const char *wrong = lw_override_add(a->set, &a->n_set, OVERRIDES_MAX, text);
-    return wrong ? misuse(wrong, text) : 0;
-}
-
-static int parse(struct ledger_args *a, int argc, char **argv) {
-    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                            {"set", required_argument, NULL, 's'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int opt;
-    optind = 1;
-    opterr = 0;
-    while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1) {
-        switch (opt) {
-        case 'c': a->path = optarg; break;
-        case 's':
-            if (add_override(a, optarg)) return -1;
-            break;
-        case 'j': a->json = true; break;
-        case 'h': a->help = true; break;
-        case ':': return misuse("%s needs a value", argv[optind - 1]);
-        default: return misuse("unknown option %s", argv[optind - 1]);
-        }
-    }
-    if (a->help) return 0;
-    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
-    return a->path ? 0 : misuse("which configuration? -c FILE is wanted%s", "");
-}
-
-static int run(const struct ledger_args *a, const struct lw_config *c) {
+static int run(const struct cli_args *a, const struct lw_config *c) {
     struct ledger l = {.c = c};
     struct lw_err err = {0};
     lw_log_setup(LW_LOG_ERROR, c->log.json, "ledger");
@@ -302,28 +234,59 @@ static int run(const struct ledger_args *a, const struct lw_config *c) {
     else
         tell(&l, a->json);
     ledger_kafka_close(k);
-    int status = bad || l.n_wrong ? EXIT_FAILED : 0;
+    int status = bad || l.n_wrong ? CLI_FAILED : 0;
     free_wrong(l.wrong, l.n_wrong);
     for (size_t i = 0; i < l.n_parts; i++) free(l.parts[i].topic);
     free(l.parts);
     return status;
 }
 
-int lw_cmd_ledger(int argc, char **argv) {
-    struct ledger_args a = {0};
-    if (parse(&a, argc, argv)) return EXIT_USAGE;
-    if (a.help) {
-        fputs(help_text, stdout);
-        return 0;
-    }
-    struct lw_problems problems = {0};
-    struct lw_config *c = lw_config_load_checked(a.path, a.set, a.n_set, &problems);
-    if (problems.errors.n) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
-    lw_problems_free(&problems);
-    if (!c) return EXIT_USAGE;
-    int status = run(&a, c);
+static int run_args(void *args) {
+    const struct cli_args *a = args;
+    struct lw_config *c = cli_config(a);
+    if (!c) return CLI_USAGE;
+    int status = run(a, c);
     lw_config_free(c);
-    if (fflush(stdout) == 0) return status;
-    fputs("latchwork ledger: cannot write the answer\n", stderr);
-    return EXIT_FAILED;
+    return cli_written(a, status);
 }
+
+static const struct cli_option options[] = {
+    CLI_CONFIG_OPTION,
+    CLI_SET_OPTION,
+    CLI_JSON_OPTION("print one JSON object per line: partitions, differences, a summary"),
+    {0},
+};
+
+static const char *const examples[] = {"-c orders.json", NULL};
+
+static const struct cli_status statuses[] = {
+    {"0", "Kafka and Redis agree", 0},
+    {"1", "they do not agree, or a server does not answer", 0},
+    {"2", "usage or configuration error", 0},
+    {0},
+};
+
+const struct cli_command cli_ledger = {
+    .name = "ledger",
+    .summary = "an audit from Kafka and Redis alone",
+    .about = "Audits an application from Kafka and Redis alone, while it runs or stands, and changes nothing. It prints a line per "
+             "partition:\n"
+             "\n"
+             "    consumed N = committed N + done N + dead N + waiting N + in hand N;\n"
+             "                                                            not gated N\n"
+             "\n"
+             "    committed   records below the group's commit: done, dead, dropped or skipped\n"
+             "                (which of them is no longer known)\n"
+             "    done, dead  above the commit; dropped ones count as done\n"
+             "    waiting     in Redis; each must stand in exactly one waiting list\n"
+             "    in hand     not recorded yet: in a handler on the fast path, skipped, or\n"
+             "                offsets that hold no record\n"
+             "    not gated   from there to the end of the log\n"
+             "\n"
+             "Whatever seems wrong is looked at again, up to three times, before it is reported.",
+    .options = options,
+    .examples = examples,
+    .statuses = statuses,
+    .args_size = sizeof(struct cli_args),
+    .run = run_args,
+};

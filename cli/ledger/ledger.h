@@ -3,6 +3,8 @@
 #ifndef LW_CLI_LEDGER_LEDGER_H
 #define LW_CLI_LEDGER_LEDGER_H
 
-int lw_cmd_ledger(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+#include "cli/options.h"
+
+extern const struct cli_command cli_ledger;
 
 #endif

@@ -17,7 +17,7 @@ struct breaking {
 
 static void tell(const struct breaking *b, struct lw_bytes holder, const char *kind, uint64_t fence, bool done) {
     char key[600], who[200];
-    if (b->a->json) {
+    if (b->a->cli.json) {
         lock_print_broken(b->a->key, kind, holder, fence, done);
         return;
     }
@@ -110,13 +110,13 @@ int lock_break(const struct lock_args *a) {
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT};
     int status = lock_target_open(&t, a, &o);
     if (!status) {
-        struct breaking b = {.a = a, .client = t.client, .lane = a->config != NULL};
+        struct breaking b = {.a = a, .client = t.client, .lane = a->cli.config != NULL};
         enum latchwork_result result = latchwork_client_ping(t.client, &error);
         if (result == LATCHWORK_LOCK_OK) result = b.lane || a->plain ? break_one(&b, &t, t.lock, &error) : break_all_kinds(&b, &error);
         char key[600];
         if (result == LATCHWORK_LOCK_ERROR)
             status = lock_failed(a, &error);
-        else if (!b.broken && a->json)
+        else if (!b.broken && a->cli.json)
             lock_print_free(a->key, 0, false);
         else if (!b.broken)
             printf("%s: nobody holds it\n", lock_text(lw_bytes_of(a->key), key, sizeof key));

@@ -33,7 +33,7 @@ static int not_had(const struct lock_args *a, struct lock_target *t, enum latchw
 
 static int run(const struct lock_args *a, struct lock_signals *s, struct latchwork_hold *hold) {
     struct latchwork_error error = {0};
-    struct lock_ran ran = lock_run(s, hold, a->command, a->kill_after_ms);
+    struct lock_ran ran = lock_run(s, hold, a->cli.tail, a->kill_after_ms);
     enum latchwork_result released = latchwork_hold_release(hold, &error);
     if (released == LATCHWORK_LOCK_ERROR) lock_say(a, "the lock was not released, it expires by itself: %s", error.text);
     bool gone = released == LATCHWORK_LOCK_LOST && error.code != LATCHWORK_E_UNKNOWN;

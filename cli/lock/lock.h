@@ -4,26 +4,22 @@
 #ifndef LW_CLI_LOCK_LOCK_H
 #define LW_CLI_LOCK_LOCK_H
 
+#include "cli/options.h"
 #include "ops/lane_lock.h"
 
 #include <stdio.h>
 
-enum { LOCK_SET_MAX = 64 };
 enum { LOCK_EXIT_FAILED = 1, LOCK_EXIT_USAGE = 2, LOCK_EXIT_BUSY = 75 };
 
-int lw_cmd_lock(int argc, char **argv); /* argv[0] is "lock"; returns the exit status */
+extern const struct cli_command cli_lock;
 
-/* One command line. Strings are argv's. */
+/* One command line. Strings are argv's. Either cli.config or redis is set; cli.tail is the command of exec. */
 struct lock_args {
-    const char *verb, *key;
-    const char *config, *redis; /* exactly one is set */
-    char **command;             /* exec: what stands behind --, NULL-terminated */
-    const char *match;
-    struct lw_override set[LOCK_SET_MAX]; /* --set, with -c */
-    size_t n_set;
+    struct cli_args cli;
+    const char *key, *redis, *match;
     int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* 0: not given */
     int64_t limit;                                      /* 0: none */
-    bool plain, json, execute, paused, without_ttl;
+    bool plain, execute, paused, without_ttl;
 };
 
 int lock_exec(const struct lock_args *a);

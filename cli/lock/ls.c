@@ -37,8 +37,8 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
     if (l->a->without_ttl && info->left_ms != -1) return 0;
     struct lock_row row = lock_row_of(info, l->now_ms, l->a->plain, l->tag, l->shard);
     if (l->tag) row.waiting = messages_waiting(l, row.key);
-    if (!l->shown++ && !l->a->json) lock_print_head();
-    if (l->a->json)
+    if (!l->shown++ && !l->a->cli.json) lock_print_head();
+    if (l->a->cli.json)
         lock_print_json(&row);
     else
         lock_print_row(&row);
@@ -96,7 +96,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
 int lock_ls(const struct lock_args *a) {
     struct listing l = {.a = a, .shard = -1};
     int status;
-    if (a->config) {
+    if (a->cli.config) {
         struct lw_config *c = lock_config(a);
         if (!c) return LOCK_EXIT_USAGE;
         status = list_lanes(&l, c);

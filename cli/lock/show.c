@@ -19,7 +19,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
     row.waiting += s->waiting;
     row.paused = s->paused;
     s->without_ttl = s->without_ttl || info->left_ms == -1;
-    if (s->a->json) {
+    if (s->a->cli.json) {
         lock_print_json(&row);
     } else {
         if (s->shown) puts("");
@@ -58,7 +58,7 @@ static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_
 
 static void tell_free(const struct showing *s) {
     char key[600];
-    if (s->a->json) {
+    if (s->a->cli.json) {
         lock_print_free(s->a->key, s->waiting, s->paused);
         return;
     }
@@ -91,7 +91,7 @@ int lock_show(const struct lock_args *a) {
     struct lock_target t;
     struct latchwork_error error = {0};
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT};
-    struct showing s = {.a = a, .lane = a->config != NULL};
+    struct showing s = {.a = a, .lane = a->cli.config != NULL};
     int status = lock_target_open(&t, a, &o);
     if (!status) {
         enum latchwork_result result = latchwork_client_ping(t.client, &error);

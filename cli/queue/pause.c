@@ -58,7 +58,7 @@ static int change(struct ops *o, bool resume) {
     struct names ns = {.resume = resume};
     const char *did = resume ? "resumed" : "paused", *not = resume ? "was not paused" : "was paused";
     if (!ops_has_filter(o)) {
-        fprintf(stderr, "latchwork queue %s: which? KEY, --key, --match or another filter is wanted\n", o->verb->name);
+        fprintf(stderr, "latchwork queue %s: which? KEY, --key, --match or another filter is wanted\n", o->verb);
         return OPS_USAGE;
     }
     bool execute = o->args.execute || o->args.n_words; /* lanes named one by one: no dry run */
@@ -75,7 +75,7 @@ static int change(struct ops *o, bool resume) {
         free((void *)(uintptr_t)ns.at[i].name.p);
     }
     if (!bad && !execute) fprintf(stderr, "%zu lanes; nothing was changed: --execute does it\n", ns.n);
-    if (execute && ns.changed && ops_audit(o, o->verb->name, ns.changed)) bad = -1;
+    if (execute && ns.changed && ops_audit(o, o->verb, ns.changed)) bad = -1;
     free(ns.at);
     return bad ? OPS_FAILED : 0;
 }

@@ -3,9 +3,11 @@
 #ifndef LW_CLI_QUEUE_QUEUE_H
 #define LW_CLI_QUEUE_QUEUE_H
 
+#include "cli/options.h"
+
 struct ops;
 
-int lw_cmd_queue(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+extern const struct cli_command cli_queue;
 
 int queue_ls(struct ops *o);
 int queue_show(struct ops *o);

@@ -11,89 +11,46 @@
 #include "handlers/handler.h"
 #include "kafka/source.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { OVERRIDES_MAX = 256 };
-
 struct run_args {
-    const char *path;
-    bool drain, json, help;
-    struct lw_override set[OVERRIDES_MAX];
-    size_t n_set;
+    struct cli_args cli;
+    bool drain;
 };
 
-static const char help_text[] = "usage: latchwork run -c FILE [--workers N] [--drain] [--set path=value]... [--json]\n"
-                                "\n"
-                                "Starts the supervisor and its workers, all in one consumer group.\n"
-                                "\n"
-                                "  -c, --config FILE   the configuration (JSON)\n"
-                                "      --workers N     worker processes (default: `workers` of the configuration)\n"
-                                "      --set PATH=VAL  overrides one value of the configuration, e.g. --set lock.ttl_ms=5000\n"
-                                "      --drain         takes the topics' end offsets now and ends once all before them is done,\n"
-                                "                      dead, dropped or skipped, and committed; prints a summary\n"
-                                "      --json          the summary as one JSON object\n"
-                                "  -h, --help          this text\n"
-                                "\n"
-                                "SIGTERM, SIGINT: finish what is in a handler (at most shutdown.grace_ms), settle, commit, end.\n"
-                                "                 A second one: at once.\n"
-                                "SIGHUP:          reads the configuration again, starts or stops workers if `workers` changed, and\n"
-                                "                 replaces the others one at a time.\n"
-                                "\n"
-                                "Exit status: 0 stopped or drained, 1 a failure while running, 2 usage or configuration error,\n"
-                                "78 refused: a restart would fail in the same way; the log says what to change.\n";
+static const struct cli_option options[] = {
+    CLI_CONFIG_OPTION,
+    {.name = "workers",
+     .kind = CLI_SET,
+     .metavar = "N",
+     .help = "number of worker processes",
+     .dflt = "`workers` of the configuration",
+     .at = offsetof(struct run_args, cli.set),
+     .count = offsetof(struct run_args, cli.n_set),
+     .path = "workers"},
+    {.name = "drain",
+     .kind = CLI_FLAG,
+     .help = "take the topics' end offsets at the start and exit once all records before them are done, dead, dropped or skipped, and "
+             "committed, by this run or by other members of the group; print a summary",
+     .at = offsetof(struct run_args, drain)},
+    CLI_SET_OPTION,
+    CLI_JSON_OPTION("print the summary as one JSON object"),
+    {0},
+};
 
-static int misuse(const char *fmt, const char *what) {
-    fputs("latchwork run: ", stderr);
-    fprintf(stderr, fmt, what);
-    fputs("; see: latchwork run --help\n", stderr);
-    return -1;
-}
+static const char *const examples[] = {"-c orders.json --workers 4", "-c orders.json --drain --json", NULL};
 
-static int add_override(struct run_args *a, char *text) {
-    const char *wrong = lw_override_add(a->set, &a->n_set, OVERRIDES_MAX, text);
-    return wrong ? misuse(wrong, text) : 0;
-}
-
-static int take_option(struct run_args *a, int opt, char *const *argv) {
-    switch (opt) {
-    case 'c': a->path = optarg; return 0;
-    case 'w':
-        if (a->n_set == OVERRIDES_MAX) return misuse("--set: too many overrides%s", "");
-        a->set[a->n_set++] = (struct lw_override){.path = "workers", .value = optarg};
-        return 0;
-    case 's': return add_override(a, optarg);
-    case 'd': a->drain = true; return 0;
-    case 'j': a->json = true; return 0;
-    case 'h': a->help = true; return 0;
-    case ':': return misuse("%s needs a value", argv[optind - 1]);
-    default: return misuse("unknown option %s", argv[optind - 1]);
-    }
-}
-
-static int parse(struct run_args *a, int argc, char **argv) {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"workers", required_argument, NULL, 'w'},
-        {"set", required_argument, NULL, 's'},
-        {"drain", no_argument, NULL, 'd'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    optind = 1;
-    opterr = 0;
-    int opt;
-    while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1)
-        if (take_option(a, opt, argv) == -1) return -1;
-    if (a->help) return 0;
-    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
-    if (!a->path) return misuse("which configuration? -c FILE is wanted%s", "");
-    return 0;
-}
+static const struct cli_status statuses[] = {
+    {"0", "stopped by a signal, or drained", 0},
+    {"1",
+     "a failure while running: a worker was killed at the end of its grace time or crashed while stopping, or a drain did not complete", 0},
+    {"2", "usage or configuration error", 0},
+    {"78", "refused: a restart would fail in the same way; the log says what to change", 0},
+    {0},
+};
 
 /* What a run is made of, for its reload. */
 struct run {
@@ -123,7 +80,7 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
 /* NULL where anything is wrong; every problem is told, one a line: in the log of a run that goes on, else plainly on stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {.check_handler = check_handler};
-    struct lw_config *c = lw_config_load(a->path, a->set, a->n_set, &problems);
+    struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);
     if (c && !running) lw_log_setup(c->log.level, c->log.json, "supervisor");
     if (c || running) log_lines(LW_LOG_WARN, &problems.warnings);
     if (running)
@@ -160,7 +117,7 @@ static int run(struct run *r) {
     r->config = c;
     r->options = (struct lw_supervise_options){
         .drain = r->args.drain,
-        .json = r->args.json,
+        .json = r->args.cli.json,
         .progress = isatty(STDERR_FILENO) && !c->log.json,
         .worker_main = lw_worker_main,
         .reload = load_again,
@@ -178,10 +135,24 @@ static int run(struct run *r) {
     return status;
 }
 
-int lw_cmd_run(int argc, char **argv) {
-    struct run r = {0};
-    if (parse(&r.args, argc, argv) == -1) return 2;
-    if (!r.args.help) return run(&r);
-    fputs(help_text, stdout);
-    return 0;
+static int run_args(void *args) {
+    struct run r = {.args = *(const struct run_args *)args};
+    return run(&r);
 }
+
+const struct cli_command cli_run = {
+    .name = "run",
+    .summary = "consume: the supervisor and its workers",
+    .about = "Starts the supervisor and its workers, all in one consumer group.\n"
+             "\n"
+             "    SIGTERM, SIGINT   finish what is in a handler (at most shutdown.grace_ms),\n"
+             "                      settle, commit, exit; a second one: exit at once\n"
+             "    SIGHUP            read the configuration again, start or stop workers if\n"
+             "                      `workers` changed, replace the others one at a time\n"
+             "    SIGUSR1           every worker writes to the log what it remembers",
+    .options = options,
+    .examples = examples,
+    .statuses = statuses,
+    .args_size = sizeof(struct run_args),
+    .run = run_args,
+};

@@ -3,7 +3,8 @@
 #ifndef LW_CLI_RUN_RUN_H
 #define LW_CLI_RUN_RUN_H
 
-/* argv[0] is "run". Returns the exit status of the program. */
-int lw_cmd_run(int argc, char **argv);
+#include "cli/options.h"
+
+extern const struct cli_command cli_run;
 
 #endif

@@ -23,7 +23,7 @@ static bool ready(struct top *t, struct lw_buf *said) {
 }
 
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said) {
-    const struct ops_verb verb = {.name = resume ? "resume" : "pause"};
+    const char *verb = resume ? "resume" : "pause";
     bool changed = false;
     char *name = lw_memdup(lane.p, lane.n);
     if (!ready(t, said)) {
@@ -33,10 +33,10 @@ void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *
     struct ops_args was = t->o->args;
     t->o->args.match = NULL;
     t->o->args.words = &name, t->o->args.n_words = 1;
-    t->o->noun = "queue", t->o->verb = &verb;
+    t->o->noun = "queue", t->o->verb = verb;
     struct ops_shard *sh = ops_shard_of(t->o, lane);
     int bad = resume ? ops_resume(t->o, sh, lane, &changed) : ops_pause(t->o, sh, lane, &changed);
-    if (!bad && changed) bad = ops_audit(t->o, verb.name, 1);
+    if (!bad && changed) bad = ops_audit(t->o, verb, 1);
     t->o->args = was;
     t->o->verb = NULL;
     free(name);
@@ -87,7 +87,6 @@ static void tell_sums(const struct lw_buf *lines, struct lw_buf *said) {
 }
 
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
-    static const struct ops_verb verb = {.name = "drop"};
     struct ops *o = t->o;
     struct lw_buf lines = {0};
     char backup[64], *name = lw_memdup(lane.p, lane.n);
@@ -103,7 +102,7 @@ void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
     o->args.limit = DROP_MAX;
     o->args.execute = o->args.json = true;
     o->args.backup = backup;
-    o->noun = "queue", o->verb = &verb;
+    o->noun = "queue", o->verb = "drop";
     ops_out_to(&lines);
     queue_drop(o);
     ops_out_to(NULL);

@@ -3,11 +3,8 @@
 #include "cli/top/top.h"
 
 #include "base/clock.h"
-#include "cli/check/check.h"
 #include "cli/top/private.h"
-#include "ops/time.h"
 
-#include <getopt.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,83 +13,51 @@
 enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 100, INTERVAL_MAX_MS = 3600000, ANSWER_MS = 1000 };
 
 struct args {
-    const char *path, *filter, *sort;
-    struct lw_override set[OPS_LIST_MAX];
-    size_t n_set;
+    struct cli_args cli;
+    const char *filter, *sort;
     int64_t interval_ms;
-    bool once, json, help;
+    bool once;
 };
 
-static const char help_text[] =
-    "usage: latchwork top -c FILE [--interval TIME] [--filter TEXT] [--sort waiting|age|tries] [--once] [--json]\n"
-    "\n"
-    "What a fleet is doing now: rates, lag, the lanes with most waiting and who holds them, workers, the newest dead\n"
-    "letters. From Redis, and from the supervisor on http.listen where it can be reached.\n"
-    "\n"
-    "  -c, --config FILE    the configuration (JSON)\n"
-    "      --set PATH=VAL   overrides one value of the configuration\n"
-    "      --interval TIME  between two looks: 2s unless you say more; 100ms to 1h\n"
-    "      --filter TEXT    only lanes and dead letters whose key holds TEXT, or is like it (* ? [a-z])\n"
-    "      --sort ORDER     lanes by waiting (the default), age or tries\n"
-    "      --once           one frame as plain text (80x24, or COLUMNS and LINES); looks twice, an interval\n"
-    "                       of at most 1 s apart, so that there are rates\n"
-    "      --json           one JSON object a look\n"
-    "  -h, --help           this text\n"
-    "\n"
-    "Keys: ? help  / filter  s sort  q quit; P pause  R resume  B break lock  D drop: these ask first.\n"
-    "\n"
-    "Exit status: 0 done, 1 a failure while running, 2 usage or configuration error.\n";
+static const struct cli_option options[] = {
+    CLI_CONFIG_OPTION,
+    {.name = "interval",
+     .kind = CLI_DURATION,
+     .metavar = "TIME",
+     .help = "time between two refreshes, 100ms to 1h",
+     .dflt = "2s",
+     .at = offsetof(struct args, interval_ms),
+     .initial = INTERVAL_MS,
+     .min = INTERVAL_MIN_MS,
+     .max = INTERVAL_MAX_MS},
+    {.name = "filter",
+     .kind = CLI_TEXT,
+     .metavar = "TEXT",
+     .help = "only lanes and dead letters whose key contains TEXT, or matches it if it has *, ? or [a-z]",
+     .at = offsetof(struct args, filter)},
+    {.name = "sort",
+     .kind = CLI_WORD,
+     .metavar = "waiting|age|tries",
+     .help = "order of lanes: most waiting messages, oldest message, or most tries of the oldest message first",
+     .dflt = "waiting",
+     .at = offsetof(struct args, sort)},
+    {.name = "once",
+     .kind = CLI_FLAG,
+     .help = "print one frame as plain text, 80x24 or COLUMNS x LINES; refreshes twice, at most 1 s apart, to know the rates",
+     .at = offsetof(struct args, once)},
+    CLI_JSON_OPTION("print one JSON object per refresh"),
+    CLI_SET_OPTION,
+    {0},
+};
 
-static int misuse(const char *fmt, const char *what) {
-    fputs("latchwork top: ", stderr);
-    fprintf(stderr, fmt, what);
-    fputs("; see: latchwork top --help\n", stderr);
-    return -1;
-}
+static const char *const examples[] = {"-c orders.json --sort age", "-c orders.json --once --json", NULL};
 
-static int add_override(struct args *a, char *text) {
-    const char *wrong = lw_override_add(a->set, &a->n_set, OPS_LIST_MAX, text);
-    return wrong ? misuse(wrong, text) : 0;
-}
-
-static int take(struct args *a, int opt, char *const *argv) {
-    switch (opt) {
-    case 'c': a->path = optarg; return 0;
-    case '=': return add_override(a, optarg);
-    case 'f': a->filter = optarg; return 0;
-    case 'S': a->sort = optarg; return 0;
-    case 'o': a->once = true; return 0;
-    case 'j': a->json = true; return 0;
-    case 'h': a->help = true; return 0;
-    case 'i':
-        a->interval_ms = ops_duration_ms(optarg);
-        if (a->interval_ms >= INTERVAL_MIN_MS && a->interval_ms <= INTERVAL_MAX_MS) return 0;
-        return misuse("--interval %s: a time from 100ms to 1h is wanted", optarg);
-    case ':': return misuse("%s needs a value", argv[optind - 1]);
-    default: return misuse("unknown option %s", argv[optind - 1]);
-    }
-}
-
-static int parse(struct args *a, int argc, char **argv) {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"set", required_argument, NULL, '='},  {"interval", required_argument, NULL, 'i'},
-        {"filter", required_argument, NULL, 'f'}, {"sort", required_argument, NULL, 'S'}, {"once", no_argument, NULL, 'o'},
-        {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0},
-    };
-    int opt;
-    optind = 1;
-    opterr = 0;
-    while ((opt = getopt_long(argc, argv, ":c:h", options, NULL)) != -1)
-        if (take(a, opt, argv)) return -1;
-    if (a->help) return 0;
-    if (optind < argc) return misuse("unexpected argument %s", argv[optind]);
-    if (!a->path) return misuse("which configuration? -c FILE is wanted%s", "");
-    if (a->sort && strcmp(a->sort, "waiting") && strcmp(a->sort, "age") && strcmp(a->sort, "tries"))
-        return misuse("--sort %s: waiting, age or tries is wanted", a->sort);
-    if (!a->once && !a->json && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
-        return misuse("no terminal to draw on: --once writes one frame as text, --json objects%s", "");
-    return 0;
-}
+static const struct cli_status statuses[] = {
+    {"0", "done", 0},
+    {"1", "a failure while running; with --once: Redis does not answer", 0},
+    {"2", "usage or configuration error", 0},
+    {0},
+};
 
 /* ---- without a terminal ---- */
 
@@ -125,33 +90,25 @@ static int plain(struct top *t, const struct args *a) {
     do {
         lw_sleep_ms(wait);
         top_refresh(t);
-        if (a->json)
+        if (a->cli.json)
             ops_put_json(top_json(t));
         else if (t->up)
             write_frame(t, a);
         if (fflush(stdout) || ferror(stdout)) {
             fputs("latchwork top: cannot write\n", stderr);
-            return OPS_FAILED;
+            return CLI_FAILED;
         }
     } while (!a->once);
     if (t->up) return 0;
     fprintf(stderr, "latchwork top: %s\n", t->why);
-    return OPS_FAILED;
+    return CLI_FAILED;
 }
 
 /* ---- running ---- */
 
-static struct lw_config *load(const struct args *a) {
-    struct lw_problems problems = {0};
-    struct lw_config *c = lw_config_load_checked(a->path, a->set, a->n_set, &problems);
-    if (problems.n_errors) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
-    lw_problems_free(&problems);
-    return c;
-}
-
 static int run(const struct args *a) {
-    struct lw_config *c = load(a);
-    if (!c) return OPS_USAGE;
+    struct lw_config *c = cli_config(&a->cli);
+    if (!c) return CLI_USAGE;
     lw_log_setup(LW_LOG_OFF, false, "top"); /* a line of the log would tear the picture */
     struct ops *o = lw_alloc(sizeof *o);
     *o = (struct ops){.noun = "queue", .c = c, .quiet = true, .connect_ms = ANSWER_MS, .answer_ms = ANSWER_MS};
@@ -160,7 +117,7 @@ static int run(const struct args *a) {
     top_open(t, o);
     if (a->filter) top_set_filter(t, a->filter);
     if (a->sort) top_set_sort(t, a->sort[0] == 'a' ? TOP_BY_AGE : a->sort[0] == 't' ? TOP_BY_TRIES : TOP_BY_WAITING);
-    int status = a->once || a->json ? plain(t, a) : top_screen(t, a->interval_ms);
+    int status = a->once || a->cli.json ? plain(t, a) : top_screen(t, a->interval_ms);
     top_close(t);
     ops_disconnect(o);
     lw_config_free(c);
@@ -169,13 +126,33 @@ static int run(const struct args *a) {
     return status;
 }
 
-int lw_cmd_top(int argc, char **argv) {
-    struct args *a = lw_alloc(sizeof *a);
-    a->interval_ms = INTERVAL_MS;
+static int run_args(void *args) {
+    const struct args *a = args;
+    if (!a->once && !a->cli.json && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
+        return cli_misuse(&a->cli, "no terminal to draw on: --once prints one frame as text, --json prints objects");
     setlocale(LC_CTYPE, ""); /* not the numbers: JSON has a point */
-    int status = parse(a, argc, argv) ? OPS_USAGE : 0;
-    if (!status && a->help) fputs(help_text, stdout);
-    if (!status && !a->help) status = run(a);
-    free(a);
-    return status;
+    return run(a);
 }
+
+const struct cli_command cli_top = {
+    .name = "top",
+    .summary = "live view: lanes, rates, hot keys, workers",
+    .about =
+        "Shows what a fleet is doing now: rates, lag, the lanes with most waiting messages and who holds them, workers, the newest dead "
+        "letters. It asks Redis, and the supervisor on http.listen if it can be reached.\n"
+        "\n"
+        "    arrows, j, k, home, end   mark a lane\n"
+        "    /                         filter; an empty one shows all\n"
+        "    s                         next order\n"
+        "    space, ?, q               refresh now, help, quit\n"
+        "    P, R                      pause or resume the marked lane\n"
+        "    B                         break its lock\n"
+        "    D                         drop what waits there, after a backup\n"
+        "\n"
+        "Capitals change something: they ask first.",
+    .options = options,
+    .examples = examples,
+    .statuses = statuses,
+    .args_size = sizeof(struct args),
+    .run = run_args,
+};

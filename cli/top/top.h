@@ -3,6 +3,8 @@
 #ifndef LW_CLI_TOP_TOP_H
 #define LW_CLI_TOP_TOP_H
 
-int lw_cmd_top(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+#include "cli/options.h"
+
+extern const struct cli_command cli_top;
 
 #endif

@@ -110,7 +110,7 @@ static int command(const char *a, const char *b, const char *c) {
         argv[argc] = words[argc];
         argc++;
     }
-    return lw_cmd_check(argc, argv);
+    return cli_call(&cli_check, argc, argv);
 }
 
 static void test_exit_status(void **state) {

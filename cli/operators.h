@@ -1,0 +1,38 @@
+/* What the command lines of `latchwork queue` and `latchwork dead` share: their options, which stand in one table because most are common
+ * to both, and running a verb with connections to the shards. */
+#ifndef LW_CLI_OPERATORS_H
+#define LW_CLI_OPERATORS_H
+
+#include "cli/options.h"
+#include "ops/ops.h"
+
+/* The verbs, as the options name them. */
+enum {
+    QUEUE_LS = 1 << 0,
+    QUEUE_SHOW = 1 << 1,
+    QUEUE_PAUSE = 1 << 2,
+    QUEUE_RESUME = 1 << 3,
+    QUEUE_EXPORT = 1 << 4,
+    QUEUE_IMPORT = 1 << 5,
+    QUEUE_REPLAY = 1 << 6,
+    QUEUE_DROP = 1 << 7,
+    QUEUE_STATS = 1 << 8,
+    QUEUE_AUDIT = 1 << 9,
+    DEAD_LS = 1 << 10,
+    DEAD_SHOW = 1 << 11,
+    DEAD_EXPORT = 1 << 12,
+    DEAD_REPLAY = 1 << 13,
+    DEAD_DROP = 1 << 14,
+    DEAD_EDIT = 1 << 15
+};
+
+struct operator_args {
+    struct cli_args cli;
+    struct ops_args ops;
+};
+
+extern const struct cli_option operator_options[];
+extern const struct cli_status operator_statuses[];
+int operators_run(void *args); /* struct operator_args */
+
+#endif

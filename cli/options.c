@@ -1,0 +1,367 @@
+/* Parsing a command line by the table of its command. */
+#include "cli/options.h"
+
+#include "base/nearest.h"
+#include "cli/check/check.h"
+#include "ops/time.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTIONS_MAX = 64, LONG_BASE = 256 /* of getopt's values: above every letter */, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
+
+/* One run of cli_parse(). */
+struct parse {
+    const struct cli_command *c;
+    struct cli_args *args;
+    bool help;
+    bool seen[OPTIONS_MAX]; /* by row */
+};
+
+/* ---- misuse ---- */
+
+int cli_misuse(const struct cli_args *a, const char *fmt, ...) {
+    const char *name = a->command->name, *verb = a->verb ? a->verb->name : "", *space = a->verb ? " " : "";
+    va_list ap;
+    va_start(ap, fmt);
+    fprintf(stderr, "latchwork %s%s%s: ", name, space, verb);
+    vfprintf(stderr, fmt, ap);
+    fprintf(stderr, "; see: latchwork %s%s%s --help\n", name, space, verb);
+    va_end(ap);
+    return CLI_USAGE;
+}
+
+/* `text` is what the user wrote, with its dashes and without a value. */
+static int unknown_option(const struct parse *p, const char *text) {
+    const char *names[OPTIONS_MAX + 1] = {"help"};
+    size_t n = 1;
+    for (const struct cli_option *o = p->c->options; o->name; o++)
+        if (cli_has(p->c, o)) names[n++] = o->name;
+    char word[CLI_NAME_MAX];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text + 2, "="), text + 2);
+    const char *near = lw_nearest(word, names, n);
+    if (near) return cli_misuse(p->args, "unknown option %s; did you mean --%s?", text, near);
+    return cli_misuse(p->args, "unknown option %s", text);
+}
+
+/* What getopt could not take: an option it does not know, or a value for a flag. */
+static int rejected(const struct parse *p, char *const *argv) {
+    if (optopt == 0) return unknown_option(p, argv[optind - 1]);
+    if (optopt == HELP) return cli_misuse(p->args, "--help takes no value");
+    if (optopt >= LONG_BASE) return cli_misuse(p->args, "--%s takes no value", p->c->options[optopt - LONG_BASE].name);
+    return cli_misuse(p->args, "unknown option -%c", optopt);
+}
+
+static int needs_value(const struct parse *p) {
+    if (optopt < LONG_BASE) return cli_misuse(p->args, "-%c needs a value", optopt);
+    return cli_misuse(p->args, "--%s needs a value", p->c->options[optopt - LONG_BASE].name);
+}
+
+/* ---- values ---- */
+
+static int number(const struct parse *p, const struct cli_option *o, const char *text, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10), most = o->max ? o->max : INT64_MAX;
+    *out = v;
+    if (!errno && end != text && !*end && strspn(text, "-0123456789") == strlen(text) && v >= o->min && v <= most) return 0;
+    if (o->max) return cli_misuse(p->args, "--%s %s: a number from %lld to %lld is wanted", o->name, text, (long long)o->min, most);
+    return cli_misuse(p->args, "--%s %s: a number of at least %lld is wanted", o->name, text, (long long)o->min);
+}
+
+static int duration(const struct parse *p, const struct cli_option *o, const char *text, int64_t *out) {
+    *out = ops_duration_ms(text);
+    if (*out >= o->min && (!o->max || *out <= o->max)) return 0;
+    if (!o->max) return cli_misuse(p->args, "--%s %s: a time such as 90s, 15m, 2h or 3d is wanted", o->name, text);
+    char from[OPS_DURATION_TEXT], to[OPS_DURATION_TEXT];
+    return cli_misuse(p->args, "--%s %s: a time from %s to %s is wanted", o->name, text, ops_duration_text(o->min, from),
+                      ops_duration_text(o->max, to));
+}
+
+static int rate(const struct parse *p, const struct cli_option *o, const char *text, double *out) {
+    char *end;
+    *out = strtod(text, &end);
+    if (strcmp(end, "/s") == 0) end += 2;
+    if (end != text && !*end && *out > 0 && *out <= 1e9) return 0;
+    return cli_misuse(p->args, "--%s %s: a number of messages per second is wanted", o->name, text);
+}
+
+static int word(const struct parse *p, const struct cli_option *o, const char *text, const char **out) {
+    *out = text;
+    for (const char *w = o->metavar; *w; w += strcspn(w, "|"), w += *w == '|')
+        if (strcspn(w, "|") == strlen(text) && strncmp(w, text, strlen(text)) == 0) return 0;
+    return cli_misuse(p->args, "--%s %s: one of %s is wanted", o->name, text, o->metavar);
+}
+
+static int add_override(const struct parse *p, const struct cli_option *o, char *text) {
+    struct cli_args *a = p->args;
+    if (!o->path) {
+        const char *wrong = lw_override_add(a->set, &a->n_set, CLI_SET_MAX, text);
+        return wrong ? cli_misuse(a, wrong, text) : 0;
+    }
+    if (a->n_set == CLI_SET_MAX) return cli_misuse(a, "--%s: too many overrides", o->name);
+    a->set[a->n_set++] = (struct lw_override){o->path, text};
+    return 0;
+}
+
+static int add(const struct parse *p, const struct cli_option *o, const char *text, const char **list, size_t *n) {
+    if (*n == (size_t)o->max) return cli_misuse(p->args, "--%s: at most %zu are possible", o->name, (size_t)o->max);
+    list[(*n)++] = text;
+    return 0;
+}
+
+static int take(struct parse *p, const struct cli_option *o) {
+    void *to = (char *)p->args + o->at;
+    switch (o->kind) {
+    case CLI_FLAG: *(bool *)to = true; return 0;
+    case CLI_TEXT: *(const char **)to = optarg; return 0;
+    case CLI_WORD: return word(p, o, optarg, to);
+    case CLI_NUMBER: return number(p, o, optarg, to);
+    case CLI_DURATION: return duration(p, o, optarg, to);
+    case CLI_RATE: return rate(p, o, optarg, to);
+    case CLI_LIST: return add(p, o, optarg, to, (size_t *)(void *)((char *)p->args + o->count));
+    case CLI_SET: return add_override(p, o, optarg);
+    }
+    return 0;
+}
+
+/* ---- getopt ---- */
+
+/* Tells getopt of the rows: a long option's value is LONG_BASE and its row. */
+static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2], char shorts[2 * OPTIONS_MAX + 4]) {
+    char *s = shorts;
+    size_t n = 0;
+    *s++ = ':', *s++ = 'h';
+    for (size_t i = 0; c->options[i].name; i++) {
+        const struct cli_option *o = &c->options[i];
+        bool has_value = o->kind != CLI_FLAG;
+        if (!cli_has(c, o)) continue;
+        longs[n++] = (struct option){o->name, has_value ? required_argument : no_argument, NULL, LONG_BASE + (int)i};
+        if (o->brief) *s++ = o->brief;
+        if (o->brief && has_value) *s++ = ':';
+    }
+    longs[n++] = (struct option){"help", no_argument, NULL, HELP};
+    longs[n] = (struct option){0};
+    *s = '\0';
+}
+
+static int row_of(const struct cli_command *c, int opt) {
+    if (opt >= LONG_BASE) return opt - LONG_BASE;
+    int row = 0;
+    while (c->options[row].brief != opt || !cli_has(c, &c->options[row])) row++;
+    return row;
+}
+
+static int parse_options(struct parse *p, int argc, char **argv) {
+    struct option longs[OPTIONS_MAX + 2];
+    char shorts[2 * OPTIONS_MAX + 4];
+    int opt;
+    for_getopt(p->c, longs, shorts);
+    optind = 1;
+    opterr = 0;
+    while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        if (opt == ':') return needs_value(p);
+        if (opt == '?') return rejected(p, argv);
+        if (opt == 'h' || opt == HELP) {
+            p->help = true;
+            continue;
+        }
+        int row = row_of(p->c, opt), wrong = take(p, &p->c->options[row]);
+        if (wrong) return wrong;
+        p->seen[row] = true;
+    }
+    return 0;
+}
+
+/* ---- verb and words ---- */
+
+static int unknown_verb(const struct parse *p, const char *name) {
+    if (name[0] == '-') return cli_misuse(p->args, "options stand before --, and %s behind it is none", name);
+    const char *names[CLI_NAME_MAX];
+    for (size_t i = 0; i < p->c->n_verbs; i++) names[i] = p->c->verbs[i].name;
+    const char *near = lw_nearest(name, names, p->c->n_verbs);
+    struct lw_buf all = {0};
+    cli_verb_names(p->c, 0, "and", &all);
+    cli_misuse(p->args, "unknown verb %s%s%s%s: the verbs are %.*s", name, near ? " (did you mean " : "", near ? near : "",
+               near ? "?)" : "", (int)all.n, all.p);
+    lw_buf_free(&all);
+    return CLI_USAGE;
+}
+
+static int find_verb(struct parse *p, const char *name) {
+    for (size_t i = 0; i < p->c->n_verbs; i++)
+        if (strcmp(p->c->verbs[i].name, name) == 0) p->args->verb = &p->c->verbs[i];
+    return p->args->verb ? 0 : unknown_verb(p, name);
+}
+
+static int no_verb(const struct parse *p) {
+    struct lw_buf text = {0}, names = {0};
+    cli_verb_names(p->c, 0, "or", &names);
+    cli_help(p->c, NULL, &text);
+    fprintf(stderr, "latchwork %s: which verb? %.*s\n%.*s", p->c->name, (int)names.n, names.p, (int)text.n, text.p);
+    lw_buf_free(&names);
+    lw_buf_free(&text);
+    return CLI_USAGE;
+}
+
+/* An option of another verb. */
+static int foreign_option(const struct parse *p, const struct cli_option *o) {
+    struct lw_buf names = {0};
+    cli_verb_names(p->c, o->verbs, "and", &names);
+    cli_misuse(p->args, "unknown option --%s: it belongs to %.*s", o->name, (int)names.n, names.p);
+    lw_buf_free(&names);
+    return CLI_USAGE;
+}
+
+static int missing_option(const struct parse *p, const struct cli_option *o) {
+    if (o->brief) return cli_misuse(p->args, "-%c %s is wanted", o->brief, o->metavar);
+    return cli_misuse(p->args, "--%s %s is wanted", o->name, o->metavar);
+}
+
+static int check_options(const struct parse *p) {
+    const struct cli_option *options = p->c->options, *missing = NULL;
+    for (size_t i = 0; options[i].name; i++) {
+        bool takes = cli_takes(p->args->verb, options[i].verbs);
+        if (p->seen[i] && !takes) return foreign_option(p, &options[i]);
+        if (!p->seen[i] && takes && options[i].need == CLI_REQUIRED && !missing) missing = &options[i];
+    }
+    return missing ? missing_option(p, missing) : 0;
+}
+
+static int check_words(const struct parse *p) {
+    const struct cli_args *a = p->args;
+    const struct cli_verb *v = a->verb;
+    int min = v ? v->min_words : 0, max = v ? v->max_words : p->c->max_words;
+    bool tail = v && v->tail;
+    if (a->n_words < min) return cli_misuse(a, "which %.*s?", (int)strcspn(v->words, " ."), v->words);
+    if (max >= 0 && a->n_words > max)
+        return cli_misuse(a, "unexpected argument %s%s", a->words[max], tail ? ": the command stands behind --" : "");
+    if (tail && (!a->tail || !*a->tail)) return cli_misuse(a, "which command? -- CMD... is wanted");
+    return !tail && a->tail ? cli_misuse(a, "unexpected argument --") : 0;
+}
+
+/* ---- the whole ---- */
+
+static void begin(const struct cli_command *c, struct cli_args *args) {
+    args->command = c;
+    for (const struct cli_option *o = c->options; o->name; o++)
+        if (o->kind == CLI_NUMBER || o->kind == CLI_DURATION) *(int64_t *)(void *)((char *)args + o->at) = o->initial;
+}
+
+/* What stands behind -- belongs to the command that a verb starts. Returns how many arguments stand before it. */
+static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
+    bool any = false;
+    for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;
+    for (int i = 1; any && i < argc; i++) {
+        if (strcmp(argv[i], "--") != 0) continue;
+        args->tail = argv + i + 1;
+        return i;
+    }
+    return argc;
+}
+
+int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
+    struct parse p = {.c = c, .args = args};
+    begin(c, args);
+    argc = cut_tail(c, argc, argv, args);
+    int wrong = parse_options(&p, argc, argv);
+    if (!wrong && c->n_verbs && optind < argc) wrong = find_verb(&p, argv[optind++]);
+    if (wrong) return wrong;
+    if (p.help) {
+        struct lw_buf text = {0};
+        cli_help(c, args->verb, &text);
+        fwrite(text.p, 1, text.n, stdout);
+        lw_buf_free(&text);
+        return 0;
+    }
+    if (c->n_verbs && !args->verb) return no_verb(&p);
+    args->words = argv + optind;
+    args->n_words = argc - optind;
+    wrong = check_words(&p);
+    if (!wrong) wrong = check_options(&p);
+    return wrong ? wrong : GO_ON;
+}
+
+int cli_call(const struct cli_command *c, int argc, char **argv) {
+    struct cli_args *args = lw_alloc(c->args_size);
+    int status = cli_parse(c, argc, argv, args);
+    if (status == GO_ON) status = c->run(args);
+    free(args);
+    return status;
+}
+
+int cli_written(const struct cli_args *a, int status) {
+    if (fflush(stdout) == 0 || status) return status;
+    fprintf(stderr, "latchwork %s: cannot write the answer\n", a->command->name);
+    return CLI_FAILED;
+}
+
+struct lw_config *cli_config(const struct cli_args *a) {
+    struct lw_problems problems = {0};
+    struct lw_config *c = lw_config_load_checked(a->config, a->set, a->n_set, &problems);
+    if (problems.errors.n) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
+    lw_problems_free(&problems);
+    return c;
+}
+
+/* ---- the program ---- */
+
+static void overview(FILE *out, const struct cli_command *const *commands, size_t n) {
+    fputs("usage: latchwork COMMAND [options]\n\n", out);
+    for (size_t i = 0; i < n; i++) {
+        const struct cli_command *c = commands[i];
+        if (!c->hidden) fprintf(out, "  %-9s %s%s\n", c->name, c->summary, c->run ? "" : " (not in this version)");
+    }
+    fputs("\nlatchwork COMMAND --help tells more; latchwork --version prints the version.\n", out);
+}
+
+static int unknown_command(const struct cli_command *const *commands, size_t n, const char *name) {
+    const char *names[CLI_NAME_MAX];
+    for (size_t i = 0; i < n; i++) names[i] = commands[i]->name;
+    const char *near = lw_nearest(name, names, n);
+    fprintf(stderr, "latchwork: unknown command \"%s\"", name);
+    if (near) fprintf(stderr, "; did you mean \"%s\"?", near);
+    fputs("\nlatchwork --help lists the commands\n", stderr);
+    return CLI_USAGE;
+}
+
+static bool wants(const char *arg, const char *brief, const char *name) { return strcmp(arg, brief) == 0 || strcmp(arg, name) == 0; }
+
+static int not_in_this_version(const struct cli_command *c, int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (!wants(argv[i], "-h", "--help")) continue;
+        printf("latchwork %s: %s (not in this version)\n", c->name, c->summary);
+        return 0;
+    }
+    fprintf(stderr, "latchwork %s: not in this version (%s)\n", c->name, LW_VERSION);
+    return CLI_USAGE;
+}
+
+int cli_main(const struct cli_command *const *commands, size_t n, int argc, char **argv) {
+    if (argc < 2) {
+        overview(stderr, commands, n);
+        return CLI_USAGE;
+    }
+    if (wants(argv[1], "-h", "--help") || strcmp(argv[1], "help") == 0) {
+        overview(stdout, commands, n);
+        return 0;
+    }
+    if (wants(argv[1], "-V", "--version")) {
+        puts("latchwork " LW_VERSION);
+        return 0;
+    }
+    if (argv[1][0] == '-') {
+        fprintf(stderr, "latchwork: unknown option %s; a command comes first; see: latchwork --help\n", argv[1]);
+        return CLI_USAGE;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(argv[1], commands[i]->name) != 0) continue;
+        return (commands[i]->run ? cli_call : not_in_this_version)(commands[i], argc - 1, argv + 1);
+    }
+    return unknown_command(commands, n, argv[1]);
+}
