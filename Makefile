@@ -39,7 +39,7 @@ MAIN := cli/main
 SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name examples -prune -o -name '*.c' -print)))
 LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
-OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o
+OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o
 # the lock library: lock/, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
 LOCKSRC := $(sort $(shell find lock -name '*.c')) base/bytes.c base/clock.c base/err.c base/redis/url.c
@@ -71,7 +71,12 @@ $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) scripts/emb
 $(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) ops/script.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
-$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o: %.o: %.c
+# what the reference of the commands says beyond their tables
+PAGES := $(sort $(wildcard cli/page.md cli/*/page.md))
+$(B)/pages.gen.c: $(PAGES) scripts/embed-pages.sh
+	@mkdir -p $(@D)
+	@scripts/embed-pages.sh $(PAGES) > $@.tmp && mv $@.tmp $@
+$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
@@ -141,10 +146,9 @@ include bench/bench.mk
 
 # tests/cli/test_docs.sh compares the pages with what the program says
 ##@ Upkeep
-## reference: write again the pages and manual pages that are made from tables and headers
+## reference: write again the pages, man pages and completion that are made from tables and headers
 reference: $(B)/latchwork
-	@$(B)/latchwork check --reference > doc/reference/configuration.md.tmp && mv doc/reference/configuration.md.tmp doc/reference/configuration.md
-	@$(B)/latchwork check --reference-metrics > doc/reference/metrics.md.tmp && mv doc/reference/metrics.md.tmp doc/reference/metrics.md
+	@for f in $$($(B)/latchwork reference); do $(B)/latchwork reference $$f > $$f.tmp && mv $$f.tmp $$f || exit 1; done
 	@python3 scripts/man-pages.py $(B)/latchwork doc/man
 
 # Installation directories. DESTDIR precedes each, for packagers.
@@ -153,6 +157,7 @@ LIBDIR := $(PREFIX)/lib
 DATADIR := $(PREFIX)/share/latchwork
 DOCDIR := $(PREFIX)/share/doc/latchwork
 MANDIR := $(PREFIX)/share/man
+MAN := $(sort $(wildcard doc/man/*.[1-8]))
 UNITDIR := $(PREFIX)/lib/systemd/system
 COMPDIR := $(PREFIX)/share/bash-completion/completions
 to = $(DESTDIR)$(1)
@@ -171,9 +176,9 @@ install: all
 	install -m 755 $(B)/$(SO) $(call to,$(LIBDIR))/
 	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(call to,$(LIBDIR))/
 	$(fill_in) scripts/latchwork.pc.in > $(call to,$(LIBDIR))/pkgconfig/latchwork.pc
-	$(call install_files,doc/man/*.1,$(MANDIR)/man1)
-	$(call install_files,doc/man/*.3,$(MANDIR)/man3)
-	$(call install_files,doc/man/*.5,$(MANDIR)/man5)
+	$(call install_files,$(filter %.1,$(MAN)),$(MANDIR)/man1)
+	$(call install_files,$(filter %.3,$(MAN)),$(MANDIR)/man3)
+	$(call install_files,$(filter %.5,$(MAN)),$(MANDIR)/man5)
 	install -m 644 scripts/completion.bash $(call to,$(COMPDIR))/latchwork
 	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
@@ -187,7 +192,7 @@ install: all
 ## uninstall: remove what install has put there
 uninstall:
 	rm -rf $(call to,$(BINDIR))/latchwork $(call to,$(PREFIX))/include/latchwork $(call to,$(LIBDIR))/liblatchwork.* $(call to,$(LIBDIR))/pkgconfig/latchwork.pc \
-	    $(call to,$(MANDIR))/man1/latchwork*.1 $(call to,$(MANDIR))/man3/latchwork-*.3 $(call to,$(MANDIR))/man5/latchwork.json.5 $(call to,$(COMPDIR))/latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
+	    $(foreach m,$(MAN),$(call to,$(MANDIR))/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) $(call to,$(COMPDIR))/latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
 	$(refresh_linker)
 
 ##@ Upkeep

@@ -6,11 +6,12 @@
 #include "cli/ledger/ledger.h"
 #include "cli/lock/lock.h"
 #include "cli/queue/queue.h"
+#include "cli/reference/reference.h"
 #include "cli/run/run.h"
 #include "cli/top/top.h"
 
 static const struct cli_command handler = {.name = "handler", .summary = "start a handler project, try a handler"};
 
-const struct cli_command *const cli_commands[] = {&cli_run,  &cli_dev, &cli_check, &cli_queue, &cli_dead,
-                                                  &cli_lock, &handler, &cli_top,   &cli_ledger};
+const struct cli_command *const cli_commands[] = {&cli_run,  &cli_dev, &cli_check, &cli_queue,  &cli_dead,
+                                                  &cli_lock, &handler, &cli_top,   &cli_ledger, &cli_reference};
 const size_t cli_n_commands = sizeof cli_commands / sizeof *cli_commands;

@@ -143,6 +143,24 @@ t "ledger: all problems"       2 "" "lock\.ttl_sm.*ttl_ms" ledger -c wrong.json
 t "check: metrics"             0 "^# Metrics" "" check --reference-metrics
 t "check: names of metrics"    0 "^latchwork_messages_total$" "" check --metric-names
 
+# What is wrong with a command line, and what is meant.
+t "near option"                2 "" "unknown option --sett; did you mean --set\?" run -c good.json --sett a=b
+t "nothing near"               2 "" "unknown option --zzzzzz; see" run -c good.json --zzzzzz
+t "unknown letter"             2 "" "unknown option -q; see" run -q
+t "value for a flag"           2 "" "--drain takes no value" run -c good.json --drain=yes
+t "near verb"                  2 "" "unknown verb shwo .did you mean show" queue shwo
+t "option of another verb"     2 "" "queue ls: unknown option --again: it belongs to replay and import" queue ls -c good.json --again
+t "option of another command"  2 "" "dead: unknown option --sort; see" dead ls -c good.json --sort age
+t "word of an option"          2 "" "--sort name: one of age.size is wanted" queue ls -c good.json --sort name
+t "range of a number"          2 "" "--workers 65: a number from 1 to 64 is wanted" dev --workers 65
+t "range of a time"            2 "" "--interval 5ms: a time from 100ms to 1h is wanted" top -c good.json --interval 5ms
+t "rate"                       2 "" "--rate none: a number of messages per second is wanted" queue drop -c good.json --rate none
+t "which word"                 2 "" "queue show: which KEY\?" queue show -c good.json
+t "too many words"             2 "" "unexpected argument b" queue show a b -c good.json
+t "no verb"                    2 "" "queue: which verb\? ls, show, " queue
+t "abbreviated"                2 "" "missing.json.*No such file" run --conf missing.json
+t "reference: unknown page"    2 "" "doc/x is not generated" reference doc/x
+
 # What --help lists is in the man page and in the completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/out" >"$dir/err"

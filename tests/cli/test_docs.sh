@@ -17,12 +17,34 @@ bad() {
     echo "FAILED: $1"
 }
 
-# --- the generated page
-"$program" check --reference >"$dir/configuration.md"
-if cmp -s "$dir/configuration.md" doc/reference/configuration.md; then good; else bad "doc/reference/configuration.md is not what the table of keys says; run: make reference"; fi
+# --- the generated pages
+"$program" reference >"$dir/generated" || bad "reference lists nothing"
+while read -r file; do
+    "$program" reference "$file" >"$dir/page"
+    if cmp -s "$dir/page" "$file"; then good; else bad "$file is not what the tables say; run: make reference"; fi
+done <"$dir/generated"
+for file in doc/man/*.1; do
+    if grep -Fxq "$file" "$dir/generated"; then good; else bad "$file is of no command"; fi
+done
+for option in --reference:configuration --reference-metrics:metrics; do
+    if "$program" check "${option%:*}" | cmp -s - "doc/reference/${option#*:}.md"; then good; else bad "check ${option%:*} prints another page"; fi
+done
 
-"$program" check --reference-metrics >"$dir/metrics.md"
-if cmp -s "$dir/metrics.md" doc/reference/metrics.md; then good; else bad "doc/reference/metrics.md is not what the table of metrics says; run: make reference"; fi
+# --- man pages: no warning, and every option of --help is in that of its command; help fits 80 columns
+for page in doc/man/*.1; do
+    if groff -K utf8 -man -Tutf8 -ww -z "$page" >"$dir/err" 2>&1 && [ ! -s "$dir/err" ]; then good; else bad "$page: $(head -n 3 "$dir/err")"; fi
+done
+for command in $("$program" --help | sed -n '/not in this version/d; s/^  \([a-z]*\) .*/\1/p'); do
+    "$program" "$command" --help >"$dir/help"
+    for verb in $(sed -n '/^Examples/q; s/^  \([a-z]*\)  *[a-z].*/\1/p' "$dir/help"); do
+        case $command in queue | dead | lock) "$program" "$command" "$verb" --help >>"$dir/help" ;; esac
+    done
+    if [ -z "$(awk 'length($0) > 80' "$dir/help")" ]; then good; else bad "$command --help: wider than 80 columns: $(awk 'length($0) > 80' "$dir/help" | head -n 2)"; fi
+    for option in $(sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' "$dir/help" | sort -u); do
+        if tr -d '\\' <"doc/man/latchwork-$command.1" | grep -q "^.*--$option\(fR\|\$\)"; then good; else bad "latchwork-$command.1 does not tell of --$option"; fi
+    done
+done
+if [ -z "$("$program" --help | awk 'length($0) > 80')" ]; then good; else bad "--help is wider than 80 columns"; fi
 
 mkdir "$dir/man"
 python3 scripts/man-pages.py "$program" "$dir/man" || bad "scripts/man-pages.py failed"

@@ -684,16 +684,38 @@ def help_completion_and_reference_agree(w):
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     reference = open(os.path.join(root, "doc/reference/commands.md")).read()
     seen = 0
-    for noun in ("queue", "dead"):
-        for verb in re.findall(r"^  ([a-z]+) ", w.run(noun, "--help").split("Examples")[0], re.M):
-            options = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", w.run(noun, verb, "--help"), re.M))
-            script = '. "$1"; _latchwork_ops "$2" "$3"'
-            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "scripts/completion.bash"), noun, verb], stdout=subprocess.PIPE, check=True)
-            assert options == set(done.stdout.decode().split()) - {"-c"}, (noun, verb, sorted(options), done.stdout)
-            left_out = [o for o in options if "`%s" % o not in reference and "[%s" % o not in reference and "| %s" % o not in reference]
-            assert set(left_out) <= {"--config", "--set", "--help"} and verb in reference, (noun, verb, left_out)
+    help_of = lambda *words: subprocess.run([w.program, *words, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout  # noqa: E731
+    for command in ("run", "dev", "check", "queue", "dead", "lock", "top", "ledger"):
+        has_verbs = command in ("queue", "dead", "lock")
+        for verb in re.findall(r"^  ([a-z]+) ", help_of(command).split("Examples")[0], re.M) if has_verbs else [""]:
+            options = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", help_of(command, *verb.split()), re.M))
+            script = '. "$1"; _latchwork_options "$2" "$3"'
+            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "scripts/completion.bash"), command, verb], stdout=subprocess.PIPE, check=True)
+            assert options == {o for o in done.stdout.decode().split() if re.match("--[a-z]", o)}, (command, verb, sorted(options), done.stdout)
+            left_out = [o for o in options if "`%s" % o not in reference]
+            assert set(left_out) <= {"--help"} and verb in reference, (command, verb, left_out)
             seen += 1
-    assert seen == 16, seen
+    assert seen == 25, seen
+
+
+def complete(*words):
+    """What bash proposes for the last word."""
+    script = '. scripts/completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchwork 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"'
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    done = subprocess.run(["bash", "-c", script, "x", "latchwork", *words], stdout=subprocess.PIPE, check=True, text=True, cwd=root)
+    return done.stdout.split()
+
+
+@test
+def completion_knows_where_the_line_stands(w):
+    assert complete("le") == ["ledger"]
+    assert complete("queue", "re") == ["resume", "replay"]
+    assert complete("queue", "-c", "orders.json", "re") == ["resume", "replay"], "the value of an option is no verb"
+    assert complete("queue", "ls", "--so") == ["--sort"] and complete("queue", "show", "k", "--so") == []
+    assert complete("queue", "ls", "--sort", "") == ["age", "size"] and complete("top", "--sort", "a") == ["age"]
+    assert complete("run", "--set", "lock.t") == ["lock.ttl_ms="]
+    assert complete("queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"] and complete("run", "--workers", "") == []
+    assert complete("lock", "exec", "k", "--", "") == [], "a command of its own"
 
 
 @test

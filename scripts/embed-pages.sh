@@ -1,0 +1,12 @@
+#!/bin/sh
+# Writes the pages of the commands as C: scripts/embed-pages.sh cli/page.md cli/run/page.md ... > pages.c
+# The name of a page is that of its folder.
+echo '#include "cli/reference/private.h"'
+echo 'const struct reference_page reference_pages[] = {'
+for page; do
+    echo "    {\"$(basename "$(dirname "$page")")\","
+    sed 's/\\/\\\\/g; s/"/\\"/g; s/^/     "/; s/$/\\n"/' "$page"
+    echo '    },'
+done
+echo '};'
+echo 'const size_t reference_n_pages = sizeof reference_pages / sizeof *reference_pages;'
