@@ -160,6 +160,7 @@ MANDIR := $(PREFIX)/share/man
 MAN := $(sort $(wildcard doc/man/*.[1-8]))
 UNITDIR := $(PREFIX)/lib/systemd/system
 COMPDIR := $(PREFIX)/share/bash-completion/completions
+ZSHDIR := $(PREFIX)/share/zsh/site-functions
 to = $(DESTDIR)$(1)
 install_files = install -d $(call to,$(2)) && install -m 644 $(1) $(call to,$(2))/
 fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
@@ -169,7 +170,7 @@ refresh_linker = [ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ! PATH="$$PATH:
 ##@ Install
 ## install: install below PREFIX (/usr/local), or below DESTDIR/PREFIX for a package
 install: all
-	install -d $(call to,$(BINDIR)) $(call to,$(LIBDIR)/pkgconfig) $(call to,$(UNITDIR)) $(call to,$(COMPDIR)) $(call to,$(DOCDIR)) $(call to,$(DATADIR))
+	install -d $(call to,$(BINDIR)) $(call to,$(LIBDIR)/pkgconfig) $(call to,$(UNITDIR)) $(call to,$(COMPDIR)) $(call to,$(ZSHDIR)) $(call to,$(DOCDIR)) $(call to,$(DATADIR))
 	install -m 755 $(B)/latchwork $(call to,$(BINDIR))/
 	$(call install_files,include/latchwork/*.h,$(PREFIX)/include/latchwork)
 	install -m 644 $(LOCKLIB) $(call to,$(LIBDIR))/
@@ -180,6 +181,7 @@ install: all
 	$(call install_files,$(filter %.3,$(MAN)),$(MANDIR)/man3)
 	$(call install_files,$(filter %.5,$(MAN)),$(MANDIR)/man5)
 	install -m 644 scripts/completion.bash $(call to,$(COMPDIR))/latchwork
+	install -m 644 scripts/completion.zsh $(call to,$(ZSHDIR))/_latchwork
 	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
 	cp -r doc/. $(call to,$(DOCDIR))/
@@ -192,7 +194,7 @@ install: all
 ## uninstall: remove what install has put there
 uninstall:
 	rm -rf $(call to,$(BINDIR))/latchwork $(call to,$(PREFIX))/include/latchwork $(call to,$(LIBDIR))/liblatchwork.* $(call to,$(LIBDIR))/pkgconfig/latchwork.pc \
-	    $(foreach m,$(MAN),$(call to,$(MANDIR))/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) $(call to,$(COMPDIR))/latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
+	    $(foreach m,$(MAN),$(call to,$(MANDIR))/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) $(call to,$(COMPDIR))/latchwork $(call to,$(ZSHDIR))/_latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
 	$(refresh_linker)
 
 ##@ Upkeep

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "did you mean …?": the word that a mistyped one most likely stands for. */
 #ifndef LW_BASE_NEAREST_H
 #define LW_BASE_NEAREST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The help of a command or a verb, from its table, in lines of at most CLI_WIDTH columns. */
 #include "cli/options.h"
 
@@ -68,12 +69,12 @@ static bool in_usage(const struct cli_command *c, const struct cli_option *o, co
 }
 
 void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out) {
-    const char *words = v ? v->words : c->words;
+    const char *words = v ? v->words : c->n_verbs ? "VERB" : c->words;
     size_t n = 0;
     lw_buf_addf(out, "latchwork %s%s%s", c->name, v ? " " : "", v ? v->name : "");
     if (words) lw_buf_addf(out, " %s", words);
     for (const struct cli_option *o = c->options; o->name; o++) n += in_usage(c, o, v);
-    bool all = n <= 8;
+    bool all = n <= 8 && (v || !c->n_verbs);
     for (const struct cli_option *o = c->options; o->name; o++)
         if (in_usage(c, o, v) && (all || o->need == CLI_REQUIRED)) usage_option(out, o);
     if (!all) lw_buf_addf(out, " [options]");
@@ -89,9 +90,7 @@ static void usage_line(struct lw_buf *out, const char *before, const char *text)
 
 static void usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out) {
     struct lw_buf line = {0};
-    if (c->n_verbs && !v) {
-        lw_buf_addf(&line, "latchwork %s VERB [options]", c->name);
-    } else if (!v && c->usage) {
+    if (!v && c->usage) {
         for (size_t i = 0; c->usage[i]; i++) {
             line.n = 0;
             lw_buf_addf(&line, "latchwork %s %s", c->name, c->usage[i]);

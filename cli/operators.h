@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the command lines of `latchwork queue` and `latchwork dead` share: their options, which stand in one table because most are common
  * to both, and running a verb with connections to the shards. */
 #ifndef LW_CLI_OPERATORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing a command line by the table of its command. */
 #include "cli/options.h"
 
@@ -41,7 +42,7 @@ static int unknown_option(const struct parse *p, const char *text) {
     const char *names[OPTIONS_MAX + 1] = {"help"};
     size_t n = 1;
     for (const struct cli_option *o = p->c->options; o->name; o++)
-        if (cli_has(p->c, o)) names[n++] = o->name;
+        if (cli_has(p->c, o) && cli_takes(p->args->verb, o->verbs)) names[n++] = o->name;
     char word[CLI_NAME_MAX];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(text + 2, "="), text + 2);
     const char *near = lw_nearest(word, names, n);
@@ -157,13 +158,26 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
+/* Goes through a copy of the arguments before anything is taken, so that messages about them can name the verb. A copy, because getopt
+ * moves options to the front, and one that lacks its value would find another there. */
+static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {
+    char **copy = lw_alloc(((size_t)argc + 1) * sizeof *argv);
+    memcpy(copy, argv, (size_t)argc * sizeof *argv);
+    optind = 0;
+    while (getopt_long(argc, copy, shorts, longs, NULL) != -1) {}
+    for (size_t i = 0; i < p->c->n_verbs && optind < argc; i++)
+        if (strcmp(p->c->verbs[i].name, copy[optind]) == 0) p->args->verb = &p->c->verbs[i];
+    free(copy);
+}
+
 static int parse_options(struct parse *p, int argc, char **argv) {
     struct option longs[OPTIONS_MAX + 2];
     char shorts[2 * OPTIONS_MAX + 4];
     int opt;
     for_getopt(p->c, longs, shorts);
-    optind = 1;
     opterr = 0;
+    look_for_verb(p, argc, argv, longs, shorts);
+    optind = 0;
     while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
         if (opt == ':') return needs_value(p);
         if (opt == '?') return rejected(p, argv);
@@ -191,12 +205,6 @@ static int unknown_verb(const struct parse *p, const char *name) {
                near ? "?)" : "", (int)all.n, all.p);
     lw_buf_free(&all);
     return CLI_USAGE;
-}
-
-static int find_verb(struct parse *p, const char *name) {
-    for (size_t i = 0; i < p->c->n_verbs; i++)
-        if (strcmp(p->c->verbs[i].name, name) == 0) p->args->verb = &p->c->verbs[i];
-    return p->args->verb ? 0 : unknown_verb(p, name);
 }
 
 static int no_verb(const struct parse *p) {
@@ -270,7 +278,7 @@ int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_arg
     begin(c, args);
     argc = cut_tail(c, argc, argv, args);
     int wrong = parse_options(&p, argc, argv);
-    if (!wrong && c->n_verbs && optind < argc) wrong = find_verb(&p, argv[optind++]);
+    if (!wrong && c->n_verbs && !args->verb && optind < argc) wrong = unknown_verb(&p, argv[optind]);
     if (wrong) return wrong;
     if (p.help) {
         struct lw_buf text = {0};
@@ -280,8 +288,9 @@ int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_arg
         return 0;
     }
     if (c->n_verbs && !args->verb) return no_verb(&p);
-    args->words = argv + optind;
-    args->n_words = argc - optind;
+    int first = optind + (args->verb != NULL);
+    args->words = argv + first;
+    args->n_words = argc - first;
     wrong = check_words(&p);
     if (!wrong) wrong = check_options(&p);
     return wrong ? wrong : GO_ON;

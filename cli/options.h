@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line. A command is a table of verbs, options and texts. Parsing, --help, messages about misuse, completion, the man pages and
  * doc/reference/commands.md all read that table, so that an option is one row and nothing else.
  *

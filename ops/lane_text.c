@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lane as people and programs see it. */
 #include "base/clock.h"
 #include "ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pausing a lane and resuming it. */
 #include "ops/ops.h"
 

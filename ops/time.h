@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Durations and points in time as people type them. */
 #ifndef LW_OPS_TIME_H
 #define LW_OPS_TIME_H

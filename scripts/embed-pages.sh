@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Writes the pages of the commands as C: scripts/embed-pages.sh cli/page.md cli/run/page.md ... > pages.c
 # The name of a page is that of its folder.
 echo '#include "cli/reference/private.h"'

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doc/reference/commands.md */
 #include "cli/commands.h"
 #include "cli/reference/private.h"

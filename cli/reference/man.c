@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The man pages. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"

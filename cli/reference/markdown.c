@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Markdown of the pages as roff with the macros of man(7). */
 #include "cli/reference/private.h"
 

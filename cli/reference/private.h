@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pages that are made of the commands' tables: doc/reference/commands.md, the man pages, the completion of bash. */
 #ifndef LW_CLI_REFERENCE_PRIVATE_H
 #define LW_CLI_REFERENCE_PRIVATE_H
@@ -21,5 +22,6 @@ void reference_man(const struct cli_command *c, struct lw_buf *out);      /* man
 void reference_markdown_to_man(const char *markdown, struct lw_buf *out); /* markdown.c */
 void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out);
 void reference_completion_bash(struct lw_buf *out); /* completion.c */
+void reference_completion_zsh(struct lw_buf *out);
 
 #endif

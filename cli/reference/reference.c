@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* latchwork reference: lists the generated files, or prints one of them. */
 #include "cli/reference/reference.h"
 
@@ -12,10 +13,9 @@ static const struct {
     const char *file;
     void (*make)(struct lw_buf *out);
 } files[] = {
-    {"doc/reference/configuration.md", lw_config_reference},
-    {"doc/reference/metrics.md", lw_metrics_reference},
-    {"doc/reference/commands.md", reference_commands},
-    {"scripts/completion.bash", reference_completion_bash},
+    {"doc/reference/configuration.md", lw_config_reference}, {"doc/reference/metrics.md", lw_metrics_reference},
+    {"doc/reference/commands.md", reference_commands},       {"scripts/completion.bash", reference_completion_bash},
+    {"scripts/completion.zsh", reference_completion_zsh},
 };
 enum { FILES = sizeof files / sizeof *files, NAME_MAX_BYTES = 100 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `latchwork reference`: the generated pages of the documentation, for `make reference` and the tests. */
 #ifndef LW_CLI_REFERENCE_REFERENCE_H
 #define LW_CLI_REFERENCE_REFERENCE_H

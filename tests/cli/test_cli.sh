@@ -150,7 +150,7 @@ t "unknown letter"             2 "" "unknown option -q; see" run -q
 t "value for a flag"           2 "" "--drain takes no value" run -c good.json --drain=yes
 t "near verb"                  2 "" "unknown verb shwo .did you mean show" queue shwo
 t "option of another verb"     2 "" "queue ls: unknown option --again: it belongs to replay and import" queue ls -c good.json --again
-t "option of another command"  2 "" "dead: unknown option --sort; see" dead ls -c good.json --sort age
+t "option of another command"  2 "" "dead ls: unknown option --sort; see" dead ls -c good.json --sort age
 t "word of an option"          2 "" "--sort name: one of age.size is wanted" queue ls -c good.json --sort name
 t "range of a number"          2 "" "--workers 65: a number from 1 to 64 is wanted" dev --workers 65
 t "range of a time"            2 "" "--interval 5ms: a time from 100ms to 1h is wanted" top -c good.json --interval 5ms
