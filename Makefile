@@ -23,7 +23,7 @@ PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd ncursesw
 NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, jansson >= 2.14, sqlite3 >= 3.35, libxxhash, libmicrohttpd >= 0.9.75, ncursesw >= 6
 
 # goals that need no compiler yet
-EASY := deps deps-test demo test ci debian-13 matrix help clean distclean format
+EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
 endif
@@ -96,6 +96,8 @@ $(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 
 # --- tests: each test_*.c of tests/unit/*, tests/server, tests/lua, tests/lock is a cmocka program; tests/sim has one program; tests/tools are helpers of the live tests
 include tests/tests.mk
+
+include scripts/lint.mk
 
 # --- the rest -----------------------------------------------------------------------------------------------------------------
 .PHONY: deps deps-test demo test ci asan tsan soak matrix debian-13 install uninstall clean format help examples reference
@@ -206,7 +208,7 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 ## help: list the targets
 help:
-	@sed -n '1,2s/^# //p' Makefile
-	@awk -f scripts/help.awk Makefile tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
+	@sed -n '2,3s/^# //p' Makefile
+	@awk -f scripts/help.awk Makefile scripts/lint.mk tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
 
 -include $(OBJ:.o=.d) $(B)/$(MAIN).d

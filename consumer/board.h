@@ -25,7 +25,7 @@ enum { LW_SEAT_KEY = 128 };
 struct lw_seat {
     atomic_bool busy;
     atomic_bool alone;        /* a suspect, run while no other handler of the worker ran */
-    _Atomic int64_t since_ms; /* boot clock: when it started; a handler past its time-out by a wide margin gets its worker replaced */
+    _Atomic int64_t since_ms; /* boot clock: when it started; a handler past its timeout by a wide margin gets its worker replaced */
     char identity[LW_IDENTITY_MAX];
     uint64_t key_hash;
     uint32_t n_key; /* of the key's first bytes */

@@ -50,9 +50,9 @@ static int ends_of_topic(const struct ends *e, const char *topic, struct lw_err 
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(e->rk, topic, NULL);
     const struct rd_kafka_metadata *md = NULL;
     rd_kafka_resp_err_t code = rkt ? rd_kafka_metadata(e->rk, 0, rkt, &md, left(e->until_ms)) : rd_kafka_last_error();
-    int r = code                ? lw_fail(err, "topic %s: can't ask for its partitions: %s", topic, rd_kafka_err2str(code))
-            : md->topic_cnt < 1 ? lw_fail(err, "topic %s: the broker does not know it", topic)
-                                : ends_of(e, &md->topics[0], err);
+    int r = code                       ? lw_fail(err, "topic %s: can't ask for its partitions: %s", topic, rd_kafka_err2str(code))
+            : !md || md->topic_cnt < 1 ? lw_fail(err, "topic %s: the broker does not know it", topic)
+                                       : ends_of(e, &md->topics[0], err);
     if (md) rd_kafka_metadata_destroy(md);
     if (rkt) rd_kafka_topic_destroy(rkt);
     return r;

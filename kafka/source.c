@@ -80,7 +80,7 @@ static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const ch
     int64_t now = lw_boot_ms();
     lw_source_note(s, code, text);
     if (s->trouble != code || now - s->trouble_ms > TROUBLE_MS) {
-        lw_warn("kafka: %s (%s); trying on", text, rd_kafka_err2name(code));
+        lw_warn("kafka: %s (%s); retrying", text, rd_kafka_err2name(code));
         s->trouble = code;
         s->trouble_ms = now;
     }

@@ -149,6 +149,6 @@ void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out) {
         return;
     }
     drop(k); /* answers may be left in it */
-    if (!k->told) lw_warn("%s: can't be asked for metrics: %s; trying on", k->name, err.text);
+    if (!k->told) lw_warn("%s: can't be asked for metrics: %s; retrying", k->name, err.text);
     k->told = true;
 }

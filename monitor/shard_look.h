@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the exporter knows of a shard by asking its Redis now and then: a few commands of constant or logarithmic cost and one look at a
- * bounded number of lanes; never a scan, and no more than one question at a time. Blocking, with a time-out: for a process of its own. */
+ * bounded number of lanes; never a scan, and no more than one question at a time. Blocking, with a timeout: for a process of its own. */
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 

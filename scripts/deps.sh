@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what scripts/packages.txt lists and this machine lacks. usage: deps.sh build|test|bench|matrix
+# Installs what scripts/packages.txt lists and this machine lacks. usage: deps.sh build|test|lint|bench|matrix
 #
 # On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.
 # On other systems it looks for the programs, headers and libraries themselves, names what is missing, and stops.
@@ -8,9 +8,9 @@
 set -eu
 group=${1:-build}
 case $group in
-build | test | bench | matrix) ;;
+build | test | lint | bench | matrix) ;;
 *)
-    echo "deps: unknown group \"$group\"; use build, test, bench or matrix" >&2
+    echo "deps: unknown group \"$group\"; use build, test, lint, bench or matrix" >&2
     exit 2
     ;;
 esac

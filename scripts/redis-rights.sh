@@ -24,18 +24,19 @@ XLEN XPENDING XRANGE XREAD XREADGROUP XREVRANGE XSETID XTRIM ZADD ZCARD ZCOUNT Z
 ZINTERSTORE ZLEXCOUNT ZMPOP ZMSCORE ZPOPMAX ZPOPMIN ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANGESTORE ZRANK ZREM 
 ZREMRANGEBYLEX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE ZUNION 
 ZUNIONSTORE"
+commands=" $(echo "$commands" | tr -s "\n " "  ") "
 
 words() { # ROLE FILE...
     role=$1
     shift
     grep -ohE "['\"][A-Z]{3,}[ '\"]" "$@" | tr -d "'\" " | sort -u | while read -r word; do
-        case " $(echo $commands) " in *" $word "*) echo "$role $word" ;; esac
+        case $commands in *" $word "*) echo "$role $word" ;; esac
     done
 }
 
-# shellcheck disable=SC2046 # no file name here has a space
+# shellcheck disable=SC2046,SC2010 # no file name here has a space
 words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua base/redis/*.c lock/lua/renew.lua $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
-# shellcheck disable=SC2046
+# shellcheck disable=SC2046,SC2010
 words operator ops/*.c $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \
     lock/call.c lock/client.c lock/inspect.c lock/one.c lock/lua/lib/mutex_drop.lua lock/lua/lib/string_keep.lua \
     queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/lane.lua ops/lua/*.lua

@@ -127,8 +127,8 @@ sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live) run_scripts "$what" ;;
 tsan)
-    # shellcheck disable=SC2086
     export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" # also in children, which leave by _exit
+    # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded
     run_sources server test_renewer
     run_sources lock

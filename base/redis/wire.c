@@ -104,9 +104,9 @@ static void complain(struct lw_wire *w, const char *why) {
     w->complained_ms = now;
     const struct lw_redis_url *u = w->set.url;
     if (u->path)
-        lw_warn("%s: Redis at %s: %s; trying on", w->name, u->path, why);
+        lw_warn("%s: Redis at %s: %s; retrying", w->name, u->path, why);
     else
-        lw_warn("%s: Redis at %s:%d: %s; trying on", w->name, u->host, u->port, why);
+        lw_warn("%s: Redis at %s:%d: %s; retrying", w->name, u->host, u->port, why);
 }
 
 static void broken(struct lw_wire *w, const char *what) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A wire: one connection to a Redis that never blocks and comes back by itself.
  *
- *     WAITING --retry_ms--> CONNECTING --> LOGIN (AUTH, SELECT) --> UP --error, time-out, lw_wire_connect()--> WAITING
+ *     WAITING --retry_ms--> CONNECTING --> LOGIN (AUTH, SELECT) --> UP --error, timeout, lw_wire_connect()--> WAITING
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest and then calls lw_wire_serve(), from which all events come. `up`
  * is told once a connection is ready: nothing but AUTH and SELECT was sent on it. From then on lw_wire_send() sends pipelines, each reply

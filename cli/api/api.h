@@ -3,7 +3,7 @@
  * doc/reference/http.md says which paths there are; they are made of the commands' own functions.
  *
  * One request after the other, in a thread and with connections of their own (monitor/http.h): Redis has at most one question of it at a
- * time. Every question has a time-out, every request a limit, every answer a bound; a Redis that does not answer costs this API its answers
+ * time. Every question has a timeout, every request a limit, every answer a bound; a Redis that does not answer costs this API its answers
  * and nothing else. */
 #ifndef LW_CLI_API_API_H
 #define LW_CLI_API_API_H

@@ -2,6 +2,7 @@
 /* Do the commits of the group name another fleet than the one of this Redis? Two fleets in one group share its partitions, and neither
  * sees the locks of the other (consumer/worker/rival.c). A foreign name alone is no proof, since each loss of Redis' data begins a new
  * epoch: only a commit that moves on under it shows a fleet that lives. */
+#include "base/clock.h"
 #include "cli/check/servers.h"
 #include "kafka/anchor.h"
 #include "queue/commit_meta.h"
@@ -10,7 +11,6 @@
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LOOK_AGAIN_MS = 2000 };
 
@@ -81,7 +81,7 @@ void lw_check_fleet(const struct lw_config *c, void *consumer, const void *parti
     rd_kafka_topic_partition_list_t *before = r->fleet_known ? commits(consumer, partitions, r->wait_ms) : NULL, *after = NULL;
     struct found f = before ? look(before, r->fleet) : (struct found){0};
     if (f.n) {
-        usleep(LOOK_AGAIN_MS * 1000);
+        lw_sleep_ms(LOOK_AGAIN_MS);
         after = commits(consumer, partitions, r->wait_ms);
         const rd_kafka_topic_partition_t *living = after ? moved(before, after, r->fleet) : NULL;
         if (living) fleet_of(living, f.fleet);

@@ -131,7 +131,7 @@ static void draw_head(const struct top *t, const struct top_view *v, struct top_
     end_line(f, TOP_PLAIN, &line);
     lw_buf_free(&line);
     if (!t->up)
-        add_line(f, TOP_WARN, "%s; trying on", t->why);
+        add_line(f, TOP_WARN, "%s; retrying", t->why);
     else if (v->message)
         add_line(f, TOP_WARN, "%s", v->message);
     else

@@ -264,7 +264,7 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* A handler in this process that outlives its time-out by far: nothing but the worker's end can stop it. */
+/* A handler in this process that outlives its timeout by far: nothing but the worker's end can stop it. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];
     int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN, limit = 2 * s->c->handler.timeout_ms + 5000;

@@ -66,7 +66,7 @@ static void on_error(struct lw_hints *h, const char *text) {
         h->next_ms = now + REFUSED_MS;
         if (h->complained_ms && now - h->complained_ms < COMPLAIN_MS) return;
         h->complained_ms = now;
-        lw_warn("shard %d, hints: Redis refused: %s; trying on", h->set.shard, text);
+        lw_warn("shard %d, hints: Redis refused: %s; retrying", h->set.shard, text);
     }
 }
 

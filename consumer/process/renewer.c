@@ -96,7 +96,7 @@ static void complain(struct shard *sh, const char *what) {
     int64_t now = lw_boot_ms();
     if (sh->complained_ms && now - sh->complained_ms < COMPLAIN_MS) return;
     sh->complained_ms = now;
-    lw_warn("shard %d, renewals: %s; trying on", sh->index, what);
+    lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
 /* The main loop hears of it by itself, and may have joined the next epoch already: its leases are not meant. */

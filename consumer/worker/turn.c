@@ -57,7 +57,7 @@ static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now
     return (sh->gate.head || hints) && w->in_flight < (size_t)w->c->handler.threads;
 }
 
-/* How many lanes gate asks for where so many may run. No more than ASK_LANES for that they are likely taken: they might all be free. */
+/* How many lanes gate asks for where so many may run. At most ASK_LANES, because all of them may turn out to be free. */
 static size_t asked(const struct lw_worker *w, size_t most, size_t ask) {
     enum { ASK_LANES = 64 };
     size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;

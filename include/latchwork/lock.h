@@ -24,7 +24,7 @@
  * What a hold is: a lease. Redis ends it `ttl_ms` after it was given unless it was renewed; a holder that was killed frees its lock so.
  * The holder counts the end from *before* it sent the request, on a clock that goes on through suspend (CLOCK_BOOTTIME), so that its own
  * idea of the end is never later than that of Redis. Whoever may be paused for longer than the TTL (a debugger, swapping, SIGSTOP, a
- * stalled virtual machine) can wake up without the lock and not know it for some instructions: no lock with a time-out can help there.
+ * stalled virtual machine) can wake up without the lock and not know it for some instructions: no lock with a timeout can help there.
  * The fence does: it grows with every acquisition of a name, so a store that remembers the largest fence it has seen, and refuses smaller
  * ones, is safe even then. The fence is the larger of the last one + 1 and Redis' time in microseconds: it grows across expiry, release,
  * FLUSHALL and a fail-over to a replica that missed writes. (A name's counter is

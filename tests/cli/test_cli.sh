@@ -76,6 +76,7 @@ for c in run dev check queue dead lock handler top ledger; do
     t "$c --help"              0 "latchwork $c" "" $c --help
     t "$c -h"                  0 "latchwork $c" "" $c -h
 done
+# shellcheck disable=SC2043 # a list that has one command for now
 for c in handler; do
     t "$c"                     2 "" "latchwork $c: not in this version" $c
     t "$c with arguments"      2 "" "latchwork $c: not in this version" $c ls -c good.json
@@ -163,8 +164,9 @@ t "reference: unknown page"    2 "" "doc/x is not generated" reference doc/x
 
 # What --help lists is in the man page and in the completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
-    : >"$dir/out" >"$dir/err"
-    if grep -Eq "^\.(B|BR) $c( |$)" doc/man/latchwork.1 && grep -Eq "commands=.*[\" ]$c[\" ]" scripts/completion.bash; then
+    : >"$dir/out"
+    : >"$dir/err"
+    if grep -Eq "^\.(B|BR) ${c}( |$)" doc/man/latchwork.1 && grep -Eq "commands=.*[\" ]${c}[\" ]" scripts/completion.bash; then
         passed=$((passed + 1))
     else
         bad "$c is missing in doc/man/latchwork.1 or scripts/completion.bash" "--help"

@@ -45,6 +45,7 @@ wait_for() { # SECONDS PATTERN: until the output has it
     return 1
 }
 descendants() { # PID: all below it
+    # shellcheck disable=SC2013 # the list is words on one line
     for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
         echo "$child"
         descendants "$child"

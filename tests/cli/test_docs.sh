@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The documents say what is: the reference of the configuration is the generated one, links lead somewhere, tests that are named exist,
 # configurations load, handlers compile, nothing tells of the machine they were written on. Usage: tests/cli/test_docs.sh [BUILD_DIR]
+# shellcheck disable=SC2013,SC1003 # words on lines, and a backslash that is meant
 LC_ALL=C.UTF-8
 export LC_ALL
 program=$(pwd)/${1:-build}/latchwork
@@ -9,6 +10,7 @@ program=$(pwd)/${1:-build}/latchwork
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
+# shellcheck disable=SC2012 # the names of the pages are plain
 pages="$(ls ./*.md | sed "s|^\./||") tests/README.md tests/model/README.md bench/README.md bench/NOTES.md $(find doc -name '*.md' | sort)"
 
 good() { passed=$((passed + 1)); }
@@ -53,6 +55,7 @@ for page in latchwork.json.5 latchwork-handler.3 latchwork-lock.3; do
 done
 
 # --- links: [text](path), relative to the page
+# shellcheck disable=SC2086 # a list of files
 grep -noE '\]\([^)]+\)' $pages >"$dir/links"
 while IFS=: read -r page line link; do
     target=${link#](}
@@ -148,11 +151,14 @@ done <"$dir/commands"
 
 # --- rules of the protocol are cited by name: rule "NAME" is in protocol.md in bold, and no comment cites a number
 sources=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -regex '.*\.\(c\|h\|lua\|py\|sh\|md\)' ! -name test_docs.sh -print)
+# shellcheck disable=SC2086 # a list of files
 grep -ohE '[Rr]ule "[^"]+"' $sources | sed 's/.*"\(.*\)"/\1/' | sort -u >"$dir/cited"
 while read -r rule; do
+    # shellcheck disable=SC2086 # a list of files
     if grep -Fq "**$rule**" doc/explanation/protocol.md; then good; else bad "protocol.md has no rule \"$rule\", which is cited: $(grep -lF "rule \"$rule\"" $sources | tr '\n' ' ')"; fi
 done <"$dir/cited"
 [ "$(wc -l <"$dir/cited")" -gt 8 ] || bad "hardly any rule of the protocol is cited"
+# shellcheck disable=SC2086 # a list of files
 if grep -nE '\b[Rr]ules? [0-9]+' $sources; then bad "a rule is cited by a number: protocol.md has names"; else good; fi
 
 # --- make help: a line for each target, and none for what is not there
@@ -181,6 +187,7 @@ done <"$dir/needed"
 [ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"
 
 # --- nothing of the machine they were written on
+# shellcheck disable=SC2086 # a list of files
 if grep -nE '/w[o]rk/|/tmp/w-|/r[o]ot/|/home/' $pages doc/lifecycle.txt; then bad "a path of one machine"; else good; fi
 
 echo "$passed passed, $failed failed"

@@ -77,6 +77,7 @@ background() {
     echo $held >"$dir/$name.pid"
 }
 ended() { # NAME STATUS: waits for the one in the background
+    # shellcheck disable=SC2086 # a list of processes
     wait $held
     status=$?
     rm -f "$dir/$1.pid"

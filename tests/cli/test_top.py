@@ -417,13 +417,13 @@ class Top(unittest.TestCase):
         t.wait("^hot-2 ")
         self.w.redis.signal(signal.SIGSTOP)
         try:
-            t.wait("^shard 0: Redis.*trying on")
+            t.wait("^shard 0: Redis.*retrying")
             t.type("?")
             t.wait("Capitals change")
             t.type("?")
         finally:
             self.w.redis.signal(signal.SIGCONT)
-        t.wait("trying on", absent=True)
+        t.wait("retrying", absent=True)
 
     # --- usage ---
 

@@ -5,7 +5,7 @@ import json
 import time
 
 from lib.latchwork import crash_plugin, exec_handler
-from lib.process import alive, descendants, wait_until
+from lib.process import alive, descendants
 from lib.scenario import main, scenario
 
 MEGABYTE = 1 << 20

@@ -16,4 +16,4 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 brokers=$($kafka start "$dir" 0)
-"$build/tests/tools/source_test" "$brokers" "$dir" ${2:-}
+"$build/tests/tools/source_test" "$brokers" "$dir" ${2:+"$2"}

@@ -377,8 +377,8 @@ class Sim:
                 return
             if r.random() < .002 * (1 + o['reb']): s.rebalance(); return
             if r.random() < .0015 * o['wipe']:
-                h = r.randrange(SH)
-                for h in ([h] if r.random() < .7 else range(SH)): s.master[h].data(); s.snap[h] = copy.deepcopy(s.master[h])
+                one = r.randrange(SH)
+                for h in ([one] if r.random() < .7 else range(SH)): s.master[h].data(); s.snap[h] = copy.deepcopy(s.master[h])
                 return
             if r.random() < .003 * o['failover']:
                 h = r.randrange(SH); old = s.master[h]; new = copy.deepcopy(s.snap[h]); new.life = s.life(); s.master[h] = new; old.until = s.now + (o['split'] or 0); s.snap[h] = copy.deepcopy(new); return

@@ -24,7 +24,7 @@ const char *lw_test_redis_dir(const struct lw_test_redis *r);
 /* -1 while it is down. Changes at restart. */
 pid_t lw_test_redis_pid(const struct lw_test_redis *r);
 
-/* A new connection with a command time-out of 10 s, the caller's to free; NULL with the reason on stderr. */
+/* A new connection with a command timeout of 10 s, the caller's to free; NULL with the reason on stderr. */
 redisContext *lw_test_redis_connect(const struct lw_test_redis *r);
 
 /* FLUSHALL. False, with the reason on stderr, if the server refused. */

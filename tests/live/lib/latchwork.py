@@ -107,8 +107,8 @@ class Instance:
         """The exit status and what was printed."""
         try:
             out, _ = self.popen.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            raise Failure("%s does not end within %g s: %s" % (self.label, limit_s, self.log()[-1500:]))
+        except subprocess.TimeoutExpired as e:
+            raise Failure("%s does not end within %g s: %s" % (self.label, limit_s, self.log()[-1500:])) from e
         return self.popen.returncode, out.decode()
 
     def stop(self, limit_s=30):

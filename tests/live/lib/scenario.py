@@ -3,7 +3,6 @@
 
 A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as long.
 LW_KEEP=1 keeps the folders of scenarios that passed, too."""
-import inspect
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ import traceback
 
 from . import journal, latchwork, oracles
 from .kafka import CommitSampler, Kafka, wait_finished
-from .process import Failure, boot_us, end_popen, send
+from .process import Failure, end_popen
 from .redis import Redis
 
 SOAK = 10 if os.environ.get("LW_SOAK") else 1

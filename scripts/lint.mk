@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# make lint: what can be found without running anything. It installs its tools: the packages of the group lint in
+# scripts/packages.txt, and ruff, which Debian 12 does not have, into $(B)/lint.
+RUFF_VERSION := 0.17.6
+RUFF := $(B)/lint/ruff-$(RUFF_VERSION)/bin/ruff
+SHELLS = $(shell git ls-files '*.sh' .ci/run)
+CPPCHECK := cppcheck --std=c11 --quiet -j2 --enable=warning,performance,portability --inline-suppr --library=posix --max-configs=1 \
+    --suppressions-list=scripts/cppcheck.txt --include=scripts/cppcheck.h --error-exitcode=1 \
+    --template='{file}:{line}: {severity}: {message} [{id}]' -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude
+
+.PHONY: lint lint-format lint-spdx lint-words lint-shell lint-python lint-c asserts
+##@ Tests
+## lint: install the linters, then check layout, licence lines, words, shell, Python and C
+lint:
+	@scripts/deps.sh lint
+	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-shell lint-python lint-c asserts
+## lint-format: check the layout of C files (make format mends it)
+lint-format:
+	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+## lint-spdx: check that each source file says its licence
+lint-spdx:
+	@scripts/spdx.sh
+## lint-words: check that no retired phrase is used
+lint-words:
+	@scripts/words.py
+## lint-shell: check shell scripts with shellcheck
+lint-shell:
+	@shellcheck -x $(SHELLS)
+## lint-python: check Python scripts with ruff
+lint-python: $(RUFF)
+	@$(RUFF) check --quiet --cache-dir $(B)/lint/ruff .
+$(RUFF):
+	@mkdir -p $(B)/lint
+	@python3 -m venv $(B)/lint/ruff-$(RUFF_VERSION) && $(B)/lint/ruff-$(RUFF_VERSION)/bin/pip install -q ruff==$(RUFF_VERSION)
+## lint-c: check the program's C files with cppcheck
+lint-c:
+	@$(CPPCHECK) $(DIRS)
+## asserts: count assertions per function in the worker's logic and the queue
+asserts:
+	@scripts/asserts.py | tail -n 1

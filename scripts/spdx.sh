@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Names each source file that does not say its licence in its first line, or in the second after a #! line.
+# usage: spdx.sh   (from the top of the tree)   exit: 0 all do, 1 some do not
+set -eu
+missing=$(git ls-files | grep -E '\.(c|h|lua|sh|py|mk|awk|bash|java)$|(^|/)Makefile$|^\.ci/run$' | while read -r file; do
+    awk 'FNR == 1 && /^#!/ { next } { exit !/SPDX-License-Identifier: Apache-2.0/ }' "$file" || echo "$file: no SPDX-License-Identifier line"
+done)
+[ -n "$missing" ] || exit 0
+echo "$missing"
+exit 1

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""No page, comment or message uses a phrase that was retired in favour of a plainer one.
+usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
+exit: 0 none does, 1 some do"""
+import re, subprocess, sys
+
+# retired: what to say instead
+RETIRED = {
+    r'time-outs?': 'timeout, one word',
+    r'trying on': 'retrying',
+    r'on the dot': 'at the exact time',
+    r'(?:is|be|are) hoped (?:for|to)': 'expected',
+    r'for that they': 'because they',
+    r'whereof': 'of which',
+    r'so many\s*;\s*0: all': 'maximum number (0: unlimited)',
+    r'[Rr]ules? [0-9]+': 'the name of the rule, in quotes, as doc/explanation/protocol.md has it',
+}
+ANY = re.compile('|'.join(rf'\b(?:{words})\b' for words in RETIRED))
+TEXT = ('.c', '.h', '.lua', '.md', '.txt', '.sh', '.py', '.mk', '.awk', 'Makefile')
+
+
+def instead_of(found): return next(say for words, say in RETIRED.items() if re.fullmatch(words, found))
+
+
+def main():
+    listed = subprocess.run(['git', 'ls-files'], stdout=subprocess.PIPE, text=True, check=True).stdout.split('\n')
+    files = sys.argv[1:] or [path for path in listed if path.endswith(TEXT) and path != 'scripts/words.py']
+    bad = 0
+    for path in files:
+        with open(path, encoding='utf-8') as f:
+            for number, line in enumerate(f, 1):
+                for m in ANY.finditer(line):
+                    bad += 1
+                    print(f'{path}:{number}: "{m[0]}" is retired: {instead_of(m[0])}')
+    return 1 if bad else 0
+
+
+sys.exit(main())
