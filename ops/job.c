@@ -103,7 +103,8 @@ static const char *text_at(const json_t *j, const char *name) { return json_stri
 static size_t texts_at(const json_t *j, const char *name, const char **out) {
     size_t i, n = 0;
     json_t *v;
-    json_array_foreach(json_object_get(j, name), i, v) if (n < OPS_LIST_MAX && json_is_string(v)) out[n++] = json_string_value(v);
+    json_array_foreach(json_object_get(j, name), i, v)
+        if (n < OPS_LIST_MAX && json_is_string(v)) out[n++] = json_string_value(v);
     return n;
 }
 

@@ -343,7 +343,8 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
 static void resend_letters(struct lw_worker *w) {
     int64_t now = now_ms(w);
     struct lane *l, *tmp;
-    for (int s = 0; s < w->n_shards; s++) HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
+    for (int s = 0; s < w->n_shards; s++)
+        HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
             struct run *r = l->hold ? l->hold->first : NULL;
             while (r && r->state == FINISHED) r = r->next;
             if (!r || r->state != SENDING || !r->resend_ms || r->resend_ms > now) continue;

@@ -105,7 +105,8 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
 static bool is_primary(const json_t *primary, const char *name) {
     size_t i;
     json_t *v;
-    json_array_foreach((json_t *)primary, i, v) if (strcmp(json_string_value(v), name) == 0) return true;
+    json_array_foreach((json_t *)primary, i, v)
+        if (strcmp(json_string_value(v), name) == 0) return true;
     return false;
 }
 
