@@ -95,6 +95,8 @@ static enum lw_took nonsense(struct lw_take *t, struct latchwork_error *error) {
     return LW_FAILED;
 }
 
+int64_t lw_one_left_ms(int64_t pttl) { return pttl == 0 || pttl == -2 ? 1 : pttl; }
+
 static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms, struct latchwork_error *error) {
     if (r->type == REDIS_REPLY_STRING) {
         lw_one_granted(t, r->str, sent_ms);
@@ -108,7 +110,7 @@ static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms
         return LW_HELD;
     }
     if (r->type != REDIS_REPLY_INTEGER) return nonsense(t, error);
-    t->left_ms = r->integer;
+    t->left_ms = lw_one_left_ms(r->integer);
     return LW_HELD;
 }
 

@@ -39,6 +39,8 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error);
 /* 1 done, 0 not ours, -1 with *error. ttl_ms of keep: 0 look only. */
 int lw_watch_drop(struct latchwork_hold *hold, bool *sent_again, struct latchwork_error *error);
 int lw_watch_keep(struct latchwork_hold *hold, int64_t ttl_ms, int64_t *sent_ms, struct latchwork_error *error);
+/* What PTTL says of a lock that is held, or was a moment ago: a lease in its last millisecond is not "not our turn". */
+int64_t lw_one_left_ms(int64_t pttl);
 /* The hold has it: token, value, fence and lease are set. */
 void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms);
 

@@ -161,7 +161,7 @@ static bool take_round(struct batch *b, struct lw_take *t, enum lw_took *took, s
         take_it(b, t, fence);
         *took = LW_TAKEN;
     } else {
-        t->left_ms = left->type == REDIS_REPLY_INTEGER ? left->integer : 0;
+        t->left_ms = left->type == REDIS_REPLY_INTEGER ? lw_one_left_ms(left->integer) : 0;
         bool give = t->left_ms == -1 && l->o.give_ttl_ms;
         *took = LW_HELD;
         forget_replies(b);

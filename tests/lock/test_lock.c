@@ -524,6 +524,20 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
     latchwork_client_close(c);
 }
 
+/* PTTL says 0 in the last millisecond of a lease: the waiter must look again at once, not when it would without a lease. */
+static void a_lease_in_its_last_millisecond(void **state) {
+    (void)state;
+    struct latchwork_client *scriptless =
+        open_client(&(struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_CLIENT_NO_SCRIPTS});
+    struct latchwork_lock *locks[] = {open_kind(client, "a", LATCHWORK_MUTEX, 10000), open_lock(scriptless, "a", NULL)};
+    for (int i = 0; i < 400; i++) {
+        redis_says("SET lwl:{a}:lock x PX 1");
+        assert_ok(latchwork_hold_release(take(locks[i % 2], 2000), &error));
+    }
+    for (int i = 0; i < 2; i++) latchwork_lock_close(locks[i]);
+    latchwork_client_close(scriptless);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {T(mutex_excludes_and_names_its_holder),
@@ -543,6 +557,7 @@ int main(void) {
                                        T(an_interrupted_client_waits_no_more),
                                        T(null_openers),
                                        T(null_locks_and_holds),
+                                       T(a_lease_in_its_last_millisecond),
                                        T(a_foreign_key_does_not_end_a_listing)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

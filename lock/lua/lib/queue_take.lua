@@ -42,7 +42,8 @@ if held then
         call('PEXPIRE', lock, ttl) -- ours: the answer to the first call was lost
         return granted(sub(held, #token + 2))
     end
-    return enqueue(call('PTTL', lock))
+    local left = call('PTTL', lock)
+    return enqueue(left == 0 and 1 or left) -- 0 is for whose turn it is not
 end
 if reading and again then
     local value, fence = fence_of_share(readers, token)
@@ -76,7 +77,7 @@ end
 if readers then
     call('ZREMRANGEBYSCORE', readers, '-inf', text(now_ms()))
     local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')
-    if last[2] then return enqueue(math.max(tonumber(last[2]) - now_ms(), 0)) end
+    if last[2] then return enqueue(math.max(tonumber(last[2]) - now_ms(), 1)) end
     local reader, reader_ticket = first_of(waiting_readers, alive)
     if reader and not (ticket and ticket < reader_ticket) then
         tell_queues(writers, alive, readers, waiting_readers)
