@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "lock/keeper.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,8 +119,27 @@ void lw_hold_unref(struct latchwork_hold *h) {
 }
 
 void lw_hold_leased(struct latchwork_hold *h, int64_t sent_ms, int64_t ttl_ms) {
+    int64_t deadline_ms = sent_ms + ttl_ms;
+    pthread_mutex_lock(&h->lock->mutex);
+    if (h->renewals && h->least_ms < deadline_ms) deadline_ms = h->least_ms;
     atomic_store(&h->ttl_ms, ttl_ms);
-    atomic_store(&h->deadline_ms, sent_ms + ttl_ms);
+    atomic_store(&h->deadline_ms, deadline_ms);
+    pthread_mutex_unlock(&h->lock->mutex);
+}
+
+void lw_hold_renew_begin(struct latchwork_hold *h, int64_t now_ms, int64_t ttl_ms) {
+    int64_t deadline_ms = now_ms + ttl_ms;
+    pthread_mutex_lock(&h->lock->mutex);
+    if (!h->renewals++ || deadline_ms < h->least_ms) h->least_ms = deadline_ms;
+    if (deadline_ms < atomic_load(&h->deadline_ms)) atomic_store(&h->deadline_ms, deadline_ms);
+    pthread_mutex_unlock(&h->lock->mutex);
+}
+
+void lw_hold_renew_end(struct latchwork_hold *h) {
+    pthread_mutex_lock(&h->lock->mutex);
+    assert(h->renewals > 0);
+    h->renewals--;
+    pthread_mutex_unlock(&h->lock->mutex);
 }
 
 int64_t lw_lock_ttl(const struct latchwork_hold *h, int64_t ttl_ms, int64_t now_ms) {
@@ -290,7 +310,11 @@ enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl
     int64_t now = lw_boot_ms();
     if (latchwork_hold_lost(h) || now >= h->end_ms)
         return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lease has ended, or max_hold_ms is reached");
-    return h->lock->ops->keep(h, lw_lock_ttl(h, ttl_ms, now), error);
+    ttl_ms = lw_lock_ttl(h, ttl_ms, now);
+    lw_hold_renew_begin(h, now, ttl_ms);
+    enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, error);
+    lw_hold_renew_end(h);
+    return result;
 }
 
 enum latchwork_result latchwork_hold_check(struct latchwork_hold *h, struct latchwork_error *error) {

@@ -54,7 +54,7 @@ struct latchwork_lock {
     int64_t fence_keep_ms;
     _Atomic uint64_t seen; /* the largest fence so far */
 
-    pthread_mutex_t mutex;        /* of owned */
+    pthread_mutex_t mutex;        /* of owned, and of the leases of holds */
     struct latchwork_hold *owned; /* reentrant: one an owner */
     void *more;
 };
@@ -68,6 +68,9 @@ struct latchwork_hold {
     atomic_int loss; /* latchwork_loss */
     _Atomic int64_t deadline_ms, ttl_ms;
     int64_t end_ms; /* by max_hold_ms; INT64_MAX none */
+    /* Under the lock's mutex. */
+    int renewals;     /* asked for and not answered yet */
+    int64_t least_ms; /* the earliest deadline that any of them asked for */
     /* the keeper's */
     bool kept;
     int64_t renew_ms; /* when to renew next */
@@ -88,8 +91,12 @@ struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock); /* for lock->ke
 void lw_hold_token(struct latchwork_hold *hold); /* a new random one */
 void lw_hold_ref(struct latchwork_hold *hold);
 void lw_hold_unref(struct latchwork_hold *hold);
-/* The lease is ttl_ms from sent_ms on, which was before the request. */
+/* The lease is ttl_ms from sent_ms on, which was before the request; or shorter, while other renewals are under way. */
 void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms);
+/* Around each request that may change the lease. Redis may take overlapping requests in any order, and may take one whose answer is lost,
+ * so the deadline is never later than the earliest of what they asked for. */
+void lw_hold_renew_begin(struct latchwork_hold *hold, int64_t now_ms, int64_t ttl_ms);
+void lw_hold_renew_end(struct latchwork_hold *hold);
 /* It is lost: the flag, and the callback, once. */
 void lw_hold_lose(struct latchwork_hold *hold, enum latchwork_loss why);
 /* Says LOST in *error and loses the hold. */

@@ -149,6 +149,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
         r[i].ttl_ms = lw_lock_ttl(r[i].hold, r[i].hold->lock->o.ttl_ms, sent_ms);
         r[i].hold->lock->ops->keep_call(r[i].hold, r[i].ttl_ms, &r[i].call);
         lw_call_encode(&r[i].call, &out);
+        lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
     }
     lw_send(k->redis, out.p, out.n);
     lw_buf_free(&out);
@@ -167,6 +168,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
         if (reply->type == REDIS_REPLY_INTEGER) answered(k, r[i].hold, reply->integer == 1, r[i].call.sent_ms, r[i].ttl_ms);
         freeReplyObject(reply);
     }
+    for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
     if (!k->redis->err) return;
     redisFree(k->redis);
     k->redis = NULL;
@@ -192,7 +194,9 @@ static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     if (!begin_calling(k, h)) return;
     int64_t sent_ms = lw_boot_ms();
     int64_t ttl_ms = lw_lock_ttl(h, h->lock->o.ttl_ms, sent_ms);
+    lw_hold_renew_begin(h, sent_ms, ttl_ms);
     enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, &error);
+    lw_hold_renew_end(h);
     end_calling(k);
     if (result == LATCHWORK_LOCK_ERROR) return;
     if (result == LATCHWORK_LOCK_OK) { /* what keep made of it: for Redlock less than was asked for */

@@ -3,6 +3,7 @@
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -538,6 +539,71 @@ static void a_lease_in_its_last_millisecond(void **state) {
     latchwork_client_close(scriptless);
 }
 
+/* --- one hold, many threads --------------------------------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 150, RENEWERS = 4 };
+struct shared_hold {
+    struct latchwork_hold *hold;
+    pthread_barrier_t begin, end;
+    atomic_bool over;
+    atomic_int failures;
+};
+struct renewer {
+    struct shared_hold *shared;
+    int64_t ttl_ms;
+};
+
+static void *renew_in_rounds(void *arg) {
+    struct renewer *r = arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&r->shared->begin);
+        if (latchwork_hold_renew(r->shared->hold, r->ttl_ms, NULL)) atomic_fetch_add(&r->shared->failures, 1);
+        pthread_barrier_wait(&r->shared->end);
+    }
+    return NULL;
+}
+static void *look_always(void *arg) {
+    struct shared_hold *s = arg;
+    uint64_t fence = latchwork_hold_fence(s->hold);
+    while (!atomic_load(&s->over)) {
+        bool fine = latchwork_hold_fence(s->hold) == fence && !latchwork_hold_lost(s->hold) && latchwork_hold_left_ms(s->hold) > 0 &&
+                    latchwork_hold_deadline_ms(s->hold) > 0 && latchwork_hold_token(s->hold)[0];
+        if (!fine || latchwork_hold_check(s->hold, NULL)) atomic_fetch_add(&s->failures, 1);
+    }
+    return NULL;
+}
+
+/* Renewals of 60 s and of 20 s overlap: whichever Redis took last, the hold must not believe in more than Redis gives. */
+static void one_hold_in_many_threads(void **state) {
+    (void)state;
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_MUTEX, 20000);
+    struct shared_hold s = {.hold = take(l, 0)};
+    pthread_barrier_init(&s.begin, NULL, RENEWERS + 1);
+    pthread_barrier_init(&s.end, NULL, RENEWERS + 1);
+    pthread_t renewers[RENEWERS], looker;
+    struct renewer r[RENEWERS];
+    pthread_create(&looker, NULL, look_always, &s);
+    for (int i = 0; i < RENEWERS; i++) {
+        r[i] = (struct renewer){&s, i % 2 ? 60000 : 20000};
+        pthread_create(&renewers[i], NULL, renew_in_rounds, &r[i]);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&s.begin);
+        pthread_barrier_wait(&s.end);
+        int64_t ends_ms = redis_number("PTTL lwl:{a}:lock") + lw_boot_ms();
+        if (latchwork_hold_deadline_ms(s.hold) > ends_ms + 1)
+            fail_msg("round %d: the hold ends %lld ms later than the lease", i, (long long)(latchwork_hold_deadline_ms(s.hold) - ends_ms));
+    }
+    atomic_store(&s.over, true);
+    for (int i = 0; i < RENEWERS; i++) pthread_join(renewers[i], NULL);
+    pthread_join(looker, NULL);
+    assert_int_equal(s.failures, 0);
+    assert_ok(latchwork_hold_release(s.hold, &error));
+    pthread_barrier_destroy(&s.begin);
+    pthread_barrier_destroy(&s.end);
+    latchwork_lock_close(l);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {T(mutex_excludes_and_names_its_holder),
@@ -558,6 +624,7 @@ int main(void) {
                                        T(null_openers),
                                        T(null_locks_and_holds),
                                        T(a_lease_in_its_last_millisecond),
+                                       T(one_hold_in_many_threads),
                                        T(a_foreign_key_does_not_end_a_listing)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }
