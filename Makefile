@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Latchwork. `make` builds build/latchwork; `make demo` shows it at work; `make test` runs every test on real parts.
 # Variables: CC, CFLAGS, PREFIX (/usr/local), DESTDIR, B (output folder).
-VERSION := 0.1.0
+VERSION := $(shell sed -n 's/^\#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
 PREFIX ?= /usr/local
 B ?= build
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -42,7 +42,7 @@ OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o
 # the lock library: lock/, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
-LOCKSRC := $(sort $(shell find lock -name '*.c')) base/bytes.c base/clock.c base/err.c base/redis/url.c
+LOCKSRC := $(sort $(shell find lock -name '*.c')) base/clock.c base/err.c base/text.c base/redis/dial.c base/redis/url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
 LOCKLIB := $(B)/liblatchwork.a
 SONAME := liblatchwork.so.0
@@ -140,7 +140,9 @@ matrix:
 ##@ Build
 ## examples: build the examples of handlers and of the lock library
 examples: $(B)/latchwork
-	@for d in handlers/examples/*/ examples/*/; do [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) -lhiredis -lpthread -lm $(SAN)" CC=$(CC) || exit 1; done
+	@for d in handlers/examples/*/ examples/*/; do \
+	    if ls $$d*.cpp >/dev/null 2>&1 && ! command -v $(CXX) >/dev/null; then echo "  $$d is left out: no C++ compiler"; continue; fi; \
+	    [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) -lhiredis -lpthread -lm $(SAN)" CC=$(CC) CXX=$(CXX) || exit 1; done
 
 # --- figures ------------------------------------------------------------------------------------------------------------------
 include bench/bench.mk

@@ -22,6 +22,11 @@ void *lw_realloc(void *p, size_t n) {
     return p;
 }
 
+void *lw_or_abort(void *p) {
+    if (!p) out_of_memory();
+    return p;
+}
+
 char *lw_memdup(const void *p, size_t n) {
     char *q = lw_alloc(n + 1);
     if (n) memcpy(q, p, n);

@@ -27,6 +27,7 @@ void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(p
 void lw_buf_free(struct lw_buf *b);
 void *lw_alloc(size_t n); /* zeroed */
 void *lw_realloc(void *p, size_t n);
+void *lw_or_abort(void *p); /* p, unless it is NULL because an allocation failed */
 char *lw_strdup(const char *s);
 char *lw_memdup(const void *p, size_t n); /* with a NUL behind the copy */
 

@@ -19,6 +19,11 @@ int lw_fail(struct lw_err *err, const char *fmt, ...) {
     return -1;
 }
 
+int lw_fail_memory(struct lw_err *err) {
+    if (err && !err->text[0]) err->memory = true;
+    return lw_fail(err, "out of memory");
+}
+
 int lw_refuse(struct lw_err *err, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

@@ -12,10 +12,13 @@
 struct lw_err {
     char text[1024];
     bool permanent; /* a retry or a restart cannot fix it: something has to be configured or installed */
+    bool memory;    /* an allocation failed */
 };
 
 /* Formats the text (cut at the size of the buffer) and returns -1, so that `return lw_fail(err, …)` reads well. */
 int lw_fail(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Says "out of memory", and marks the error as that. */
+int lw_fail_memory(struct lw_err *err);
 /* Like lw_fail(), and marks the error as permanent. */
 int lw_refuse(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shows a configuration again, and writes the reference page, from the table of keys. */
+#include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
 
@@ -32,7 +33,7 @@ json_t *lw_show_properties(const struct lw_config *c) {
 }
 
 static json_t *show_url(const char *url) {
-    char *safe = lw_url_redact(url);
+    char *safe = lw_or_abort(lw_url_redact(url));
     json_t *v = json_string(safe);
     free(safe);
     return v;

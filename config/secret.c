@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is never shown. */
+#include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
 
@@ -16,7 +17,7 @@ bool lw_secret_name(const char *name) {
 
 static json_t *masked_string(const struct lw_loader *l, json_t *v) {
     const struct lw_expanded *was = lw_was_expanded(l, v);
-    char *safe = lw_url_redact(was ? was->raw : json_string_value(v));
+    char *safe = lw_or_abort(lw_url_redact(was ? was->raw : json_string_value(v)));
     json_t *out = json_string(strstr(safe, "://") ? safe : was ? was->raw : json_string_value(v));
     free(safe);
     return out;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Takes one value of a known key into the configuration, or says what is wrong with it. */
+#include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
 
@@ -27,7 +28,7 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
     case JSON_REAL: snprintf(buf, LW_SHOWN_MAX, "%g", json_real_value(v)); return buf;
     case JSON_STRING: break;
     }
-    safe = lw_url_redact(was ? was->raw : json_string_value(v));
+    safe = lw_or_abort(lw_url_redact(was ? was->raw : json_string_value(v)));
     snprintf(buf, LW_SHOWN_MAX, strlen(safe) > 128 ? "\"%.125s…\"" : "\"%s\"", safe);
     free(safe);
     return buf;

@@ -19,12 +19,12 @@ enum {
     BACKOFF_MAX_MS = 1000,
 };
 
-static struct lw_waking *waking_of(struct latchwork_client *c) {
+static struct lw_waking *waking_of(struct latchwork_client *c, struct latchwork_error *error) {
     struct lw_waking *k = atomic_load(&c->waking);
     if (k) return k;
     pthread_mutex_lock(&c->start);
     k = atomic_load(&c->waking);
-    if (!k) atomic_store(&c->waking, k = lw_waking_open(c));
+    if (!k) atomic_store(&c->waking, k = lw_waking_open(c, error));
     pthread_mutex_unlock(&c->start);
     return k;
 }
@@ -54,19 +54,18 @@ static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_e
 }
 
 /* Granted so late that the lease is over already: given back. */
-static bool too_late(struct lw_take *t) {
-    if (lw_boot_ms() < atomic_load(&t->hold->deadline_ms)) return false;
+static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) {
     struct latchwork_error ignored;
     lw_one_release(t->hold, &ignored);
-    lw_hold_token(t->hold); /* a token names one acquisition */
+    if (!lw_hold_token(t->hold, error)) return LW_FAILED; /* a token names one acquisition */
     atomic_store(&t->hold->loss, 0);
     t->left_ms = 1;
-    return true;
+    return LW_HELD;
 }
 
 static enum lw_took try_once(struct lw_take *t, struct latchwork_error *error) {
     enum lw_took took = lw_one_take(t, error);
-    return took == LW_TAKEN && too_late(t) ? LW_HELD : took;
+    return took == LW_TAKEN && lw_boot_ms() >= atomic_load(&t->hold->deadline_ms) ? give_back(t, error) : took;
 }
 
 struct wait {
@@ -114,8 +113,8 @@ static int64_t next_look_ms(const struct wait *w) {
 static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, struct latchwork_error *error) {
     struct lw_take *t = &w->take;
     struct latchwork_client *c = t->lock->client;
-    bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_READ || t->lock->o.kind == LATCHWORK_SEMAPHORE;
-    lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock));
+    bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_KIND_READ || t->lock->o.kind == LATCHWORK_KIND_SEMAPHORE;
+    if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock))) return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
     bool enqueue = queues && !fatal; /* everyone has a ticket of its own, from now on */
     while (!fatal && took != LW_TAKEN && (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
@@ -147,10 +146,9 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     if (took != LW_TAKEN && !deadline_ms) {
         result = took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(&w.take, &why);
     } else if (took != LW_TAKEN) {
-        w.waking = waking_of(c);
+        w.waking = waking_of(c, &why);
         snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, c->id, atomic_fetch_add(&waiters, 1));
-        result = w.waking ? stand_in_line(&w, took, &why)
-                          : lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "no thread can be had to wait with");
+        result = w.waking ? stand_in_line(&w, took, &why) : LATCHWORK_LOCK_ERROR;
     }
     if (result != LATCHWORK_LOCK_OK && error) *error = why;
     return result;

@@ -24,31 +24,72 @@ enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork
     return result;
 }
 
+enum latchwork_result lw_lock_no_memory(struct latchwork_error *error) {
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MEMORY, "out of memory");
+}
+
+int lw_broken_code(int hiredis_error) { return hiredis_error == REDIS_ERR_OOM ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT; }
+
 const char *latchwork_result_name(enum latchwork_result result) {
     static const char *const names[] = {"ok", "busy", "lost", "error"};
     return (unsigned)result < sizeof names / sizeof *names ? names[result] : "unknown";
 }
 
-static void fill_random(unsigned char *p, size_t n) {
+const char *latchwork_code_name(int code) {
+    static const char *const names[] = {
+        [LATCHWORK_E_NONE] = "none",
+        [LATCHWORK_E_BUSY] = "busy",
+        [LATCHWORK_E_NO_TTL] = "no_ttl",
+        [LATCHWORK_E_NOT_OWNER] = "not_owner",
+        [LATCHWORK_E_EXPIRED] = "expired",
+        [LATCHWORK_E_UNKNOWN] = "unknown",
+        [LATCHWORK_E_ARGUMENT] = "argument",
+        [LATCHWORK_E_FORK] = "fork",
+        [LATCHWORK_E_CLOSED] = "closed",
+        [LATCHWORK_E_CONNECT] = "connect",
+        [LATCHWORK_E_TIMEOUT] = "timeout",
+        [LATCHWORK_E_POOL] = "pool",
+        [LATCHWORK_E_DENIED] = "denied",
+        [LATCHWORK_E_TYPE] = "type",
+        [LATCHWORK_E_FULL] = "full",
+        [LATCHWORK_E_READONLY] = "readonly",
+        [LATCHWORK_E_NO_SCRIPTS] = "no_scripts",
+        [LATCHWORK_E_REPLY] = "reply",
+        [LATCHWORK_E_MAJORITY] = "majority",
+        [LATCHWORK_E_UNSUPPORTED] = "unsupported",
+        [LATCHWORK_E_NOT_HELD] = "not_held",
+        [LATCHWORK_E_HAS_TTL] = "has_ttl",
+        [LATCHWORK_E_MEMORY] = "memory",
+        [LATCHWORK_E_SYSTEM] = "system",
+    };
+    return (unsigned)code < sizeof names / sizeof *names ? names[code] : "other";
+}
+
+const char *latchwork_version(void) { return LATCHWORK_VERSION; }
+int latchwork_version_number(void) { return LATCHWORK_VERSION_NUMBER; }
+
+static bool fill_random(unsigned char *p, size_t n, struct latchwork_error *error) {
     for (size_t got = 0; got < n;) {
         ssize_t r = getrandom(p + got, n - got, 0);
         if (r < 0 && errno != EINTR) {
-            perror("latchwork: getrandom");
-            abort();
+            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "no random bytes for a token: getrandom: %s", strerror(errno));
+            return false;
         }
         if (r > 0) got += (size_t)r;
     }
+    return true;
 }
 
 /* Drawn from the kernel in stocks, a thread its own; a child of fork throws its parent's away. */
-void lw_random_hex(char *out, size_t size) {
+bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
     static _Thread_local unsigned char stock[256];
     static _Thread_local size_t left;
     static _Thread_local unsigned of;
     size_t n = size / 2;
     assert(size % 2 == 1 && n <= sizeof stock);
     if (left < n || of != lw_forks()) {
-        fill_random(stock, sizeof stock);
+        left = 0;
+        if (!fill_random(stock, sizeof stock, error)) return false;
         left = sizeof stock;
         of = lw_forks();
     }
@@ -59,6 +100,7 @@ void lw_random_hex(char *out, size_t size) {
     }
     out[2 * n] = '\0';
     left -= n;
+    return true;
 }
 
 uint64_t lw_random(uint64_t below) {
@@ -98,11 +140,11 @@ void lw_call_number(struct lw_call *call, int64_t n) {
 
 /* --- sending -------------------------------------------------------------------------------------------------------------------- */
 
-void lw_call_encode(struct lw_call *call, struct lw_buf *out) {
+void lw_call_encode(struct lw_call *call, struct lw_text *out) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
-    if (n < 0) abort(); /* out of memory */
-    lw_buf_add(out, bytes, (size_t)n);
+    out->failed = out->failed || n < 0;
+    lw_text_add(out, bytes, n < 0 ? 0 : (size_t)n);
     free(bytes);
 }
 
@@ -120,13 +162,15 @@ void lw_send(redisContext *redis, const char *p, size_t n) {
     }
 }
 
-static void send_call(redisContext *redis, struct lw_call *call) {
+/* False, with *error, when an allocation failed: then nothing was sent. */
+static bool send_call(redisContext *redis, struct lw_call *call, struct latchwork_error *error) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
-    if (n < 0) abort(); /* out of memory */
+    if (n < 0) return lw_lock_no_memory(error), false;
     call->sent_ms = lw_boot_ms();
     lw_send(redis, bytes, (size_t)n);
     free(bytes);
+    return true;
 }
 
 bool lw_is_no_script(const redisReply *reply) { return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0; }
@@ -142,19 +186,19 @@ redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struc
     if (late)
         lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (command_ms)", c->where);
     else
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: the connection broke: %s", c->where, redis->errstr);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, lw_broken_code(redis->err), "Redis at %s: the connection broke: %s", c->where,
+                     redis->errstr);
     return NULL;
 }
 
 redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct lw_call *call, struct latchwork_error *error) {
-    send_call(redis, call);
+    if (!send_call(redis, call, error)) return NULL;
     redisReply *reply = lw_next_reply(c, redis, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
     freeReplyObject(reply);
     call->arg[0] = "EVAL", call->size[0] = 4; /* runs it and keeps it for the next EVALSHA */
     call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
-    send_call(redis, call);
-    return lw_next_reply(c, redis, error);
+    return send_call(redis, call, error) ? lw_next_reply(c, redis, error) : NULL;
 }
 
 static void send_again(struct lw_call *call) {
@@ -195,7 +239,7 @@ static const struct {
     {"LOADING", LATCHWORK_E_READONLY, "; try again when it is up"},
     {"MASTERDOWN", LATCHWORK_E_READONLY, "; try again when the master is up"},
     {"MISCONF", LATCHWORK_E_READONLY, "; Redis can't save: see its log"},
-    {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS, "; where scripts are forbidden open the client with LATCHWORK_CLIENT_NO_SCRIPTS"},
+    {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS, "; where scripts are forbidden open the client with LATCHWORK_FLAG_NO_SCRIPTS"},
 };
 
 static int meaning_of(const char *text) {

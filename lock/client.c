@@ -3,22 +3,31 @@
 #include "lock/client.h"
 
 #include "base/clock.h"
+#include "base/redis/dial.h"
 #include "lock/keeper.h"
 #include "lock/waking.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 8, CONNECTIONS_MAX = 1024, CONNECT_MS = 2000, COMMAND_MS = 1000, TIME_MAX_MS = 600000 };
-
 static atomic_uint forks;
 static void forked(void) { atomic_fetch_add(&forks, 1); }
 unsigned lw_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
-static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
+
+/* Once in a process; tried again by the next client when it failed. */
+static bool watch_forks(struct latchwork_error *error) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static bool watched;
+    pthread_mutex_lock(&mutex);
+    watched = watched || pthread_atfork(NULL, NULL, forked) == 0;
+    bool good = watched;
+    pthread_mutex_unlock(&mutex);
+    if (!good) lw_lock_no_memory(error);
+    return good;
+}
 
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error) {
     if (!c) {
@@ -34,14 +43,14 @@ bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *erro
 
 static bool is_label(const char *s) {
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-    return n > 0 && n <= LW_LABEL_MAX && !s[n];
+    return n > 0 && n <= LATCHWORK_MAX_LABEL && !s[n];
 }
 
 static void default_label(char *label) {
     char host[41];
     if (gethostname(host, sizeof host)) snprintf(host, sizeof host, "host");
     host[sizeof host - 1] = '\0';
-    snprintf(label, LW_LABEL_MAX + 1, "%s.%ld", host, (long)getpid());
+    snprintf(label, LATCHWORK_MAX_LABEL + 1, "%s.%ld", host, (long)getpid());
     for (char *p = label; *p; p++)
         if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0) *p = '-';
 }
@@ -53,16 +62,17 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
         return false;
     }
     if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
-    if (o.flags & ~(unsigned)LATCHWORK_CLIENT_NO_SCRIPTS || o.connections < 0 || o.connections > CONNECTIONS_MAX || o.connect_ms < 0 ||
-        o.connect_ms > TIME_MAX_MS || o.command_ms < 0 || o.command_ms > TIME_MAX_MS || (o.label && !is_label(o.label))) {
+    if (o.flags & ~(unsigned)LATCHWORK_FLAG_NO_SCRIPTS || o.connections < 0 || o.connections > LATCHWORK_MAX_CONNECTIONS ||
+        o.connect_ms < 0 || o.connect_ms > LATCHWORK_MAX_WAIT_MS || o.command_ms < 0 || o.command_ms > LATCHWORK_MAX_WAIT_MS ||
+        (o.label && !is_label(o.label))) {
         lw_lock_wrong(error, "a client option is out of range: connections 1 to %d, times 1 to %d ms, label 1 to %d of A-Za-z0-9._-",
-                      (int)CONNECTIONS_MAX, (int)TIME_MAX_MS, (int)LW_LABEL_MAX);
+                      (int)LATCHWORK_MAX_CONNECTIONS, (int)LATCHWORK_MAX_WAIT_MS, (int)LATCHWORK_MAX_LABEL);
         return false;
     }
     c->flags = o.flags;
-    c->connections = o.connections ? o.connections : CONNECTIONS;
-    c->connect_ms = o.connect_ms ? o.connect_ms : CONNECT_MS;
-    c->command_ms = o.command_ms ? o.command_ms : COMMAND_MS;
+    c->connections = o.connections ? o.connections : LATCHWORK_DEFAULT_CONNECTIONS;
+    c->connect_ms = o.connect_ms ? o.connect_ms : LATCHWORK_DEFAULT_CONNECT_MS;
+    c->command_ms = o.command_ms ? o.command_ms : LATCHWORK_DEFAULT_COMMAND_MS;
     if (o.label)
         snprintf(c->label, sizeof c->label, "%s", o.label);
     else
@@ -70,26 +80,46 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
     return true;
 }
 
+static bool take_url(struct latchwork_client *c, const char *url, struct latchwork_error *error) {
+    struct lw_err why = {0};
+    if (url && !lw_redis_url_parse(url, &c->url, &why)) {
+        c->where = lw_url_redact(url);
+        why.memory = !c->where;
+        if (c->where) return true;
+    }
+    if (why.memory)
+        lw_lock_no_memory(error);
+    else
+        lw_lock_wrong(error, "url: %.400s", url ? why.text : "none given");
+    return false;
+}
+
+/* What needs no undoing but free(). */
+static bool fill_in(struct latchwork_client *c, const char *url, const struct latchwork_client_options *options,
+                    struct latchwork_error *error) {
+    if (!take_url(c, url, error) || !take_options(c, options, error)) return false;
+    if (!watch_forks(error) || !lw_random_hex(c->id, sizeof c->id, error)) return false;
+    c->forks = lw_forks();
+    c->idle = calloc((size_t)c->connections, sizeof *c->idle);
+    if (!c->idle) lw_lock_no_memory(error);
+    return c->idle != NULL;
+}
+
+static void free_client(struct latchwork_client *c) {
+    lw_redis_url_free(&c->url);
+    free(c->where);
+    free(c->idle);
+    free(c);
+}
+
 struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                struct latchwork_error *error) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    struct latchwork_client *c = lw_alloc(sizeof *c);
-    struct lw_err why = {0};
-    if (!url || lw_redis_url_parse(url, &c->url, &why)) {
-        lw_lock_wrong(error, "url: %.400s", url ? why.text : "none given");
-        free(c);
+    struct latchwork_client *c = calloc(1, sizeof *c);
+    if (!c) return lw_lock_no_memory(error), NULL;
+    if (!fill_in(c, url, options, error)) {
+        free_client(c);
         return NULL;
     }
-    if (!take_options(c, options, error)) {
-        lw_redis_url_free(&c->url);
-        free(c);
-        return NULL;
-    }
-    c->where = lw_url_redact(url);
-    c->forks = lw_forks();
-    lw_random_hex(c->id, sizeof c->id);
-    c->idle = lw_alloc((size_t)c->connections * sizeof *c->idle);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_mutex_init(&c->start, NULL);
     pthread_condattr_t monotonic;
@@ -117,10 +147,7 @@ void latchwork_client_close(struct latchwork_client *c) {
         pthread_mutex_destroy(&c->start);
     } /* else its threads and whoever held its mutexes are in the parent */
     drop_idle(c);
-    lw_redis_url_free(&c->url);
-    free(c->where);
-    free(c->idle);
-    free(c);
+    free_client(c);
 }
 
 void latchwork_client_interrupt(struct latchwork_client *c) {
@@ -166,19 +193,30 @@ static bool log_in(struct latchwork_client *c, redisContext *redis, struct latch
     return true;
 }
 
-redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {
-    struct timeval connect = timeval_of(connect_ms);
-    redisContext *redis =
-        c->url.path ? redisConnectUnixWithTimeout(c->url.path, connect) : redisConnectWithTimeout(c->url.host, c->url.port, connect);
-    if (!redis || redis->err) {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: %s", c->where,
-                     redis ? redis->errstr : "out of memory");
-        if (redis) redisFree(redis);
+redisContext *lw_client_dial(struct latchwork_client *c, int64_t connect_ms, struct latchwork_error *error) {
+    struct lw_err why = {0};
+    int fd = lw_dial(&c->url, connect_ms, &why);
+    redisContext *redis = fd < 0 ? NULL : redisConnectFd(fd);
+    if (!redis) {
+        bool memory = fd >= 0 || why.memory;
+        if (fd >= 0) close(fd);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, memory ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT, "Redis at %s: %.300s", c->where,
+                     fd >= 0 ? "out of memory" : why.text);
         return NULL;
     }
-    fcntl(redis->fd, F_SETFD, FD_CLOEXEC);
+    if (!connect_ms) redis->flags &= ~REDIS_BLOCK;
+    redis->reader->maxbuf = 0; /* hiredis asserts that it can allocate a smaller buffer for the one that it drops */
+    return redis;
+}
+
+redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {
+    redisContext *redis = lw_client_dial(c, connect_ms, error);
+    if (!redis) return NULL;
     if (!c->url.path) redisEnableKeepAlive(redis);
-    if (redisSetTimeout(redis, timeval_of(command_ms)) == REDIS_OK && log_in(c, redis, error)) return redis;
+    if (redisSetTimeout(redis, timeval_of(command_ms)) != REDIS_OK)
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, lw_broken_code(redis->err), "Redis at %s: %s", c->where, redis->errstr);
+    else if (log_in(c, redis, error))
+        return redis;
     redisFree(redis);
     return NULL;
 }

@@ -9,6 +9,7 @@
 #define LW_LOCK_CLIENT_H
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "base/redis/url.h"
 #include "include/latchwork/lock.h"
 #include "lock/scripts.h"
@@ -17,7 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { LW_LABEL_MAX = 64, LW_CALL_ARGS = 32, LW_CALL_NUMBERS = 8, LW_CLIENT_ID = 16 };
+enum { LW_CALL_ARGS = 32, LW_CALL_NUMBERS = 8, LW_CLIENT_ID = 16 };
 
 struct lw_keeper;
 struct lw_waking;
@@ -28,7 +29,7 @@ struct latchwork_client {
     unsigned flags;
     int connections;
     int64_t connect_ms, command_ms;
-    char label[LW_LABEL_MAX + 1];
+    char label[LATCHWORK_MAX_LABEL + 1];
     char id[LW_CLIENT_ID + 1]; /* random: its channel is lwl:wake:ID */
     unsigned forks;            /* of this process when it was opened */
     atomic_bool interrupted;
@@ -60,12 +61,16 @@ enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork
     __attribute__((format(printf, 4, 5)));
 /* An error of the caller: always ERROR, ARGUMENT. */
 #define lw_lock_wrong(error, ...) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_ARGUMENT, __VA_ARGS__)
+/* An allocation failed: always ERROR, MEMORY. */
+enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
+/* The reason why a connection broke: MEMORY when hiredis could not allocate, else CONNECT. */
+int lw_broken_code(int hiredis_error);
 
 /* lw_client_ok: false, with the error, in a child of the process that opened it. */
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error);
 unsigned lw_forks(void); /* that lie between this process and the one in which the library was first used */
-/* Random bytes as hex and a NUL: size is odd. */
-void lw_random_hex(char *out, size_t size);
+/* Random bytes as hex and a NUL: size is odd. False, with *error, when the system gives none. */
+bool lw_random_hex(char *out, size_t size, struct latchwork_error *error);
 uint64_t lw_random(uint64_t below); /* not for secrets */
 
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys);
@@ -80,8 +85,10 @@ redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, str
 redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
 void lw_client_put(struct latchwork_client *c, redisContext *redis); /* a broken one is dropped, with all that are idle */
 redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
+/* A socket with hiredis around it, nothing sent yet. connect_ms 0: non-blocking, and perhaps not connected yet. */
+redisContext *lw_client_dial(struct latchwork_client *c, int64_t connect_ms, struct latchwork_error *error);
 /* Writes what is wanted of several calls; each reply is fetched by lw_next_reply(), NULL with *error where the connection broke. */
-void lw_call_encode(struct lw_call *call, struct lw_buf *out);
+void lw_call_encode(struct lw_call *call, struct lw_text *out);
 void lw_send(redisContext *redis, const char *p, size_t n);
 redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error);
 /* NULL with *error for a connection that broke. Runs a script that the server does not know. */

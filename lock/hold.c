@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TTL_MS = 10000, TTL_MIN_MS = 10, TTL_MAX_MS = 24 * 3600 * 1000, MAX_HOLD_MS = 3600 * 1000, PERMITS_MAX = 1000000 };
-
 /* --- locks ---------------------------------------------------------------------------------------------------------------------- */
 
 static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_options *given, struct latchwork_error *error) {
@@ -21,14 +19,14 @@ static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_o
         return false;
     }
     if (given) memcpy(o, given, given->size < sizeof *o ? given->size : sizeof *o);
-    if (!o->ttl_ms) o->ttl_ms = TTL_MS;
-    if (!o->max_hold_ms) o->max_hold_ms = MAX_HOLD_MS;
+    if (!o->ttl_ms) o->ttl_ms = LATCHWORK_DEFAULT_TTL_MS;
+    if (!o->max_hold_ms) o->max_hold_ms = LATCHWORK_DEFAULT_MAX_HOLD_MS;
     const char *wrong = NULL;
-    if (o->flags & ~(unsigned)(LATCHWORK_LOCK_RENEW | LATCHWORK_LOCK_PLAIN)) wrong = "flags holds an unknown flag";
-    if (o->ttl_ms < TTL_MIN_MS || o->ttl_ms > TTL_MAX_MS) wrong = "ttl_ms must be 10 to 86,400,000";
+    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_RENEW | LATCHWORK_FLAG_PLAIN)) wrong = "flags holds an unknown flag";
+    if (o->ttl_ms < LATCHWORK_MIN_TTL_MS || o->ttl_ms > LATCHWORK_MAX_TTL_MS) wrong = "ttl_ms must be 10 to 86,400,000";
     if (o->max_hold_ms < -1 || (o->max_hold_ms > 0 && o->max_hold_ms < o->ttl_ms)) wrong = "max_hold_ms must be at least ttl_ms, or -1";
-    if (o->give_ttl_ms < 0 || o->give_ttl_ms > TTL_MAX_MS) wrong = "give_ttl_ms must be 0 to 86,400,000";
-    if ((o->kind == LATCHWORK_SEMAPHORE) != (o->permits > 0) || o->permits > PERMITS_MAX)
+    if (o->give_ttl_ms < 0 || o->give_ttl_ms > LATCHWORK_MAX_TTL_MS) wrong = "give_ttl_ms must be 0 to 86,400,000";
+    if ((o->kind == LATCHWORK_KIND_SEMAPHORE) != (o->permits > 0) || o->permits > LATCHWORK_MAX_PERMITS)
         wrong = "permits must be 1 to 1,000,000 for a semaphore, and 0 for others";
     if (wrong) lw_lock_wrong(error, "lock options: %s", wrong);
     return !wrong;
@@ -36,14 +34,19 @@ static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_o
 
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
                                    const char *label, struct latchwork_error *error) {
-    struct latchwork_lock *l = lw_alloc(sizeof *l);
+    struct latchwork_lock *l = calloc(1, sizeof *l);
     size_t n = 0;
+    if (!l) return lw_lock_no_memory(error), NULL;
     if (take_options(l, options, error)) {
         n = name ? (l->o.name_len ? l->o.name_len : strlen(name)) : 0;
-        if (n < 1 || n > LW_LOCK_NAME_MAX || name[0] == '}') {
-            lw_lock_wrong(error, "a lock's name has 1 to %d bytes and does not begin with }", (int)LW_LOCK_NAME_MAX);
+        if (n < 1 || n > LATCHWORK_MAX_NAME || name[0] == '}') {
+            lw_lock_wrong(error, "a lock's name has 1 to %d bytes and does not begin with }", (int)LATCHWORK_MAX_NAME);
             n = 0;
         }
+    }
+    if (n && !(l->name = malloc(n))) {
+        lw_lock_no_memory(error);
+        n = 0;
     }
     if (!n) {
         free(l);
@@ -51,7 +54,7 @@ struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *na
     }
     atomic_init(&l->refs, 1);
     l->ops = ops;
-    l->name = lw_memdup(name, n);
+    memcpy(l->name, name, n);
     l->n_name = n;
     snprintf(l->label, sizeof l->label, "%s", label);
     l->fence_keep_ms = LW_FENCE_KEEP_MS;
@@ -71,13 +74,13 @@ void latchwork_lock_close(struct latchwork_lock *l) {
     if (l) lw_lock_unref(l);
 }
 
-struct lw_keeper *lw_client_keeper(struct latchwork_lock *l) {
+struct lw_keeper *lw_client_keeper(struct latchwork_lock *l, struct latchwork_error *error) {
     struct latchwork_client *c = l->client;
     struct lw_keeper *k = atomic_load(&c->keeper);
     if (k) return k;
     pthread_mutex_lock(&c->start);
     k = atomic_load(&c->keeper);
-    if (!k) atomic_store(&c->keeper, k = lw_keeper_open(c));
+    if (!k) atomic_store(&c->keeper, k = lw_keeper_open(c, error));
     pthread_mutex_unlock(&c->start);
     return k;
 }
@@ -90,17 +93,19 @@ uint64_t lw_lock_saw(struct latchwork_lock *l, uint64_t fence) {
 
 /* --- holds ---------------------------------------------------------------------------------------------------------------------- */
 
-void lw_hold_token(struct latchwork_hold *h) {
+bool lw_hold_token(struct latchwork_hold *h, struct latchwork_error *error) {
     char hex[33];
-    lw_random_hex(hex, sizeof hex);
-    if (h->lock->o.flags & LATCHWORK_LOCK_PLAIN)
+    if (!lw_random_hex(hex, sizeof hex, error)) return false;
+    if (h->lock->o.flags & LATCHWORK_FLAG_PLAIN)
         memcpy(h->token, hex, sizeof hex);
     else
         snprintf(h->token, sizeof h->token, "%s/%s", h->lock->label, hex);
+    return true;
 }
 
-static struct latchwork_hold *new_hold(struct latchwork_lock *l) {
-    struct latchwork_hold *h = lw_alloc(sizeof *h);
+struct latchwork_hold *lw_hold_new(struct latchwork_lock *l, struct latchwork_error *error) {
+    struct latchwork_hold *h = calloc(1, sizeof *h);
+    if (!h) return lw_lock_no_memory(error), NULL;
     atomic_init(&h->refs, 1);
     atomic_fetch_add(&l->refs, 1);
     h->lock = l;
@@ -194,7 +199,7 @@ static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64
 /* Whether this was the last; then it is no longer owned. */
 static bool count_down(struct latchwork_hold *h, bool all) {
     struct latchwork_lock *l = h->lock;
-    if (l->o.kind != LATCHWORK_REENTRANT) return true;
+    if (l->o.kind != LATCHWORK_KIND_REENTRANT) return true;
     pthread_mutex_lock(&l->mutex);
     bool last = all || --h->count == 0;
     for (struct latchwork_hold **at = &l->owned; last && *at; at = &(*at)->next)
@@ -212,13 +217,45 @@ static enum latchwork_result null_argument(const char *name, struct latchwork_er
     return lw_lock_wrong(error, "%s is NULL", name);
 }
 
+/* What is the same for all kinds once a lock is taken. False, with *error: it cannot be renewed, and the caller has to release it. */
+static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h, struct latchwork_error *error) {
+    lw_lock_saw(l, h->fence);
+    if (l->o.max_hold_ms > 0) h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;
+    if (!(l->o.flags & LATCHWORK_FLAG_RENEW)) return true;
+    struct lw_keeper *keeper = l->keeper(l, error);
+    return keeper && lw_keeper_add(keeper, h, error);
+}
+
+static int64_t deadline_of(int64_t wait_ms) {
+    int64_t now = lw_boot_ms();
+    if (wait_ms == 0) return 0;
+    return wait_ms < 0 || wait_ms > INT64_MAX - now ? INT64_MAX : now + wait_ms;
+}
+
+static enum latchwork_result acquire_new(struct latchwork_lock *l, int64_t wait_ms, struct latchwork_hold **out,
+                                         struct latchwork_error *error) {
+    struct latchwork_hold *h = lw_hold_new(l, error);
+    if (!h) return LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result = LATCHWORK_LOCK_ERROR;
+    if (lw_hold_token(h, error)) result = l->ops->acquire(l, h, deadline_of(wait_ms), error);
+    if (result == LATCHWORK_LOCK_OK && !begin_hold(l, h, error)) {
+        l->ops->release(h, NULL);
+        result = LATCHWORK_LOCK_ERROR;
+    }
+    if (result == LATCHWORK_LOCK_OK)
+        *out = h;
+    else
+        lw_hold_unref(h);
+    return result;
+}
+
 static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, bool is_thread, int64_t wait_ms, struct latchwork_hold **out,
                                      struct latchwork_error *error) {
     if (!out) return null_argument("hold", error);
     *out = NULL;
     if (!l) return null_argument("lock", error);
     if (l->client && !lw_client_ok(l->client, error)) return LATCHWORK_LOCK_ERROR;
-    bool reentrant = l->o.kind == LATCHWORK_REENTRANT;
+    bool reentrant = l->o.kind == LATCHWORK_KIND_REENTRANT;
     struct latchwork_hold *h = reentrant ? find_owned(l, owner, is_thread) : NULL;
     if (h && latchwork_hold_lost(h))
         return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
@@ -227,33 +264,14 @@ static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, b
         *out = h;
         return LATCHWORK_LOCK_OK;
     }
-    h = new_hold(l);
-    lw_hold_token(h);
-    int64_t now = lw_boot_ms();
-    int64_t deadline_ms = wait_ms == 0 ? 0 : wait_ms < 0 || wait_ms > INT64_MAX - now ? INT64_MAX : now + wait_ms;
-    enum latchwork_result result = l->ops->acquire(l, h, deadline_ms, error);
-    if (result != LATCHWORK_LOCK_OK) {
-        lw_hold_unref(h);
-        return result;
-    }
-    lw_lock_saw(l, h->fence);
-    if (l->o.max_hold_ms > 0) h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;
-    if (reentrant) add_owned(l, h, owner, is_thread);
-    if (l->o.flags & LATCHWORK_LOCK_RENEW) {
-        struct lw_keeper *keeper = l->keeper(l);
-        if (!keeper) {
-            latchwork_hold_release(h, NULL);
-            return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "no thread can be had for renewals");
-        }
-        lw_keeper_add(keeper, h);
-    }
-    *out = h;
-    return LATCHWORK_LOCK_OK;
+    enum latchwork_result result = acquire_new(l, wait_ms, out, error);
+    if (result == LATCHWORK_LOCK_OK && reentrant) add_owned(l, *out, owner, is_thread);
+    return result;
 }
 
 enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *l, int64_t wait_ms, struct latchwork_hold **hold,
                                              struct latchwork_error *error) {
-    return acquire(l, l && l->o.kind == LATCHWORK_REENTRANT ? this_thread() : 0, true, wait_ms, hold, error);
+    return acquire(l, l && l->o.kind == LATCHWORK_KIND_REENTRANT ? this_thread() : 0, true, wait_ms, hold, error);
 }
 
 enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchwork_hold **hold, struct latchwork_error *error) {
@@ -262,7 +280,7 @@ enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchw
 
 enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64_t owner, int64_t wait_ms, struct latchwork_hold **hold,
                                                 struct latchwork_error *error) {
-    if (l && l->o.kind != LATCHWORK_REENTRANT) {
+    if (l && l->o.kind != LATCHWORK_KIND_REENTRANT) {
         if (hold) *hold = NULL;
         return lw_lock_wrong(error, "only a reentrant lock has owners");
     }
@@ -272,8 +290,8 @@ enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64
 /* --- the end ---------------------------------------------------------------------------------------------------------------------- */
 
 static void leave_keeper(struct latchwork_hold *h) {
-    if (h->lock->o.flags & LATCHWORK_LOCK_RENEW) {
-        struct lw_keeper *keeper = h->lock->keeper(h->lock);
+    if (h->lock->o.flags & LATCHWORK_FLAG_RENEW) {
+        struct lw_keeper *keeper = h->lock->keeper(h->lock, NULL);
         if (keeper) lw_keeper_remove(keeper, h);
     }
 }
@@ -304,8 +322,8 @@ enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl
     if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     if (ttl_ms == 0) ttl_ms = h->lock->o.ttl_ms;
-    if (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
-    if (h->lock->o.flags & LATCHWORK_LOCK_RENEW && ttl_ms < h->lock->o.ttl_ms)
+    if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
+    if (h->lock->o.flags & LATCHWORK_FLAG_RENEW && ttl_ms < h->lock->o.ttl_ms)
         return lw_lock_wrong(error, "a hold that is renewed by itself can't be shortened");
     int64_t now = lw_boot_ms();
     if (latchwork_hold_lost(h) || now >= h->end_ms)
@@ -352,7 +370,7 @@ enum latchwork_result latchwork_lock_break(struct latchwork_lock *l, uint64_t *f
 }
 enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
     if (!l) return null_argument("lock", error);
-    if (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
+    if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
     if (l->ops->give_ttl) return l->ops->give_ttl(l, ttl_ms, error);
     return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock always has a TTL");
 }

@@ -10,9 +10,8 @@
 #include "lock/client.h"
 
 enum {
-    LW_LOCK_NAME_MAX = 512,
-    LW_LOCK_TOKEN_MAX = LW_LABEL_MAX + 1 + 32,  /* LABEL/HEX */
-    LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24, /* TOKEN:FENCE */
+    LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* LABEL/HEX */
+    LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,       /* TOKEN:FENCE */
     LW_LOCK_KEYS = 6,
     LW_FENCE_KEEP_MS = 7 * 24 * 3600 * 1000, /* a counter that nobody uses is forgotten; Redis' clock must not go back further */
 };
@@ -42,11 +41,11 @@ struct latchwork_lock {
     const struct lw_lock_ops *ops;
     struct latchwork_client *client; /* for Redlock that of the first server: it tells of forks */
     /* Of the client, or of what brings its own. */
-    struct lw_keeper *(*keeper)(struct latchwork_lock *lock);
+    struct lw_keeper *(*keeper)(struct latchwork_lock *lock, struct latchwork_error *error);
     struct latchwork_lock_options o; /* names is NULL here */
     char *name;
     size_t n_name;
-    char label[LW_LABEL_MAX + 1];
+    char label[LATCHWORK_MAX_LABEL + 1];
 
     const struct lw_shape *shape;
     struct lw_bytes key[LW_LOCK_KEYS]; /* owned; in the order of the shape */
@@ -86,9 +85,13 @@ struct latchwork_hold {
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
                                    const char *label, struct latchwork_error *error);
 void lw_lock_unref(struct latchwork_lock *lock);
-struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock); /* for lock->keeper */
+/* For lock->keeper. NULL with *error when it cannot be started. */
+struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock, struct latchwork_error *error);
 
-void lw_hold_token(struct latchwork_hold *hold); /* a new random one */
+/* A hold of `lock` with one reference. NULL with *error when an allocation failed. */
+struct latchwork_hold *lw_hold_new(struct latchwork_lock *lock, struct latchwork_error *error);
+/* A new random one. False, with *error, when the system gives no random bytes. */
+bool lw_hold_token(struct latchwork_hold *hold, struct latchwork_error *error);
 void lw_hold_ref(struct latchwork_hold *hold);
 void lw_hold_unref(struct latchwork_hold *hold);
 /* The lease is ttl_ms from sent_ms on, which was before the request; or shorter, while other renewals are under way. */

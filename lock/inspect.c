@@ -102,31 +102,31 @@ static bool show_leases(struct look *k, struct latchwork_lock_info *info, struct
 
 enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
     struct look k = {.client = l->client, .seen = seen, .ctx = ctx, .error = error};
-    enum latchwork_kind kind = l->o.kind == LATCHWORK_REENTRANT || l->o.kind == LATCHWORK_FAIR ? LATCHWORK_MUTEX : l->o.kind;
+    enum latchwork_kind kind = l->o.kind == LATCHWORK_KIND_REENTRANT || l->o.kind == LATCHWORK_KIND_FAIR ? LATCHWORK_KIND_MUTEX : l->o.kind;
     struct latchwork_lock_info info = {.kind = kind, .name = l->name, .name_len = l->n_name};
-    bool plain = l->o.flags & LATCHWORK_LOCK_PLAIN;
+    bool plain = l->o.flags & LATCHWORK_FLAG_PLAIN;
     int64_t readers = 0;
     if (l->key[LW_KEY_WAIT].p && !ask_number(l->client, "ZCARD", l->key[LW_KEY_WAIT], &info.waiting, error)) return LATCHWORK_LOCK_ERROR;
     if (l->key[LW_KEY_READ_WAIT].p && !ask_number(l->client, "ZCARD", l->key[LW_KEY_READ_WAIT], &readers, error))
         return LATCHWORK_LOCK_ERROR;
     info.waiting += readers;
     bool good;
-    if (l->o.kind == LATCHWORK_SEMAPHORE) {
+    if (l->o.kind == LATCHWORK_KIND_SEMAPHORE) {
         good = show_leases(&k, &info, l->key[LW_KEY_LOCK]);
     } else if (l->key[LW_KEY_READERS].p) { /* both sides */
-        info.kind = LATCHWORK_WRITE;
+        info.kind = LATCHWORK_KIND_WRITE;
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], false);
-        info = (struct latchwork_lock_info){.kind = LATCHWORK_READ, .name = l->name, .name_len = l->n_name, .waiting = info.waiting};
+        info = (struct latchwork_lock_info){.kind = LATCHWORK_KIND_READ, .name = l->name, .name_len = l->n_name, .waiting = info.waiting};
         good = good && (k.stopped || show_leases(&k, &info, l->key[LW_KEY_READERS]));
     } else {
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], plain);
     }
     if (!good) return LATCHWORK_LOCK_ERROR;
-    return k.shown ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
+    return k.shown ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "nobody holds it");
 }
 
 enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
-    if (l->client->flags & LATCHWORK_CLIENT_NO_SCRIPTS)
+    if (l->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)
         return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_NO_SCRIPTS,
                             "breaking a lock needs scripts, which the client may not use");
     struct lw_bytes wait = l->key[l->key[LW_KEY_WAIT].p ? LW_KEY_WAIT : LW_KEY_LOCK];
@@ -148,14 +148,18 @@ enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, stru
         if (fence) *fence = raised;
     }
     freeReplyObject(r);
-    return broken ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
+    if (broken) return LATCHWORK_LOCK_OK;
+    if (c.sent_again)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_UNKNOWN,
+                            "an answer was lost with its connection, and nobody holds it now: perhaps broken by this very call");
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "nobody holds it");
 }
 
 enum latchwork_result lw_one_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
     int64_t left = 0;
     if (!ask_number(l->client, "PTTL", l->key[LW_KEY_LOCK], &left, error)) return LATCHWORK_LOCK_ERROR;
     if (left != -1)
-        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE,
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, left == -2 ? LATCHWORK_E_NOT_HELD : LATCHWORK_E_HAS_TTL,
                             left == -2 ? "there is no such lock" : "it has a TTL: %lld ms left", (long long)left);
     char ms[24];
     snprintf(ms, sizeof ms, "%lld", (long long)ttl_ms);
@@ -172,21 +176,22 @@ static const struct {
     enum latchwork_kind kind;
     const char *waiting[2];
 } families[] = {
-    {"lock", LATCHWORK_MUTEX, {"wait", "queue"}},
-    {"write", LATCHWORK_WRITE, {"queue", "read-queue"}},
-    {"read", LATCHWORK_READ, {"queue", "read-queue"}},
-    {"permits", LATCHWORK_SEMAPHORE, {"wait", NULL}},
+    {"lock", LATCHWORK_KIND_MUTEX, {"wait", "queue"}},
+    {"write", LATCHWORK_KIND_WRITE, {"queue", "read-queue"}},
+    {"read", LATCHWORK_KIND_READ, {"queue", "read-queue"}},
+    {"permits", LATCHWORK_KIND_SEMAPHORE, {"wait", NULL}},
 };
 
 static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const char *what, int64_t *sum) {
     if (!what) return true;
-    struct lw_buf b = {0};
-    lw_buf_add(&b, key, n_prefix);
-    lw_buf_add(&b, what, strlen(what));
+    struct lw_text t = {0};
+    lw_text_add(&t, key, n_prefix);
+    lw_text_add(&t, what, strlen(what));
     int64_t n = 0;
     struct latchwork_error error = {0};
-    bool good = ask_number(k->client, "ZCARD", lw_bytes(b.p, b.n), &n, &error) || error.code == LATCHWORK_E_TYPE;
-    lw_buf_free(&b);
+    if (t.failed) lw_lock_no_memory(&error);
+    bool good = !t.failed && (ask_number(k->client, "ZCARD", lw_bytes(t.p, t.n), &n, &error) || error.code == LATCHWORK_E_TYPE);
+    lw_text_free(&t);
     if (!good && k->error) *k->error = error;
     *sum += n;
     return good;
@@ -203,14 +208,14 @@ static bool list_own(struct look *k, struct lw_bytes key) {
         if (!add_waiting(k, key.p, prefix, families[f].waiting[0], &info.waiting) ||
             !add_waiting(k, key.p, prefix, families[f].waiting[1], &info.waiting))
             return false;
-        bool leases = info.kind == LATCHWORK_READ || info.kind == LATCHWORK_SEMAPHORE;
+        bool leases = info.kind == LATCHWORK_KIND_READ || info.kind == LATCHWORK_KIND_SEMAPHORE;
         return leases ? show_leases(k, &info, key) : show_string(k, &info, key, false);
     }
     return true;
 }
 
 static bool list_key(struct look *k, struct lw_bytes key) {
-    struct latchwork_lock_info info = {.kind = LATCHWORK_MUTEX, .name = key.p, .name_len = key.n};
+    struct latchwork_lock_info info = {.kind = LATCHWORK_KIND_MUTEX, .name = key.p, .name_len = key.n};
     return show_string(k, &info, key, false);
 }
 
@@ -218,7 +223,7 @@ static bool list_key(struct look *k, struct lw_bytes key) {
 static bool list_one(struct look *k, struct lw_bytes key, unsigned flags) {
     struct latchwork_error error = {0}, *wanted = k->error;
     k->error = &error;
-    bool good = (flags & LATCHWORK_LIST_KEYS ? list_key : list_own)(k, key);
+    bool good = (flags & LATCHWORK_FLAG_KEYS ? list_key : list_own)(k, key);
     k->error = wanted;
     if (good) return true;
     if (error.code == LATCHWORK_E_TYPE) {
@@ -247,12 +252,14 @@ enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob,
     struct look k = {.client = c, .seen = seen, .ctx = ctx, .error = error, .foreign = foreign};
     if (!lw_client_ok(c, error)) return LATCHWORK_LOCK_ERROR;
     if (!seen) return lw_lock_wrong(error, "seen is NULL");
-    struct lw_buf match = {0};
-    lw_buf_addf(&match, flags & LATCHWORK_LIST_KEYS ? "%s%c" : "lwl:{%s}:*%c", glob ? glob : "*", 0);
+    struct lw_text t = {0};
+    lw_text_addf(&t, flags & LATCHWORK_FLAG_KEYS ? "%s" : "lwl:{%s}:*", glob ? glob : "*");
+    char *match = lw_text_take(&t);
+    if (!match) return lw_lock_no_memory(error);
     char cursor[32] = "0";
     bool good = true;
     do {
-        redisReply *r = ask(c, "SCAN", lw_bytes_of(cursor), (const char *const[]){"MATCH", match.p, "COUNT", "500", NULL}, error);
+        redisReply *r = ask(c, "SCAN", lw_bytes_of(cursor), (const char *const[]){"MATCH", match, "COUNT", "500", NULL}, error);
         good = r != NULL;
         if (!r) break;
         if (r->type == REDIS_REPLY_ARRAY && r->elements == 2) {
@@ -263,6 +270,6 @@ enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob,
         }
         freeReplyObject(r);
     } while (good && !k.stopped && strcmp(cursor, "0"));
-    lw_buf_free(&match);
+    free(match);
     return good ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR;
 }

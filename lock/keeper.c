@@ -141,32 +141,42 @@ struct renewal {
     bool unknown; /* NOSCRIPT: to be sent whole */
 };
 
-static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) {
-    if (!connected(k)) return;
-    struct lw_buf out = {0};
-    int64_t sent_ms = lw_boot_ms();
+static void take_answer(struct lw_keeper *k, struct renewal *r, redisReply *reply, int64_t sent_ms) {
+    r->unknown = lw_is_no_script(reply);
+    if (reply->type == REDIS_REPLY_INTEGER) answered(k, r->hold, reply->integer == 1, sent_ms, r->ttl_ms);
+    freeReplyObject(reply); /* any other error: tried again until it is given up */
+}
+
+/* False when an allocation failed: then nothing was sent. */
+static bool send_pipeline(struct lw_keeper *k, struct renewal *r, size_t n, int64_t sent_ms) {
+    struct lw_text out = {0};
     for (size_t i = 0; i < n; i++) {
-        r[i].ttl_ms = lw_lock_ttl(r[i].hold, r[i].hold->lock->o.ttl_ms, sent_ms);
         r[i].hold->lock->ops->keep_call(r[i].hold, r[i].ttl_ms, &r[i].call);
         lw_call_encode(&r[i].call, &out);
-        lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
     }
-    lw_send(k->redis, out.p, out.n);
-    lw_buf_free(&out);
+    for (size_t i = 0; i < n && !out.failed; i++) lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
+    bool whole = !out.failed;
+    if (whole) lw_send(k->redis, out.p, out.n);
+    lw_text_free(&out);
+    return whole;
+}
+
+static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) {
+    if (!connected(k)) return;
+    int64_t sent_ms = lw_boot_ms();
+    for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_lock_ttl(r[i].hold, r[i].hold->lock->o.ttl_ms, sent_ms);
+    if (!send_pipeline(k, r, n, sent_ms)) return; /* tried again until they are given up, as after any error */
     for (size_t i = 0; i < n; i++) {
         redisReply *reply = reply_in_time(k);
         if (!reply) break;
-        r[i].unknown = lw_is_no_script(reply);
-        if (reply->type == REDIS_REPLY_INTEGER) answered(k, r[i].hold, reply->integer == 1, sent_ms, r[i].ttl_ms);
-        freeReplyObject(reply); /* any other error: tried again until it is given up */
+        take_answer(k, &r[i], reply, sent_ms);
     }
     for (size_t i = 0; i < n && !k->redis->err; i++) {
         if (!r[i].unknown) continue;
         struct latchwork_error error;
         redisReply *reply = lw_call_on(k->client, k->redis, &r[i].call, &error);
         if (!reply) break;
-        if (reply->type == REDIS_REPLY_INTEGER) answered(k, r[i].hold, reply->integer == 1, r[i].call.sent_ms, r[i].ttl_ms);
-        freeReplyObject(reply);
+        take_answer(k, &r[i], reply, r[i].call.sent_ms);
     }
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
     if (!k->redis->err) return;
@@ -208,10 +218,10 @@ static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
 
 static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     static const struct renewal none;
-    struct renewal *r = lw_alloc(n * sizeof *r);
+    struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (due[i]->lock->ops->keep_call && !(due[i]->lock->client->flags & LATCHWORK_CLIENT_NO_SCRIPTS)) {
+    for (size_t i = 0; r && i < n; i++) { /* without memory they are tried again later, as after any error */
+        if (due[i]->lock->ops->keep_call && !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;
             r[piped++].hold = due[i];
         } else {
@@ -256,8 +266,17 @@ static void *keep(void *arg) {
     return NULL;
 }
 
-struct lw_keeper *lw_keeper_open(struct latchwork_client *client) {
-    struct lw_keeper *k = lw_alloc(sizeof *k);
+static void free_keeper(struct lw_keeper *k) {
+    pthread_cond_destroy(&k->changed);
+    pthread_cond_destroy(&k->called_back);
+    pthread_mutex_destroy(&k->mutex);
+    free(k->hold);
+    free(k);
+}
+
+struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwork_error *error) {
+    struct lw_keeper *k = calloc(1, sizeof *k);
+    if (!k) return lw_lock_no_memory(error), NULL;
     k->client = client;
     pthread_mutex_init(&k->mutex, NULL);
     pthread_condattr_t monotonic;
@@ -272,7 +291,8 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client) {
     int failed = pthread_create(&k->thread, NULL, keep, k);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) return k;
-    free(k);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread for renewals: %s", strerror(failed));
+    free_keeper(k);
     return NULL;
 }
 
@@ -285,18 +305,25 @@ void lw_keeper_close(struct lw_keeper *k) {
     pthread_join(k->thread, NULL);
     while (k->n) take_out(k, k->hold[0]);
     if (k->redis) redisFree(k->redis);
-    pthread_cond_destroy(&k->changed);
-    pthread_cond_destroy(&k->called_back);
-    pthread_mutex_destroy(&k->mutex);
-    free(k->hold);
-    free(k);
+    free_keeper(k);
 }
 
-void lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h) {
+/* Makes room for one more; the mutex is held. */
+static bool make_room(struct lw_keeper *k) {
+    if (k->n < k->cap) return true;
+    size_t cap = k->cap ? 2 * k->cap : 16;
+    struct latchwork_hold **hold = realloc(k->hold, cap * sizeof(struct latchwork_hold *));
+    if (!hold) return false;
+    k->hold = hold;
+    k->cap = cap;
+    return true;
+}
+
+bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h, struct latchwork_error *error) {
     pthread_mutex_lock(&k->mutex);
-    if (k->n == k->cap) {
-        k->cap = k->cap ? 2 * k->cap : 16;
-        k->hold = lw_realloc(k->hold, k->cap * sizeof *k->hold);
+    if (!make_room(k)) {
+        pthread_mutex_unlock(&k->mutex);
+        return lw_lock_no_memory(error), false;
     }
     lw_hold_ref(h);
     h->kept = true;
@@ -305,6 +332,7 @@ void lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h) {
     k->hold[k->n++] = h;
     pthread_cond_signal(&k->changed);
     pthread_mutex_unlock(&k->mutex);
+    return true;
 }
 
 void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *h) {

@@ -14,9 +14,11 @@ enum { LW_KEEP_BATCH = 128 };
 struct lw_keeper;
 
 /* client: for holds that are renewed by keep_call; may be NULL where none is. */
-struct lw_keeper *lw_keeper_open(struct latchwork_client *client);
+/* NULL with *error: no memory, or the system gives no thread. */
+struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwork_error *error);
 void lw_keeper_close(struct lw_keeper *k); /* NULL is ignored */
-void lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *hold);
+/* False, with *error, when an allocation failed. */
+bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *hold, struct latchwork_error *error);
 /* After it returns the callback of this hold neither runs nor will be called by the keeper; unless it is called from that callback. */
 void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *hold);
 

@@ -15,23 +15,23 @@ struct lw_shape {
 };
 
 static const struct lw_shape shapes[] = {
-    {LATCHWORK_MUTEX, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
-    {LATCHWORK_REENTRANT, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
-    {LATCHWORK_FAIR, true, false, LW_KEY_LOCK, {"lock", "fence", "queue", "alive"}},
-    {LATCHWORK_READ, true, true, LW_KEY_READERS, {"write", "fence", "queue", "alive", "read", "read-queue"}},
-    {LATCHWORK_WRITE, true, false, LW_KEY_LOCK, {"write", "fence", "queue", "alive", "read", "read-queue"}},
-    {LATCHWORK_SEMAPHORE, false, true, LW_KEY_LOCK, {"permits", "fence", "wait"}},
+    {LATCHWORK_KIND_MUTEX, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
+    {LATCHWORK_KIND_REENTRANT, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
+    {LATCHWORK_KIND_FAIR, true, false, LW_KEY_LOCK, {"lock", "fence", "queue", "alive"}},
+    {LATCHWORK_KIND_READ, true, true, LW_KEY_READERS, {"write", "fence", "queue", "alive", "read", "read-queue"}},
+    {LATCHWORK_KIND_WRITE, true, false, LW_KEY_LOCK, {"write", "fence", "queue", "alive", "read", "read-queue"}},
+    {LATCHWORK_KIND_SEMAPHORE, false, true, LW_KEY_LOCK, {"permits", "fence", "wait"}},
 };
 
 bool lw_one_queues(const struct latchwork_lock *l) { return l->shape->queues; }
-bool lw_one_tells(const struct latchwork_lock *l) { return l->key[LW_KEY_WAIT].p && !(l->o.flags & LATCHWORK_LOCK_PLAIN); }
+bool lw_one_tells(const struct latchwork_lock *l) { return l->key[LW_KEY_WAIT].p && !(l->o.flags & LATCHWORK_FLAG_PLAIN); }
 struct lw_bytes lw_one_wait_name(const struct latchwork_lock *l) {
-    if (l->o.kind == LATCHWORK_READ) return l->key[LW_KEY_READ_WAIT];
+    if (l->o.kind == LATCHWORK_KIND_READ) return l->key[LW_KEY_READ_WAIT];
     return l->key[LW_KEY_WAIT].p ? l->key[LW_KEY_WAIT] : l->key[LW_KEY_LOCK];
 }
 static bool has_readers(const struct latchwork_lock *l) { return l->key[LW_KEY_READERS].p != NULL; }
-static bool is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_LOCK_PLAIN; }
-static bool no_scripts(const struct latchwork_lock *l) { return l->client->flags & LATCHWORK_CLIENT_NO_SCRIPTS; }
+static bool is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_FLAG_PLAIN; }
+static bool no_scripts(const struct latchwork_lock *l) { return l->client->flags & LATCHWORK_FLAG_NO_SCRIPTS; }
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) {
     const struct lw_bytes *b = &l->key[l->key[key].p ? key : LW_KEY_LOCK];
@@ -68,7 +68,7 @@ static void queue_take(struct lw_call *c, struct lw_take *t) {
     lw_call_script(c, &lw_lock_script_queue_take, n);
     for (int i = 0; i < n; i++) add_key(c, l, i);
     begin_take(c, t);
-    lw_call_text(c, l->o.kind == LATCHWORK_READ ? "r" : "w");
+    lw_call_text(c, l->o.kind == LATCHWORK_KIND_READ ? "r" : "w");
     lw_call_text(c, t->wait ? t->waiter : "");
     lw_call_text(c, t->ticket);
     lw_call_number(c, LW_LIVE_MS);
@@ -77,7 +77,7 @@ static void queue_take(struct lw_call *c, struct lw_take *t) {
 
 static void counted_take(struct lw_call *c, struct lw_take *t) {
     struct latchwork_lock *l = t->lock;
-    bool permits = l->o.kind == LATCHWORK_SEMAPHORE;
+    bool permits = l->o.kind == LATCHWORK_KIND_SEMAPHORE;
     lw_call_script(c, permits ? &lw_lock_script_permit_take : &lw_lock_script_mutex_take, 3);
     for (int i = 0; i < 3; i++) add_key(c, l, i);
     begin_take(c, t);
@@ -140,7 +140,7 @@ void lw_one_leave(struct lw_take *t) {
     if (lw_one_queues(l)) {
         add_queue_keys(&c, l, &lw_lock_script_queue_leave);
         lw_call_text(&c, t->waiter);
-        lw_call_text(&c, l->o.kind == LATCHWORK_READ ? "r" : "w");
+        lw_call_text(&c, l->o.kind == LATCHWORK_KIND_READ ? "r" : "w");
     } else if (no_scripts(l)) {
         lw_call_script(&c, NULL, 0);
         lw_call_add(&c, "ZREM", 4);
@@ -161,10 +161,10 @@ static void drop_call(struct latchwork_hold *h, struct lw_call *c) {
     if (lw_one_queues(l)) {
         add_queue_keys(c, l, &lw_lock_script_queue_drop);
         lw_call_text(c, h->value);
-        lw_call_text(c, l->o.kind == LATCHWORK_READ ? "r" : "w");
+        lw_call_text(c, l->o.kind == LATCHWORK_KIND_READ ? "r" : "w");
         return;
     }
-    bool permits = l->o.kind == LATCHWORK_SEMAPHORE, hint = l->hint.p != NULL;
+    bool permits = l->o.kind == LATCHWORK_KIND_SEMAPHORE, hint = l->hint.p != NULL;
     lw_call_script(c, permits ? &lw_lock_script_permit_drop : &lw_lock_script_mutex_drop, hint ? 4 : 2);
     add_key(c, l, LW_KEY_LOCK);
     add_key(c, l, LW_KEY_WAIT);
@@ -240,59 +240,73 @@ static const struct lw_lock_ops one = {.acquire = lw_one_acquire,
                                        .end = lw_one_end,
                                        .give_ttl = lw_one_give_ttl};
 
-static struct lw_bytes copy(const char *p, size_t n) { return p ? lw_bytes(lw_memdup(p, n), n) : lw_bytes(NULL, 0); }
+/* A name for the lock to own; *memory is set when it could not be allocated. */
+static struct lw_bytes name_of(struct lw_text *t, bool *memory) {
+    size_t n = t->n;
+    char *p = lw_text_take(t);
+    *memory = *memory || !p;
+    return lw_bytes(p, p ? n : 0);
+}
 
-static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what) {
-    struct lw_buf b = {0};
-    lw_buf_add(&b, "lwl:{", 5);
-    lw_buf_add(&b, l->name, l->n_name);
-    lw_buf_addf(&b, "}:%s", what);
-    return lw_bytes(b.p, b.n);
+static struct lw_bytes copy(const char *p, size_t n, bool *memory) {
+    struct lw_text t = {0};
+    lw_text_add(&t, p, n);
+    return p ? name_of(&t, memory) : lw_bytes(NULL, 0);
+}
+
+static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what, bool *memory) {
+    struct lw_text t = {0};
+    lw_text_add(&t, "lwl:{", 5);
+    lw_text_add(&t, l->name, l->n_name);
+    lw_text_addf(&t, "}:%s", what);
+    return name_of(&t, memory);
 }
 
 /* Names beside a key of somebody else's, in its Cluster slot: its tag, if it has one, else all of it. */
-static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what) {
-    struct lw_bytes key = l->key[LW_KEY_LOCK];
+static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what, bool *memory) {
+    struct lw_bytes key = lw_bytes(l->name, l->n_name);
     const char *open = memchr(key.p, '{', key.n);
     const char *close = open ? memchr(open, '}', key.n - (size_t)(open - key.p)) : NULL;
-    if (!close || close == open + 1) return own_name(l, what);
-    struct lw_buf b = {0};
-    lw_buf_add(&b, "lwl:", 4);
-    lw_buf_add(&b, open, (size_t)(close - open) + 1);
-    lw_buf_add(&b, ":", 1);
-    lw_buf_add(&b, key.p, key.n);
-    lw_buf_addf(&b, ":%s", what);
-    return lw_bytes(b.p, b.n);
+    if (!close || close == open + 1) return own_name(l, what, memory);
+    struct lw_text t = {0};
+    lw_text_add(&t, "lwl:", 4);
+    lw_text_add(&t, open, (size_t)(close - open) + 1);
+    lw_text_add(&t, ":", 1);
+    lw_text_add(&t, key.p, key.n);
+    lw_text_addf(&t, ":%s", what);
+    return name_of(&t, memory);
 }
 
-static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_names *n) {
+static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_names *n, bool *memory) {
     bool hint = n->hint.p || n->hint_if.p || n->hint_to.p;
     if (n->size < sizeof *n || !n->lock.p || !n->lock.n || !n->fence.p || !n->fence.n) return false;
     if (hint && !(n->hint.p && n->hint_if.p && n->hint_to.p)) return false;
-    l->key[LW_KEY_LOCK] = copy(n->lock.p, n->lock.n);
-    l->key[LW_KEY_FENCE] = copy(n->fence.p, n->fence.n);
-    l->key[LW_KEY_WAIT] = copy(n->wait.p, n->wait.n);
-    l->hint_if = copy(n->hint_if.p, n->hint_if.n);
-    l->hint_to = copy(n->hint_to.p, n->hint_to.n);
-    l->hint = copy(n->hint.p, n->hint.n);
+    l->key[LW_KEY_LOCK] = copy(n->lock.p, n->lock.n, memory);
+    l->key[LW_KEY_FENCE] = copy(n->fence.p, n->fence.n, memory);
+    l->key[LW_KEY_WAIT] = copy(n->wait.p, n->wait.n, memory);
+    l->hint_if = copy(n->hint_if.p, n->hint_if.n, memory);
+    l->hint_to = copy(n->hint_to.p, n->hint_to.n, memory);
+    l->hint = copy(n->hint.p, n->hint.n, memory);
     l->fence_keep_ms = 0; /* it belongs to others too */
     return true;
 }
 
-static const char *take_names(struct latchwork_lock *l) {
+/* NULL, or what is wrong with the options. *memory: an allocation failed. */
+static const char *take_names(struct latchwork_lock *l, bool *memory) {
     const struct latchwork_lock_names *names = l->o.names;
-    bool mutex = l->o.kind == LATCHWORK_MUTEX || l->o.kind == LATCHWORK_REENTRANT;
+    bool mutex = l->o.kind == LATCHWORK_KIND_MUTEX || l->o.kind == LATCHWORK_KIND_REENTRANT;
     l->o.names = NULL;
     if (!mutex && (names || is_plain(l))) return "PLAIN and custom names are for mutex and reentrant locks";
     if (!mutex && no_scripts(l))
         return "this kind of lock needs scripts, which the client may not use: mutex and reentrant locks do without";
     if (names && is_plain(l)) return "either PLAIN or custom names";
-    if (names) return take_custom(l, names) ? NULL : "custom names: size, lock and fence must be set, and all of the hint or nothing";
+    if (names)
+        return take_custom(l, names, memory) ? NULL : "custom names: size, lock and fence must be set, and all of the hint or nothing";
     for (int i = 0; i < LW_LOCK_KEYS && l->shape->names[i]; i++)
         if (!is_plain(l))
-            l->key[i] = own_name(l, l->shape->names[i]);
+            l->key[i] = own_name(l, l->shape->names[i], memory);
         else
-            l->key[i] = i == LW_KEY_LOCK ? copy(l->name, l->n_name) : beside_name(l, l->shape->names[i]);
+            l->key[i] = i == LW_KEY_LOCK ? copy(l->name, l->n_name, memory) : beside_name(l, l->shape->names[i], memory);
     return NULL;
 }
 
@@ -305,9 +319,13 @@ struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, cons
     l->keeper = lw_client_keeper;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (shapes[i].kind == l->o.kind) l->shape = &shapes[i];
-    const char *wrong = l->shape ? take_names(l) : "kind is none that can be opened so";
-    if (!wrong) return l;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, l->shape && no_scripts(l) ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT, "%s", wrong);
+    bool memory = false;
+    const char *wrong = l->shape ? take_names(l, &memory) : "kind is none that can be opened so";
+    if (!wrong && !memory) return l;
+    if (memory)
+        lw_lock_no_memory(error);
+    else
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, l->shape && no_scripts(l) ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT, "%s", wrong);
     lw_lock_unref(l);
     return NULL;
 }

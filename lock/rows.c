@@ -15,9 +15,6 @@
 #include <stdlib.h>
 
 enum {
-    ROWS_MAX = 256,
-    TABLE_MAX = 128,
-    ID_MAX = 256,
     /* What fits in a call. */
     TAKE_BATCH = (LW_CALL_ARGS - 3 - 6) / 2,
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
@@ -32,7 +29,7 @@ struct rows {
 };
 
 static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }
-static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_LOCK_PLAIN ? "1" : "0"; }
+static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_FLAG_PLAIN ? "1" : "0"; }
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_add(c, row->key[key].p, row->key[key].n); }
 
@@ -163,43 +160,42 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
 }
 
 /* A hold of one row, with the token of all. */
-static struct latchwork_hold *sub_hold(struct taking *t, size_t i) {
-    struct latchwork_hold *h = lw_alloc(sizeof *h);
-    atomic_init(&h->refs, 1);
-    h->lock = rows_of(t->lock)->row[i];
-    atomic_fetch_add(&h->lock->refs, 1);
-    h->count = 1;
-    h->end_ms = INT64_MAX;
+static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchwork_error *error) {
+    struct latchwork_hold *h = lw_hold_new(rows_of(t->lock)->row[i], error);
+    if (!h) return NULL;
     memcpy(h->token, t->hold->token, sizeof h->token);
     return h;
 }
 
+/* The hold of a row that was taken together with others. */
+static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error) {
+    if (t->sub[i]) return true;
+    struct latchwork_hold *h = t->sub[i] = sub_hold(t, i, error);
+    if (!h) return false;
+    h->fence = t->fence;
+    if (h->lock->o.flags & LATCHWORK_FLAG_PLAIN)
+        snprintf(h->value, sizeof h->value, "%s", h->token);
+    else
+        snprintf(h->value, sizeof h->value, "%s:%llu", h->token, (unsigned long long)t->fence);
+    lw_hold_leased(h, t->sent_ms, h->lock->o.ttl_ms);
+    return true;
+}
+
 /* The rows taken so far are renewed by the client's keeper, since the next may take longer than a TTL. */
-static void renew_taken(struct taking *t, struct lw_keeper *keeper) {
-    for (size_t i = t->kept; i < t->taken; i++) {
-        if (!t->sub[i]) {
-            struct latchwork_hold *h = t->sub[i] = sub_hold(t, i);
-            h->fence = t->fence;
-            if (h->lock->o.flags & LATCHWORK_LOCK_PLAIN)
-                snprintf(h->value, sizeof h->value, "%s", h->token);
-            else
-                snprintf(h->value, sizeof h->value, "%s:%llu", h->token, (unsigned long long)t->fence);
-            lw_hold_leased(h, t->sent_ms, h->lock->o.ttl_ms);
-        }
-        lw_keeper_add(keeper, t->sub[i]);
-    }
-    t->kept = t->taken;
+static bool renew_taken(struct taking *t, struct latchwork_error *error) {
+    struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock, error) : NULL;
+    if (t->taken && !keeper) return false;
+    for (; t->kept < t->taken; t->kept++)
+        if (!hold_taken(t, t->kept, error) || !lw_keeper_add(keeper, t->sub[t->kept], error)) return false;
+    return true;
 }
 
 static enum latchwork_result wait_for_next(struct taking *t, struct latchwork_error *error) {
     t->piecemeal = true;
-    struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock) : NULL;
-    if (t->taken && !keeper)
-        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED,
-                            "no thread can be had to keep rows while waiting for one");
-    if (keeper) renew_taken(t, keeper);
+    if (!renew_taken(t, error)) return LATCHWORK_LOCK_ERROR;
     struct latchwork_lock *row = rows_of(t->lock)->row[t->taken];
-    struct latchwork_hold *h = sub_hold(t, t->taken);
+    struct latchwork_hold *h = sub_hold(t, t->taken, error);
+    if (!h) return LATCHWORK_LOCK_ERROR;
     lw_lock_saw(row, t->fence);
     enum latchwork_result result = lw_one_acquire(row, h, t->deadline_ms, error);
     if (result != LATCHWORK_LOCK_OK) {
@@ -293,7 +289,8 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
     struct latchwork_error why = {0};
     bool again = true;
     enum latchwork_result result = LATCHWORK_LOCK_BUSY;
-    t.sub = lw_alloc(rows_of(l)->n * sizeof(struct latchwork_hold *));
+    t.sub = calloc(rows_of(l)->n, sizeof(struct latchwork_hold *));
+    if (!t.sub) return lw_lock_no_memory(error);
     while (again) {
         t.taken = t.kept = 0, t.piecemeal = false;
         result = attempt(&t, &again, &why);
@@ -302,8 +299,11 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         struct latchwork_error ignored;
         end_sub_holds(&t);
         drop_all(h, &sent_again, &ignored); /* also what a call took whose answer was lost */
-        lw_hold_token(h);
         again = again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
+        if (again && !lw_hold_token(h, &why)) { /* a token names one attempt */
+            result = LATCHWORK_LOCK_ERROR;
+            again = false;
+        }
         if (again) lw_sleep_ms(PAUSE_MS / 2 + (int64_t)lw_random(PAUSE_MS));
     }
     free(t.sub);
@@ -326,7 +326,7 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
 
 /* What all rows said together: an error, else OK if any did. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
-    return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "there is no such row");
+    return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "there is no such row");
 }
 
 static enum latchwork_result show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
@@ -399,30 +399,31 @@ static int by_name(const void *a, const void *b) {
 }
 
 static const char *check(const struct latchwork_row *rows, size_t n) {
-    if (!rows || n < 1 || n > ROWS_MAX) return "1 to 256 rows are locked at once";
+    if (!rows || n < 1 || n > LATCHWORK_MAX_ROWS) return "1 to 256 rows are locked at once";
     for (size_t i = 0; i < n; i++) {
         size_t table = rows[i].table ? strlen(rows[i].table) : 0, id = rows[i].id ? strlen(rows[i].id) : 0;
-        if (table < 1 || table > TABLE_MAX || strchr(rows[i].table, ':')) return "a row's table has 1 to 128 bytes and no ':'";
-        if (id < 1 || id > ID_MAX) return "a row's id has 1 to 256 bytes";
+        if (table < 1 || table > LATCHWORK_MAX_TABLE || strchr(rows[i].table, ':')) return "a row's table has 1 to 128 bytes and no ':'";
+        if (id < 1 || id > LATCHWORK_MAX_ID) return "a row's id has 1 to 256 bytes";
     }
     return NULL;
 }
 
 /* The rows' mutexes: renewed, if at all, as a whole. */
 static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row, size_t n, struct latchwork_error *error) {
-    struct rows *rows = l->more = lw_alloc(sizeof *rows + n * sizeof rows->row[0]);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = l->o.flags & LATCHWORK_LOCK_PLAIN};
+    struct rows *rows = l->more = calloc(1, sizeof *rows + n * sizeof rows->row[0]);
+    if (!rows) return lw_lock_no_memory(error), false;
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = l->o.flags & LATCHWORK_FLAG_PLAIN};
     o.ttl_ms = l->o.ttl_ms;
     o.max_hold_ms = -1;
     o.give_ttl_ms = l->o.give_ttl_ms;
     for (size_t i = 0; i < n; i++) {
         if (i && by_name(&row[i - 1], &row[i]) == 0) continue;
-        struct lw_buf name = {0};
-        lw_buf_addf(&name, "%s%s:%s", prefix, row[i].table, row[i].id);
+        struct lw_text name = {0};
+        lw_text_addf(&name, "%s%s:%s", prefix, row[i].table, row[i].id);
+        if (name.failed) return lw_lock_no_memory(error), false;
         o.name_len = name.n;
-        lw_buf_add(&name, "", 1);
         struct latchwork_lock *one = latchwork_lock_open(l->client, name.p, &o, error);
-        lw_buf_free(&name);
+        lw_text_free(&name);
         if (!one) return false;
         rows->row[rows->n++] = one;
     }
@@ -434,26 +435,29 @@ struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, cons
                                            const struct latchwork_lock_options *options, struct latchwork_error *error) {
     if (!lw_client_ok(client, error)) return NULL;
     const char *wrong = check(rows, n);
-    if (client->flags & LATCHWORK_CLIENT_NO_SCRIPTS) wrong = "row locks need scripts, which the client may not use: a mutex does without";
+    if (client->flags & LATCHWORK_FLAG_NO_SCRIPTS) wrong = "row locks need scripts, which the client may not use: a mutex does without";
     if (wrong) {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
-                     client->flags & LATCHWORK_CLIENT_NO_SCRIPTS ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT, "%s", wrong);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, client->flags & LATCHWORK_FLAG_NO_SCRIPTS ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT,
+                     "%s", wrong);
         return NULL;
     }
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT};
     if (options) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     if (options) o.size = options->size;
-    o.kind = LATCHWORK_ROWS;
+    o.kind = LATCHWORK_KIND_ROWS;
     o.names = NULL;
     o.name_len = 0;
     struct latchwork_lock *l = lw_lock_new(&few_ops, "rows", &o, client->label, error);
     if (!l) return NULL;
     l->client = client;
     l->keeper = lw_client_keeper;
-    struct latchwork_row *sorted = lw_alloc(n * sizeof *sorted);
-    memcpy(sorted, rows, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_name);
-    bool good = open_rows(l, prefix ? prefix : "row:", sorted, n, error);
+    struct latchwork_row *sorted = malloc(n * sizeof *sorted);
+    if (sorted) {
+        memcpy(sorted, rows, n * sizeof *sorted);
+        qsort(sorted, n, sizeof *sorted, by_name);
+    }
+    bool good = sorted && open_rows(l, prefix ? prefix : "row:", sorted, n, error);
+    if (!sorted) lw_lock_no_memory(error);
     free(sorted);
     if (good) return l;
     lw_lock_unref(l);

@@ -16,10 +16,10 @@ enum { BUCKETS = 1024, BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, SILENT_MS = 15000
 
 struct lw_line {
     struct lw_line *next; /* of its bucket */
-    char *name;
-    size_t n_name;
     struct lw_waiter *first, *last;
     int64_t look_ms; /* when the first is to look by itself; 0 at once */
+    size_t n_name;
+    char name[];
 };
 
 struct lw_waking {
@@ -85,19 +85,26 @@ bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name) {
     return has;
 }
 
-void lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name) {
+static struct lw_line *new_line(struct lw_bytes name) {
+    struct lw_line *line = calloc(1, sizeof *line + name.n);
+    if (!line) return NULL;
+    line->n_name = name.n;
+    memcpy(line->name, name.p, name.n);
+    return line;
+}
+
+bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name) {
     *w = (struct lw_waiter){.ticket = 1e300};
     pthread_mutex_lock(&k->mutex);
-    pthread_cond_init(&w->changed, &k->monotonic);
     struct lw_line **at = find(k, name.p, name.n);
-    if (!*at) {
-        *at = lw_alloc(sizeof **at);
-        (*at)->name = lw_memdup(name.p, name.n);
-        (*at)->n_name = name.n;
-    }
+    if (!*at) *at = new_line(name);
     w->line = *at;
-    append(w->line, w);
+    if (w->line) {
+        pthread_cond_init(&w->changed, &k->monotonic);
+        append(w->line, w);
+    }
     pthread_mutex_unlock(&k->mutex);
+    return w->line != NULL;
 }
 
 void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
@@ -174,7 +181,6 @@ bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t l
     bool empty = !line->first;
     if (empty) {
         *find(k, line->name, line->n_name) = line->next;
-        free(line->name);
         free(line);
     }
     pthread_cond_destroy(&w->changed);
@@ -279,8 +285,9 @@ static void *listen_always(void *arg) {
     }
 }
 
-struct lw_waking *lw_waking_open(struct latchwork_client *client) {
-    struct lw_waking *k = lw_alloc(sizeof *k);
+struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwork_error *error) {
+    struct lw_waking *k = calloc(1, sizeof *k);
+    if (!k) return lw_lock_no_memory(error), NULL;
     k->client = client;
     k->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&k->mutex, NULL);
@@ -292,7 +299,10 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client) {
     int failed = k->stop_fd < 0 || pthread_create(&k->thread, NULL, listen_always, k);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) return k;
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread, or no descriptor, to wait with");
     if (k->stop_fd >= 0) close(k->stop_fd);
+    pthread_condattr_destroy(&k->monotonic);
+    pthread_mutex_destroy(&k->mutex);
     free(k);
     return NULL;
 }

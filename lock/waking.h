@@ -23,14 +23,16 @@ struct lw_waiter {
     double ticket; /* place in the line */
 };
 
-struct lw_waking *lw_waking_open(struct latchwork_client *client); /* NULL: no thread can be had */
-void lw_waking_close(struct lw_waking *k);                         /* NULL is ignored */
-void lw_waking_rouse(struct lw_waking *k);                         /* everybody looks around: the client is interrupted */
-bool lw_waking_is_up(struct lw_waking *k);                         /* subscribed: messages come */
+/* NULL with *error: no memory, or the system gives no thread or descriptor. */
+struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwork_error *error);
+void lw_waking_close(struct lw_waking *k); /* NULL is ignored */
+void lw_waking_rouse(struct lw_waking *k); /* everybody looks around: the client is interrupted */
+bool lw_waking_is_up(struct lw_waking *k); /* subscribed: messages come */
 
 bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
-void lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name); /* at the end of the line */
-void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket);       /* where its ticket belongs */
+/* Stands at the end of the line. False when an allocation failed: then it does not wait. */
+bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name);
+void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket); /* where its ticket belongs */
 /* True where it is the waiter's turn to try: it is first, and was woken or the time to look has come. False: until_ms is past, or the
  * client is interrupted. *more: others stand behind it. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);

@@ -17,7 +17,7 @@ enum { ROUNDS = 16, REPLIES_MAX = 8 };
 struct batch {
     struct latchwork_client *client;
     redisContext *redis;
-    struct lw_buf out;
+    struct lw_text out;
     int n;
     redisReply *reply[REPLIES_MAX];
 };
@@ -38,7 +38,7 @@ static bool begin(struct batch *b, struct latchwork_client *c, struct latchwork_
 
 static void end(struct batch *b) {
     forget_replies(b);
-    lw_buf_free(&b->out);
+    lw_text_free(&b->out);
     lw_client_put(b->client, b->redis);
 }
 
@@ -59,6 +59,10 @@ static const struct lw_bytes none = {NULL, 0};
 
 /* Sends, and takes all replies. False where the connection broke or one is an error. */
 static bool run(struct batch *b, struct latchwork_error *error) {
+    if (b->out.failed) { /* the connection may be in the middle of WATCH or MULTI */
+        b->redis->err = REDIS_ERR_OOM;
+        return lw_lock_no_memory(error), false;
+    }
     lw_send(b->redis, b->out.p, b->out.n);
     bool good = true;
     for (int i = 0; i < b->n; i++) {
@@ -122,7 +126,7 @@ static void command_wait(struct batch *b, struct lw_take *t) {
 static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
     const struct latchwork_lock *l = t->lock;
     char value[LW_LOCK_VALUE_MAX + 1];
-    if (l->o.flags & LATCHWORK_LOCK_PLAIN)
+    if (l->o.flags & LATCHWORK_FLAG_PLAIN)
         snprintf(value, sizeof value, "%s", t->hold->token);
     else
         snprintf(value, sizeof value, "%s:%s", t->hold->token, fence);
@@ -138,7 +142,7 @@ static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
 static bool is_ours(const struct lw_take *t, const redisReply *held) {
     size_t n = strlen(t->hold->token);
     if (held->type != REDIS_REPLY_STRING || held->len < n || memcmp(held->str, t->hold->token, n)) return false;
-    return t->lock->o.flags & LATCHWORK_LOCK_PLAIN ? held->len == n : held->str[n] == ':';
+    return t->lock->o.flags & LATCHWORK_FLAG_PLAIN ? held->len == n : held->str[n] == ':';
 }
 
 /* One round: true where *took is known. */

@@ -149,7 +149,7 @@ static enum latchwork_result granted(struct attempt *a, const char *fence, int64
     if (lw_boot_ms() < atomic_load(&a->hold->deadline_ms)) return LATCHWORK_LOCK_OK;
     struct latchwork_error ignored;
     lw_one_release(a->hold, &ignored);
-    lw_hold_token(a->hold); /* a token names one acquisition */
+    if (!lw_hold_token(a->hold, error)) return LATCHWORK_LOCK_ERROR; /* a token names one acquisition */
     atomic_store(&a->hold->loss, 0);
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "Redis answers too slowly for this TTL");
 }

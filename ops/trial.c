@@ -140,7 +140,7 @@ static int not_had(struct trial *t, const char *identity, enum latchwork_result 
 /* Waits up to HELD_MS for the lane, because busy workers seldom leave a lane free. */
 static int try_in_lane(struct trial *t, struct ops_message *m, const char *identity) {
     struct latchwork_error error = {0};
-    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .max_hold_ms = -1};
+    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .max_hold_ms = -1};
     struct lw_lane_lock *l = lw_lane_lock_open(t->j->o->c, m->lane, &options, &error);
     if (!l) return lw_fail(&t->j->o->err, "%s: %s", identity, error.text);
     struct latchwork_hold *hold = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/url.h"
 
-#include "base/bytes.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,10 @@ static int hex(char c) {
     return -1;
 }
 
-/* NULL where an escape is broken or holds a NUL. */
-static char *percent_decode(const char *p, size_t n) {
-    char *out = lw_alloc(n + 1), *w = out;
+/* Decodes what the URL says as `what`. NULL with *err when an escape is broken or holds a NUL. */
+static char *percent_decode(const char *p, size_t n, const char *what, struct lw_err *err) {
+    char *out = calloc(1, n + 1), *w = out;
+    if (!out) return lw_fail_memory(err), NULL;
     for (size_t i = 0; i < n; i++) {
         if (p[i] != '%') {
             *w++ = p[i];
@@ -28,7 +29,7 @@ static char *percent_decode(const char *p, size_t n) {
         int lo = n - i > 2 ? hex(p[i + 2]) : -1;
         if (hi < 0 || lo < 0 || hi + lo == 0) {
             free(out);
-            return NULL;
+            return lw_fail(err, "the %s holds a broken %%XX escape (write %%25 for a percent sign)", what), NULL;
         }
         *w++ = (char)(hi * 16 + lo);
         i += 2;
@@ -55,12 +56,12 @@ static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_er
     const char *colon = memchr(p, ':', (size_t)(at - p));
     size_t user_len = (size_t)((colon ? colon : at) - p);
     if (user_len) {
-        u->user = percent_decode(p, user_len);
-        if (!u->user) return lw_fail(err, "the user holds a broken %%XX escape (write %%25 for a percent sign)"), NULL;
+        u->user = percent_decode(p, user_len, "user", err);
+        if (!u->user) return NULL;
     }
     if (colon) {
-        u->password = percent_decode(colon + 1, (size_t)(at - colon - 1));
-        if (!u->password) return lw_fail(err, "the password holds a broken %%XX escape (write %%25 for a percent sign)"), NULL;
+        u->password = percent_decode(colon + 1, (size_t)(at - colon - 1), "password", err);
+        if (!u->password) return NULL;
     } else {
         return lw_fail(err, "a user without a password: write user:password@ or :password@"), NULL;
     }
@@ -88,8 +89,8 @@ static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_
         p = host_end;
     }
     if (p < end && take_port(p + 1, (size_t)(end - p - 1), u, err)) return -1;
-    u->host = host_end > host ? lw_memdup(host, (size_t)(host_end - host)) : lw_strdup("127.0.0.1");
-    return 0;
+    u->host = host_end > host ? strndup(host, (size_t)(host_end - host)) : strdup("127.0.0.1");
+    return u->host ? 0 : lw_fail_memory(err);
 }
 
 static int take_db(const char *p, struct lw_redis_url *u, struct lw_err *err) {
@@ -108,7 +109,8 @@ static int parse_unix(const char *p, struct lw_redis_url *u, struct lw_err *err)
     size_t n = strcspn(p, "?");
     if (*p != '/') return lw_fail(err, "unix:// needs an absolute path, as unix:///run/redis.sock");
     if (n > 107) return lw_fail(err, "the path of a socket holds at most 107 bytes");
-    u->path = lw_memdup(p, n);
+    u->path = strndup(p, n);
+    if (!u->path) return lw_fail_memory(err);
     if (!p[n]) return 0;
     if (strncmp(p + n, "?db=", 4)) return lw_fail(err, "the only parameter of unix:// is ?db=N");
     return take_db(p + n + 4, u, err);
@@ -141,17 +143,14 @@ void lw_redis_url_free(struct lw_redis_url *u) {
 
 char *lw_url_redact(const char *text) {
     const char *at = strrchr(text, '@');
-    if (!at) return lw_strdup(text);
+    if (!at) return strdup(text);
     const char *user = strstr(text, "://");
     user = user && user < at ? user + 3 : text;
     const char *colon = memchr(user, ':', (size_t)(at - user));
-    struct lw_buf b = {0};
-    if (colon)
-        lw_buf_add(&b, text, (size_t)(colon + 1 - text));
-    else
-        lw_buf_add(&b, text, (size_t)(user - text));
-    lw_buf_addf(&b, "***%s", at);
-    return b.p;
+    struct lw_text t = {0};
+    lw_text_add(&t, text, (size_t)((colon ? colon + 1 : user) - text));
+    lw_text_addf(&t, "***%s", at);
+    return lw_text_take(&t);
 }
 
 static void login_say(struct lw_redis_login *out, const char *command, const char *first, const char *second) {

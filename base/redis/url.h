@@ -32,7 +32,7 @@ struct lw_redis_login {
     char db[16];
 };
 void lw_redis_login(const struct lw_redis_url *u, struct lw_redis_login *out);
-/* A copy of any URL with its password as "***"; for people. Free it. */
+/* A copy of any URL with its password as "***"; for people. Free it. NULL when an allocation failed. */
 char *lw_url_redact(const char *text);
 
 #endif

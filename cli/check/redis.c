@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does each Redis answer, is it one that Latchwork can rely on, and may this user do what the scripts do? */
+#include "base/bytes.h"
 #include "base/redis/script.h"
 #include "base/redis/url.h"
 #include "cli/check/redis_rights.h"
@@ -256,7 +257,7 @@ void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
     for (size_t i = 0; i < c->redis.n_urls; i++) {
         struct lw_redis_url u;
         struct lw_err err = {0};
-        struct server s = {.c = c, .r = r, .shown = lw_url_redact(c->redis.urls[i])};
+        struct server s = {.c = c, .r = r, .shown = lw_or_abort(lw_url_redact(c->redis.urls[i]))};
         if (lw_redis_url_parse(c->redis.urls[i], &u, &err))
             PROBLEM(&s, "%s", err.text);
         else

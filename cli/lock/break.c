@@ -81,7 +81,7 @@ static enum latchwork_result break_one(struct breaking *b, struct lock_target *t
 }
 
 static bool has_queue(struct latchwork_client *client, const char *key) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_FAIR};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR};
     struct latchwork_lock *lock = latchwork_lock_open(client, key, &o, NULL);
     struct held h = {0};
     if (lock) latchwork_lock_show(lock, seen, &h, NULL);
@@ -92,10 +92,10 @@ static bool has_queue(struct latchwork_client *client, const char *key) {
 
 /* A name of the library may be a lock of several kinds at once. */
 static enum latchwork_result break_all_kinds(struct breaking *b, struct latchwork_error *error) {
-    enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_FAIR : LATCHWORK_MUTEX, LATCHWORK_WRITE,
-                                   LATCHWORK_SEMAPHORE};
+    enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR : LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE,
+                                   LATCHWORK_KIND_SEMAPHORE};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kinds[i], .permits = kinds[i] == LATCHWORK_SEMAPHORE};
+        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kinds[i], .permits = kinds[i] == LATCHWORK_KIND_SEMAPHORE};
         struct latchwork_lock *lock = latchwork_lock_open(b->client, b->a->key, &o, error);
         enum latchwork_result result = lock ? break_one(b, NULL, lock, error) : LATCHWORK_LOCK_ERROR;
         latchwork_lock_close(lock);

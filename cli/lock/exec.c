@@ -67,7 +67,7 @@ int lock_exec(const struct lock_args *a) {
         return LOCK_EXIT_FAILED;
     }
     struct latchwork_lock_options o = {
-        LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .ttl_ms = a->ttl_ms, .max_hold_ms = -1, .lost = lock_lost, .lost_ctx = &s};
+        LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = a->ttl_ms, .max_hold_ms = -1, .lost = lock_lost, .lost_ctx = &s};
     int status = lock_target_open(&t, a, &o);
     if (!status && t.lane && a->paused) lw_lane_lock_take_paused(t.lane);
     if (!status) status = wait_and_run(a, &s, &t);

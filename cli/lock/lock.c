@@ -201,7 +201,7 @@ int lock_target_open(struct lock_target *t, const struct lock_args *a, const str
         return 0;
     }
     struct latchwork_lock_options o = *options;
-    if (a->plain) o.flags |= LATCHWORK_LOCK_PLAIN;
+    if (a->plain) o.flags |= LATCHWORK_FLAG_PLAIN;
     t->client = latchwork_client_open(a->redis, NULL, &error);
     if (t->client) t->lock = latchwork_lock_open(t->client, a->key, &o, &error);
     return t->lock ? 0 : lock_failed(a, &error);

@@ -85,7 +85,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         lw_buf_addf(&glob, "lock:%s%c", l->a->match ? l->a->match : "*", 0);
         l->tag = tag;
         l->shard = s;
-        int failed = list_one(l, c->redis.urls[(size_t)s % c->redis.n_urls], glob.p, LATCHWORK_LIST_KEYS);
+        int failed = list_one(l, c->redis.urls[(size_t)s % c->redis.n_urls], glob.p, LATCHWORK_FLAG_KEYS);
         if (failed) status = failed; /* the other shards are worth seeing all the same */
         lw_buf_free(&glob);
     }
@@ -102,7 +102,7 @@ int lock_ls(const struct lock_args *a) {
         status = list_lanes(&l, c);
         lw_config_free(c);
     } else {
-        status = list_one(&l, a->redis, a->match, a->plain ? LATCHWORK_LIST_KEYS : 0);
+        status = list_one(&l, a->redis, a->match, a->plain ? LATCHWORK_FLAG_KEYS : 0);
     }
     int flushed = lock_flush(a);
     return status ? status : flushed;

@@ -13,9 +13,9 @@
 
 static const char *kind_of(const struct latchwork_lock_info *i, bool plain) {
     if (plain) return "plain";
-    if (i->kind == LATCHWORK_READ) return "read";
-    if (i->kind == LATCHWORK_WRITE) return "write";
-    return i->kind == LATCHWORK_SEMAPHORE ? "semaphore" : "mutex";
+    if (i->kind == LATCHWORK_KIND_READ) return "read";
+    if (i->kind == LATCHWORK_KIND_WRITE) return "write";
+    return i->kind == LATCHWORK_KIND_SEMAPHORE ? "semaphore" : "mutex";
 }
 
 struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms, bool plain, const char *tag, int shard) {

@@ -36,22 +36,22 @@ static int count_waiting(void *ctx, const struct latchwork_lock_info *info) {
 
 static enum latchwork_result show_kind(struct showing *s, struct latchwork_client *client, enum latchwork_kind kind,
                                        struct latchwork_error *error) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .permits = kind == LATCHWORK_SEMAPHORE};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .permits = kind == LATCHWORK_KIND_SEMAPHORE};
     struct latchwork_lock *lock = latchwork_lock_open(client, s->a->key, &o, error);
     if (!lock) return LATCHWORK_LOCK_ERROR;
-    enum latchwork_result result =
-        kind == LATCHWORK_FAIR ? latchwork_lock_show(lock, count_waiting, &s->waiting, error) : latchwork_lock_show(lock, seen, s, error);
+    enum latchwork_result result = kind == LATCHWORK_KIND_FAIR ? latchwork_lock_show(lock, count_waiting, &s->waiting, error)
+                                                               : latchwork_lock_show(lock, seen, s, error);
     latchwork_lock_close(lock);
     return result;
 }
 
 /* A name of the library says nothing of its kind: there may be one of each. A fair lock is a mutex with other waiters. */
 static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client, struct latchwork_error *error) {
-    static const enum latchwork_kind kinds[] = {LATCHWORK_FAIR, LATCHWORK_MUTEX, LATCHWORK_WRITE, LATCHWORK_SEMAPHORE};
+    static const enum latchwork_kind kinds[] = {LATCHWORK_KIND_FAIR, LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE, LATCHWORK_KIND_SEMAPHORE};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         enum latchwork_result result = show_kind(s, client, kinds[i], error);
         if (result == LATCHWORK_LOCK_ERROR) return result;
-        if (kinds[i] != LATCHWORK_FAIR) s->waiting = 0;
+        if (kinds[i] != LATCHWORK_KIND_FAIR) s->waiting = 0;
     }
     return s->shown ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_BUSY;
 }

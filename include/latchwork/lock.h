@@ -37,6 +37,23 @@
  *   LOST   the lock is not (any more) ours, and nothing was changed. Also: a release whose answer was lost with the connection, when the
  *          lock is found gone at the second try; it may have been freed by the first. Do not trust that you were alone until this call.
  *   ERROR  Redis could not be asked, or refused, or the call was wrong: error->code and error->text say what and what to do.
+ * Functions that open something return NULL, and fill *error, where others return ERROR.
+ *
+ * Codes. Each function lists the codes that it gives, without their LATCHWORK_E_. *Any of Redis* stands for what every exchange with
+ * Redis can end in: MEMORY, FORK, CONNECT, TIMEOUT, POOL, DENIED, TYPE, FULL, READONLY, NO_SCRIPTS, REPLY. Later versions may add
+ * codes: treat one that you do not know by its result.
+ *
+ * Names. Each prefix belongs to one thing: LATCHWORK_LOCK_ are results, LATCHWORK_E_ codes, LATCHWORK_KIND_ kinds of locks,
+ * LATCHWORK_FLAG_ flags (each has a bit of its own, so that one in the wrong place is refused), LATCHWORK_LOSS_ why a hold ended,
+ * LATCHWORK_DEFAULT_ what a 0 in an option means, LATCHWORK_MIN_ and LATCHWORK_MAX_ limits. What ends in _INIT begins a structure of
+ * options. <latchwork/handler.h> uses none of these prefixes, and both headers may be included together.
+ *
+ * Threads. Clients, locks and Redlocks may be used by any number of threads at the same time, until the one call that closes them. So
+ * may one hold: all functions of a hold but release and forget may run side by side, on any thread, whichever thread acquired it, and
+ * beside its renewal. Where renewals of one hold overlap, its deadline becomes the earliest of those that they asked for, since Redis may
+ * have taken them in any order. latchwork_hold_release() and latchwork_hold_forget() end the hold: one thread calls one of them, once (for
+ * a reentrant lock as often as it was acquired), when no other call on this hold runs, and none follows. No function may be called from a
+ * signal handler.
  *
  * Waiting. Who waits for a lock is woken by its release: the script that frees it tells one waiting client by PUBLISH, over one subscribed
  * connection that all the waiters of a client share; the rest sleep on. There is no polling by sleeping; what is woken and dies must not
@@ -47,7 +64,10 @@
  * Forks. A child must not use its parent's clients, locks or holds: calls say LATCHWORK_E_FORK. It may close the client (which frees memory
  * and touches nothing else) and open one of its own.
  *
- * Memory. What a call hands out is freed by its close or release. The library aborts the program when memory runs out.
+ * Memory. What a call hands out is freed by its close or release. An allocation that fails is an error, LATCHWORK_E_MEMORY, and never
+ * ends the program: what was opened before goes on working, and the call may be made again. After an acquire that failed so, the lock
+ * may be taken in Redis until its TTL ends, as after any ERROR. Closing and releasing free what they free also without memory.
+ *
  * Interface. It only grows: structures that you fill carry their size, and members are added at their ends. Fill them as
  * `struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 5000};` or zero them and set `size` yourself.
  * Zero always means the default. Times are in ms, and -1 where they may be endless. */
@@ -63,7 +83,28 @@ extern "C" {
 
 #define LATCHWORK_API __attribute__((visibility("default")))
 
-enum latchwork_result { LATCHWORK_LOCK_OK = 0, LATCHWORK_LOCK_BUSY = 1, LATCHWORK_LOCK_LOST = 2, LATCHWORK_LOCK_ERROR = 3 };
+/* --- version ----------------------------------------------------------------------------------------------------------------------- */
+
+/* The version of this header. MAJOR changes when a program has to be compiled anew or changed; the soname carries it. */
+#define LATCHWORK_VERSION_MAJOR 0
+#define LATCHWORK_VERSION_MINOR 1
+#define LATCHWORK_VERSION_PATCH 0
+#define LATCHWORK_VERSION "0.1.0"
+/* For comparing: 1.2.3 is 10203. */
+#define LATCHWORK_VERSION_NUMBER (LATCHWORK_VERSION_MAJOR * 10000 + LATCHWORK_VERSION_MINOR * 100 + LATCHWORK_VERSION_PATCH)
+
+/* The version of the library that is loaded, as LATCHWORK_VERSION is that of the header. Codes: none. */
+LATCHWORK_API const char *latchwork_version(void);
+LATCHWORK_API int latchwork_version_number(void);
+
+/* --- results and codes --------------------------------------------------------------------------------------------------------------- */
+
+enum latchwork_result {
+    LATCHWORK_LOCK_OK = 0,
+    LATCHWORK_LOCK_BUSY = 1,
+    LATCHWORK_LOCK_LOST = 2,
+    LATCHWORK_LOCK_ERROR = 3,
+};
 
 /* Why, in error->code. Numbers are stable. */
 enum latchwork_code {
@@ -85,8 +126,12 @@ enum latchwork_code {
     LATCHWORK_E_READONLY = 15,    /* a replica, or a server that is loading */
     LATCHWORK_E_NO_SCRIPTS = 16,  /* this kind of lock needs scripts, which the client or the server forbids */
     LATCHWORK_E_REPLY = 17,       /* any other error reply, or one that makes no sense */
-    LATCHWORK_E_MAJORITY = 18,    /* Redlock: too few nodes answered */
+    LATCHWORK_E_MAJORITY = 18,    /* Redlock: too few servers answered */
     LATCHWORK_E_UNSUPPORTED = 19, /* not for this kind of lock */
+    LATCHWORK_E_NOT_HELD = 20,    /* nobody holds the lock that is to be shown, broken or given a TTL */
+    LATCHWORK_E_HAS_TTL = 21,     /* the lock that is to be given a TTL has one */
+    LATCHWORK_E_MEMORY = 22,      /* an allocation failed */
+    LATCHWORK_E_SYSTEM = 23,      /* the system gives no thread, no descriptor or no random bytes */
 };
 
 struct latchwork_error {
@@ -94,37 +139,63 @@ struct latchwork_error {
     char text[508]; /* for people: what went wrong, where, what to do; never holds a password */
 };
 
-LATCHWORK_API const char *latchwork_result_name(enum latchwork_result result); /* "ok", "busy", "lost", "error" */
+/* "ok", "busy", "lost", "error"; "unknown" for any other number. */
+LATCHWORK_API const char *latchwork_result_name(enum latchwork_result result);
+/* The name of a latchwork_code in small letters, as "not_owner"; "other" for any other number. */
+LATCHWORK_API const char *latchwork_code_name(int code);
 
 /* --- client: connections to one Redis ------------------------------------------------------------------------------------------- */
 
 struct latchwork_client;
 
+/* Flags: which options or calls take one is said with it. */
+enum latchwork_flag {
+    /* Locks: a thread of the client extends the hold at a third of its TTL, until released, lost, or max_hold_ms. It never acquires
+     * again. */
+    LATCHWORK_FLAG_RENEW = 1,
+    /* Locks: the lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, compare-and-delete to
+     * release. name is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence) and takes no notice of other programs'
+     * acquisitions, but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
+    LATCHWORK_FLAG_PLAIN = 2,
+    /* Clients: never EVAL, but WATCH, MULTI and EXEC, at two round trips a call. Mutex and reentrant only. */
+    LATCHWORK_FLAG_NO_SCRIPTS = 4,
+    /* latchwork_lock_list(): glob is one of whole Redis keys, which are plain locks or locks with custom names (strings; others are
+     * passed over). Without: of names in the library's own namespace. */
+    LATCHWORK_FLAG_KEYS = 8,
+};
+
 enum {
-    LATCHWORK_CLIENT_NO_SCRIPTS = 1, /* never EVAL: WATCH/MULTI/EXEC instead, at two round trips a call. Mutex and reentrant only */
+    LATCHWORK_DEFAULT_CONNECTIONS = 8,
+    LATCHWORK_DEFAULT_CONNECT_MS = 2000,
+    LATCHWORK_DEFAULT_COMMAND_MS = 1000,
+    LATCHWORK_MAX_CONNECTIONS = 1024,
+    LATCHWORK_MAX_WAIT_MS = 600000, /* of every option that bounds a wait: connect_ms, command_ms, node_ms, retry_max_ms */
+    LATCHWORK_MAX_LABEL = 64,       /* bytes */
 };
 
 struct latchwork_client_options {
     uint32_t size;
-    unsigned flags;
-    /* At most this many at once for commands (default 8, at most 1,024), made when needed. One more for waking, if anything ever waits,
-     * and one for renewal, if anything is renewed. More threads than connections take turns. */
+    unsigned flags; /* LATCHWORK_FLAG_NO_SCRIPTS */
+    /* At most this many at once for commands (LATCHWORK_DEFAULT_CONNECTIONS, at most LATCHWORK_MAX_CONNECTIONS), made when needed. One
+     * more for waking, if anything ever waits, and one for renewal, if anything is renewed. More threads than connections take turns. */
     int connections;
-    int64_t connect_ms; /* 2,000 */
-    int64_t command_ms; /* 1,000: for a single answer. A call sends again at most once, on a new connection */
-    /* Who holds, for people who look: part of each lock's value. NULL: host.pid. At most 64 bytes of letters, digits and ._- */
+    int64_t connect_ms; /* LATCHWORK_DEFAULT_CONNECT_MS */
+    /* LATCHWORK_DEFAULT_COMMAND_MS: for a single answer. A call sends again at most once, on a new connection. */
+    int64_t command_ms;
+    /* Who holds, for people who look: part of each lock's value. NULL: host.pid. At most LATCHWORK_MAX_LABEL bytes of letters, digits
+     * and ._- */
     const char *label;
 };
 #define LATCHWORK_CLIENT_INIT .size = sizeof(struct latchwork_client_options)
 
 /* url: redis://[user:password@]host[:port][/db] or unix://[user:password@]/path[?db=N]; options may be NULL. Connects to nothing yet.
- * NULL with *error filled where an argument is wrong. */
+ * Codes: ARGUMENT, MEMORY, SYSTEM. */
 LATCHWORK_API struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                              struct latchwork_error *error);
-/* PING on a connection of the pool. */
+/* PING on a connection of the pool. Codes: ARGUMENT, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_client_ping(struct latchwork_client *client, struct latchwork_error *error);
 /* Every call that waits for a lock, now or later, ends with ERROR and LATCHWORK_E_CLOSED; releases still work. Any thread (not signal
- * handlers): how a program that shuts down gets its waiting threads back. */
+ * handlers): how a program that shuts down gets its waiting threads back. NULL is ignored. */
 LATCHWORK_API void latchwork_client_interrupt(struct latchwork_client *client);
 /* Ends its threads and connections. All holds must be released or forgotten and all locks closed first. NULL is ignored. */
 LATCHWORK_API void latchwork_client_close(struct latchwork_client *client);
@@ -136,35 +207,35 @@ struct latchwork_hold;
 
 /* Use one kind for a name. (Mutex, reentrant and fair exclude each other; the others live beside them and do not.) */
 enum latchwork_kind {
-    LATCHWORK_MUTEX = 0,
+    LATCHWORK_KIND_MUTEX = 0,
     /* A mutex that its owner may take again: nested acquires give the same hold, cost no round trip, and are counted; it is free after as
      * many releases, and lost as a whole. Owner is the calling thread, or what latchwork_lock_acquire_as() says; owners of different
      * lock objects differ. */
-    LATCHWORK_REENTRANT = 1,
+    LATCHWORK_KIND_REENTRANT = 1,
     /* A mutex whose waiters, of all processes, get it in the order in which they came. A waiter whose process is dead is passed over at
      * once where its connection is closed, and else (frozen, cut off) when it was not heard of for 3 s; one that comes to life later has
      * its place back from the next hand-over on. So a waiter is overtaken only by those that came before it, and while it can't be reached.
      */
-    LATCHWORK_FAIR = 2,
+    LATCHWORK_KIND_FAIR = 2,
     /* Read/write: any number of READ holds of a name, or one WRITE hold. Open a lock of each kind with the same name. While a live
      * writer waits no new reader gets in; after a writer, the readers waiting then are woken together. Don't ask
      * for a READ hold while you have one of the same name: a writer between the two would wait for you, and you for it. */
-    LATCHWORK_READ = 3,
-    LATCHWORK_WRITE = 4,
+    LATCHWORK_KIND_READ = 3,
+    LATCHWORK_KIND_WRITE = 4,
     /* At most `permits` holds at once, each a lease of its own. All users of a name must say the same number. */
-    LATCHWORK_SEMAPHORE = 5,
+    LATCHWORK_KIND_SEMAPHORE = 5,
     /* Not for latchwork_lock_open(): what latchwork_lock_list() finds and the other openers make. */
-    LATCHWORK_ROWS = 6,
-    LATCHWORK_REDLOCK = 7,
+    LATCHWORK_KIND_ROWS = 6,
+    LATCHWORK_KIND_REDLOCK = 7,
 };
 
 enum {
-    /* A thread of the client extends the hold at a third of its TTL, until released, lost, or max_hold_ms. It never acquires again. */
-    LATCHWORK_LOCK_RENEW = 1,
-    /* The lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, compare-and-delete to release.
-     * name is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence) and takes no notice of other programs' acquisitions,
-     * but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
-    LATCHWORK_LOCK_PLAIN = 2,
+    LATCHWORK_DEFAULT_TTL_MS = 10000,
+    LATCHWORK_DEFAULT_MAX_HOLD_MS = 3600000,
+    LATCHWORK_MIN_TTL_MS = 10,
+    LATCHWORK_MAX_TTL_MS = 86400000,
+    LATCHWORK_MAX_PERMITS = 1000000,
+    LATCHWORK_MAX_NAME = 512, /* bytes */
 };
 
 /* Why a hold ended that nobody released. */
@@ -194,11 +265,12 @@ struct latchwork_lock_names {
 struct latchwork_lock_options {
     uint32_t size;
     enum latchwork_kind kind;
-    unsigned flags;
-    int permits;         /* semaphore: 1 to 1,000,000 */
-    int64_t ttl_ms;      /* 10,000; at least 10, at most a day */
-    int64_t max_hold_ms; /* with RENEW: the lease never ends later than this after its acquisition, however long it is renewed. An hour; -1
-                            none */
+    unsigned flags; /* LATCHWORK_FLAG_RENEW, LATCHWORK_FLAG_PLAIN */
+    int permits;    /* semaphore: 1 to LATCHWORK_MAX_PERMITS */
+    int64_t ttl_ms; /* LATCHWORK_DEFAULT_TTL_MS; LATCHWORK_MIN_TTL_MS to LATCHWORK_MAX_TTL_MS */
+    /* With RENEW: the lease never ends later than this after its acquisition, however long it is renewed.
+     * LATCHWORK_DEFAULT_MAX_HOLD_MS; -1: no end. */
+    int64_t max_hold_ms;
     /* A lock found without TTL (left by a client that did SETNX and died before EXPIRE) is given this much by whoever waits for it.
      * 0: never; acquire then answers BUSY with LATCHWORK_E_NO_TTL once its time is over. */
     int64_t give_ttl_ms;
@@ -212,39 +284,44 @@ struct latchwork_lock_options {
 };
 #define LATCHWORK_LOCK_INIT .size = sizeof(struct latchwork_lock_options)
 
-/* name: 1 to 512 bytes, not beginning with '}'; copied. Everything of the lock lives under lwl:{name}: (one Cluster slot). options may be
- * NULL. */
+/* name: 1 to LATCHWORK_MAX_NAME bytes, not beginning with '}'; copied. Everything of the lock lives under lwl:{name}: (one Cluster
+ * slot). options may be NULL. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name,
                                                          const struct latchwork_lock_options *options, struct latchwork_error *error);
 /* Frees the object, not what is held: holds must be released or forgotten first. NULL is ignored. */
 LATCHWORK_API void latchwork_lock_close(struct latchwork_lock *lock);
 
-/* Once, without waiting: OK with *hold, BUSY, or ERROR. *hold is NULL on anything but OK. */
+/* Once, without waiting: OK with *hold, BUSY, or ERROR. *hold is NULL on anything but OK. Codes: as of acquire. */
 LATCHWORK_API enum latchwork_result latchwork_lock_try(struct latchwork_lock *lock, struct latchwork_hold **hold,
                                                        struct latchwork_error *error);
 /* Waits up to wait_ms (0: as try; -1: for ever). Failures to reach Redis are tried again, with pauses, as long as the time lasts;
  * then ERROR. The call may last longer than wait_ms by the time that one exchange takes (connect_ms + 2 × command_ms). LOST: a reentrant
- * lock that this owner holds but has lost: release it as often as it was acquired, and start anew. */
+ * lock that this owner holds but has lost: release it as often as it was acquired, and start anew. Codes: BUSY and NO_TTL with BUSY;
+ * EXPIRED with LOST; ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *lock, int64_t wait_ms, struct latchwork_hold **hold,
                                                            struct latchwork_error *error);
-/* The same for a reentrant lock, by an owner other than the calling thread: any number that names a task of your program. */
+/* The same for a reentrant lock, by an owner other than the calling thread: any number that names a task of your program. Codes: as of
+ * acquire. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *lock, uint64_t owner, int64_t wait_ms,
                                                               struct latchwork_hold **hold, struct latchwork_error *error);
 
 /* --- hold: one acquisition --------------------------------------------------------------------------------------------------------- */
 
 /* Frees the lock if it is still ours, else LOST and nothing is changed. The hold is gone after this call whatever it returns (after ERROR
- * the lock expires by itself); for a reentrant lock, with the last release. Wakes a waiter. */
+ * the lock expires by itself); for a reentrant lock, with the last release. Wakes a waiter. Codes: NOT_OWNER,
+ * UNKNOWN and EXPIRED with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. After FORK the hold is still there. */
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold, struct latchwork_error *error);
-/* Frees the object and leaves the lock in Redis to expire: for who has to go at once. */
+/* Frees the object and leaves the lock in Redis to expire: for who has to go at once. NULL is ignored. */
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
 /* Extends the lease to ttl_ms (0: the lock's TTL) from now if it is still ours; never acquires. LOST is for good: also where the lease has
- * ended by our own clock. With RENEW it can only be made longer than usual, not shorter. */
+ * ended by our own clock. With RENEW it can only be made longer than usual, not shorter. After ERROR the lease may have either end, and the
+ * deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
-/* Asks Redis whether it is still ours: OK or LOST. Only true at that moment: what protects is the fence. */
+/* Asks Redis whether it is still ours: OK or LOST. Only true at that moment: what protects is the fence. Codes: NOT_OWNER with
+ * LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold, struct latchwork_error *error);
 
-/* Without asking Redis; any thread, cheap. */
+/* Without asking Redis; any thread, cheap. A NULL hold has fence 0, is lost, has 0 ms left and the token "". */
 LATCHWORK_API uint64_t latchwork_hold_fence(const struct latchwork_hold *hold);
 /* Of the i-th row of a row lock: today all rows of a hold have one fence, latchwork_hold_fence(). */
 LATCHWORK_API uint64_t latchwork_hold_fence_at(const struct latchwork_hold *hold, size_t i);
@@ -271,38 +348,37 @@ struct latchwork_lock_info {
     int64_t left_ms;  /* of the lease; -1: no TTL, it never ends by itself */
     int64_t waiting;  /* clients that wait; for a fair lock, waiters */
 };
-/* Returns 0 to go on, anything else to stop. */
+/* Returns 0 to go on, anything else to stop. It may use the client, if that has a connection free. */
 typedef int latchwork_lock_seen(void *ctx, const struct latchwork_lock_info *info);
 
-/* Who holds this lock: calls seen() for each hold there is. BUSY where nobody does. */
+/* Who holds this lock: calls seen() for each hold there is. BUSY where nobody does. Codes: NOT_HELD with BUSY; ARGUMENT, UNSUPPORTED,
+ * any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx,
                                                         struct latchwork_error *error);
 /* Ends the lock whoever holds it, and raises the fence, which is returned in *fence (may be NULL): a store that is told of it refuses what
  * the old holder may still do. Holds of this name learn that they are lost when they ask next. Wakes a waiter. BUSY where nobody held it.
- */
+ * Codes: NOT_HELD and UNKNOWN with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_break(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
-/* Gives a lock that has no TTL this much. OK: given; BUSY: there is no such lock, or it has a TTL. */
+/* Gives a lock that has no TTL this much. OK: given; BUSY: there is no such lock, or it has a TTL. Codes: NOT_HELD and HAS_TTL
+ * with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
 
-enum {
-    /* glob is one of whole Redis keys, which are plain locks or locks with custom names (strings; others are passed over). Without: of
-     * names in the library's own namespace. */
-    LATCHWORK_LIST_KEYS = 1,
-};
 /* Every lock held whose name matches glob (as in redis SCAN; NULL all), by SCAN: some may be told twice, and those that come or go
- * meanwhile once or not at all. Never blocks Redis for long. */
+ * meanwhile once or not at all. Never blocks Redis for long. flags: LATCHWORK_FLAG_KEYS. Codes: ARGUMENT, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_list(struct latchwork_client *client, const char *glob, unsigned flags,
                                                         latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
 
 /* --- rows: (table, id) -------------------------------------------------------------------------------------------------------------- */
 
+/* An element of arrays: its members will not change in this MAJOR version. */
 struct latchwork_row {
-    const char *table; /* 1 to 128 bytes without ':' */
-    const char *id;    /* 1 to 256 bytes */
+    const char *table; /* 1 to LATCHWORK_MAX_TABLE bytes without ':' */
+    const char *id;    /* 1 to LATCHWORK_MAX_ID bytes */
 };
+enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 256 };
 
-/* A lock on 1 to 256 rows at once, each named PREFIX TABLE ":" ID, as a mutex (all of options but kind and names apply; PREFIX is
- * `prefix`, NULL: "row:"). One row, several rows, and a mutex of that name exclude each other. Needs scripts. Copied.
+/* A lock on 1 to LATCHWORK_MAX_ROWS rows at once, each named PREFIX TABLE ":" ID, as a mutex (all of options but kind and names apply;
+ * PREFIX is `prefix`, NULL: "row:"). One row, several rows, and a mutex of that name exclude each other. Needs scripts. Copied.
  *
  * Acquire has all of them or none. Rows are taken in one order whatever the order given (bytes of table, then id; doubles count once), and
  * only smaller ones are held, and renewed, while one is waited for: no circle of waiting can close, whoever wants which rows. A row whose
@@ -313,7 +389,8 @@ struct latchwork_row {
  * With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them; rows without TTL are told
  * (LATCHWORK_E_NO_TTL, text names the key) and given one by `give_ttl_ms` or latchwork_lock_give_ttl(), which gives it to those of the rows
  * that have none. latchwork_lock_show() and latchwork_lock_break() go through the rows; latchwork_hold_token() is what their values begin
- * with. With RENEW, more than 26 rows are renewed over the client's pool: leave a connection free for it. */
+ * with. With RENEW, more than 26 rows are renewed over the client's pool: leave a connection free for it.
+ * Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, const char *prefix,
                                                          const struct latchwork_row *rows, size_t n,
                                                          const struct latchwork_lock_options *options, struct latchwork_error *error);
@@ -341,13 +418,25 @@ LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client
  * addresses rather than host names where resolving may take time: that alone blocks. show, break and give_ttl are UNSUPPORTED. */
 struct latchwork_redlock;
 
+enum {
+    LATCHWORK_DEFAULT_NODE_MS = 50,
+    LATCHWORK_DEFAULT_RETRY_MIN_MS = 50,
+    LATCHWORK_DEFAULT_RETRY_MAX_MS = 250,
+    LATCHWORK_DEFAULT_DRIFT_PER_MILLE = 10,
+    LATCHWORK_MAX_DRIFT_PER_MILLE = 500,
+    LATCHWORK_MAX_NODES = 15,
+};
+
 struct latchwork_redlock_options {
     uint32_t size;
-    unsigned flags;                     /* none yet; scripts are needed */
-    int connections;                    /* per server, 8, and one for extending: so many ask at the same time */
-    int64_t node_ms;                    /* for each server's answer, and for connecting; 50. Small beside the TTL */
-    int64_t retry_min_ms, retry_max_ms; /* random pause between attempts of an acquire that waits; 50 and 250 */
-    int drift_per_mille;                /* of the TTL, for clocks that run at different speeds; 10. 2 ms are added */
+    unsigned flags; /* none yet; scripts are needed */
+    /* Per server, LATCHWORK_DEFAULT_CONNECTIONS, and one for extending: so many ask at the same time. */
+    int connections;
+    int64_t node_ms; /* for each server's answer, and for connecting; LATCHWORK_DEFAULT_NODE_MS. Small beside the TTL */
+    /* Random pause between attempts of an acquire that waits: LATCHWORK_DEFAULT_RETRY_MIN_MS, LATCHWORK_DEFAULT_RETRY_MAX_MS. */
+    int64_t retry_min_ms, retry_max_ms;
+    /* Of the TTL, for clocks that run at different speeds; LATCHWORK_DEFAULT_DRIFT_PER_MILLE. 2 ms are added. */
+    int drift_per_mille;
     const char *label;
     /* A server that was started less than this ago is asked for no lock, since it may have lost those it held. 0: the lock's TTL; -1: the
      * servers lose nothing (appendfsync always). */
@@ -355,14 +444,15 @@ struct latchwork_redlock_options {
 };
 #define LATCHWORK_REDLOCK_INIT .size = sizeof(struct latchwork_redlock_options)
 
-/* n: 1 to 15 urls, an odd number is wise. Connects to nothing yet. */
+/* n: 1 to LATCHWORK_MAX_NODES urls, an odd number is wise. Connects to nothing yet. Codes: ARGUMENT, MEMORY, SYSTEM. */
 LATCHWORK_API struct latchwork_redlock *
 latchwork_redlock_open(const char *const *urls, size_t n, const struct latchwork_redlock_options *options, struct latchwork_error *error);
-/* kind MUTEX or REENTRANT, no custom names. */
+/* kind MUTEX or REENTRANT, no custom names. Codes: ARGUMENT, FORK, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *redlock, const char *name,
                                                                  const struct latchwork_lock_options *options,
                                                                  struct latchwork_error *error);
-LATCHWORK_API void latchwork_redlock_interrupt(struct latchwork_redlock *redlock); /* as of the client */
+/* As of the client. */
+LATCHWORK_API void latchwork_redlock_interrupt(struct latchwork_redlock *redlock);
 LATCHWORK_API void latchwork_redlock_close(struct latchwork_redlock *redlock);
 
 #ifdef __cplusplus

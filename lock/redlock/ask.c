@@ -4,7 +4,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +117,7 @@ static bool is_kept_out(struct lw_ask *a, int i, struct latchwork_error *why) {
 
 static void hang_up(struct lw_link *k) {
     if (k->redis) redisFree(k->redis);
-    lw_buf_free(&k->out);
+    lw_text_free(&k->out);
     *k = (struct lw_link){.fresh = k->fresh};
 }
 
@@ -142,6 +141,15 @@ static void say(struct lw_link *k, const char *const *words) {
     k->greetings++;
 }
 
+/* What should be sent could not be written down: nothing of it is sent. */
+static void no_memory(struct lw_ask *a, struct lw_link *k) {
+    struct latchwork_error why;
+    lw_lock_no_memory(&why);
+    note_error(a, &why);
+    hang_up(k);
+}
+
+/* Afterwards the link may be gone: then this server has no vote. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
 /* A server not seen before may have been started just now: its greeting comes first. */
@@ -160,25 +168,21 @@ static const struct lw_script *const loads[LOADS] = {&lw_lock_script_redlock_tak
 
 static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
     struct latchwork_client *c = a->redlock->node[i].client;
-    const struct lw_redis_url *u = &c->url;
     hang_up(k);
     k->fresh = true;
     k->since_ms = lw_boot_ms();
-    k->redis = u->path ? redisConnectUnixNonBlock(u->path) : redisConnectNonBlock(u->host, u->port);
-    if (!k->redis || k->redis->err) {
-        struct latchwork_error why;
-        lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: %s", c->where,
-                     k->redis ? k->redis->errstr : "out of memory");
+    struct latchwork_error why;
+    k->redis = lw_client_dial(c, 0, &why);
+    if (!k->redis) {
         note_error(a, &why);
-        hang_up(k);
         return false;
     }
-    fcntl(k->redis->fd, F_SETFD, FD_CLOEXEC);
     struct lw_redis_login login;
-    lw_redis_login(u, &login);
+    lw_redis_login(&c->url, &login);
     for (size_t n = 0; n < login.n; n++) say(k, login.command[n].word);
     for (int n = 0; n < LOADS; n++) say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
     say(k, (const char *const[]){"INFO", "server", NULL});
+    if (k->out.failed) return no_memory(a, k), false;
     if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i)) ask_link(a, i, k, false); /* together, so that a slow one hears of it in any case */
     return true;
 }
@@ -194,15 +198,19 @@ static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
     c->arg[0] = whole ? "EVAL" : "EVALSHA", c->size[0] = strlen(c->arg[0]);
     c->arg[1] = whole ? c->script->text : c->script->sha1, c->size[1] = strlen(c->arg[1]);
     lw_call_encode(c, &k->out);
+    if (k->out.failed) {
+        no_memory(a, k);
+        settle(a, i, LW_VOTE_NONE);
+        return;
+    }
     k->asked = true;
     k->whole = whole;
 }
 
 /* It broke. An old connection may have been closed by a restart: once more on a new one. */
-static void broke(struct lw_ask *a, int i, struct lw_link *k, const char *reason) {
+static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const char *reason) {
     struct latchwork_error why;
-    lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CONNECT, "Redis at %s: the connection broke: %.200s",
-                 a->redlock->node[i].client->where, reason);
+    lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s", a->redlock->node[i].client->where, reason);
     bool again = !k->fresh;
     a->in_doubt[i] = a->in_doubt[i] || k->asked;
     hang_up(k);
@@ -215,7 +223,7 @@ static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
     ssize_t n = send(k->redis->fd, k->out.p, k->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return;
     if (n < 0) {
-        broke(a, i, k, strerror(errno));
+        broke(a, i, k, LATCHWORK_E_CONNECT, strerror(errno));
         return;
     }
     memmove(k->out.p, k->out.p + n, k->out.n - (size_t)n);
@@ -280,7 +288,7 @@ static void answered(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) 
 
 static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
     if (redisBufferRead(k->redis) != REDIS_OK) {
-        broke(a, i, k, k->redis->errstr);
+        broke(a, i, k, lw_broken_code(k->redis->err), k->redis->errstr);
         return;
     }
     void *reply = NULL;
@@ -293,19 +301,19 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
             if (unknown) { /* and none is there to send it again: greet it anew */
-                broke(a, i, k, "its scripts were flushed");
+                broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }
         } else if (k->asked) {
             answered(a, i, k, reply);
         } else {
             freeReplyObject(reply);
-            broke(a, i, k, "an answer that nobody asked for");
+            broke(a, i, k, LATCHWORK_E_CONNECT, "an answer that nobody asked for");
             return;
         }
         reply = NULL;
     }
-    if (k->redis && k->redis->reader->err) broke(a, i, k, k->redis->reader->errstr);
+    if (k->redis && k->redis->reader->err) broke(a, i, k, lw_broken_code(k->redis->reader->err), k->redis->reader->errstr);
 }
 
 /* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
@@ -313,7 +321,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
 /* Answers to earlier asks that came meanwhile, and connections that were closed. */
 static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
     int n = a->redlock->n;
-    struct pollfd fd[LW_NODES_MAX];
+    struct pollfd fd[LATCHWORK_MAX_NODES];
     for (int i = 0; i < n; i++) {
         struct lw_link *k = &bundle->link[i];
         k->fresh = k->asked = false;
@@ -358,7 +366,7 @@ static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
 
 static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_ms) {
     int n = a->redlock->n;
-    struct pollfd fd[LW_NODES_MAX];
+    struct pollfd fd[LATCHWORK_MAX_NODES];
     for (;;) {
         for (int i = 0; i < n; i++) {
             struct lw_link *k = &bundle->link[i];

@@ -12,17 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    CONNECTIONS = 8,
-    CONNECTIONS_MAX = 1024,
-    NODE_MS = 50,
-    RETRY_MIN_MS = 50,
-    RETRY_MAX_MS = 250,
-    TIME_MAX_MS = 600000,
-    DRIFT_PER_MILLE = 10,
-    DRIFT_MAX = 500,
-    DRIFT_MORE_MS = 2, /* Redis' own precision, and a ms for small TTLs */
-};
+enum { DRIFT_MORE_MS = 2 }; /* Redis' own precision, and a ms for small TTLs */
 
 /* What a lock keeps. */
 struct votes_lock {
@@ -46,8 +36,9 @@ static int64_t drift_ms(const struct latchwork_redlock *r, int64_t ttl_ms) { ret
 
 static enum latchwork_result no_majority(const struct lw_ask *a, struct latchwork_error *error) {
     const struct latchwork_redlock *r = a->redlock;
-    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MAJORITY, "Redlock: %d of %d servers answered, %d are needed; %.350s",
-                        a->yes + a->no, r->n, r->majority, a->why.code ? a->why.text : "the rest is late");
+    int code = a->why.code == LATCHWORK_E_MEMORY ? LATCHWORK_E_MEMORY : LATCHWORK_E_MAJORITY;
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code, "Redlock: %d of %d servers answered, %d are needed; %.350s", a->yes + a->no,
+                        r->n, r->majority, a->why.code ? a->why.text : "the rest is late");
 }
 
 /* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
@@ -184,7 +175,7 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         struct lw_ask a; /* on all: who answered an error, or too late, may have it */
         struct latchwork_error ignored;
         drop(h, &a, &ignored);
-        lw_hold_token(h);
+        if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR; /* a token names one attempt */
         bool passes = result == LATCHWORK_LOCK_BUSY || lw_may_pass(&why);
         if (!deadline_ms || !passes || (!pause_until_next(r, deadline_ms) && !atomic_load(&r->interrupted))) {
             if (error) *error = why;
@@ -196,13 +187,13 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
 
 /* --- locks ------------------------------------------------------------------------------------------------------------------------ */
 
-static struct lw_keeper *keeper_of(struct latchwork_lock *l) {
+static struct lw_keeper *keeper_of(struct latchwork_lock *l, struct latchwork_error *error) {
     struct latchwork_redlock *r = redlock_of(l);
     struct lw_keeper *k = atomic_load(&r->keeper);
     if (k) return k;
     pthread_mutex_lock(&r->start);
     k = atomic_load(&r->keeper);
-    if (!k) atomic_store(&r->keeper, k = lw_keeper_open(NULL));
+    if (!k) atomic_store(&r->keeper, k = lw_keeper_open(NULL, error));
     pthread_mutex_unlock(&r->start);
     return k;
 }
@@ -221,17 +212,21 @@ struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, 
     if (!lw_client_ok(c, error)) return NULL;
     struct latchwork_lock *l = lw_lock_new(&ops, name, options, c->label, error);
     if (!l) return NULL;
-    if (l->o.names || (l->o.kind != LATCHWORK_MUTEX && l->o.kind != LATCHWORK_REENTRANT)) {
+    if (l->o.names || (l->o.kind != LATCHWORK_KIND_MUTEX && l->o.kind != LATCHWORK_KIND_REENTRANT)) {
         lw_lock_wrong(error, "Redlock has mutex and reentrant locks, without custom names");
         lw_lock_unref(l);
         return NULL;
     }
-    struct votes_lock *v = l->more = lw_alloc(sizeof *v);
-    v->redlock = r;
-    v->one = latchwork_lock_open(c, name, options, error);
+    struct votes_lock *v = l->more = calloc(1, sizeof *v);
     l->client = c;
     l->keeper = keeper_of;
-    if (v->one) return l;
+    if (v) {
+        v->redlock = r;
+        v->one = latchwork_lock_open(c, name, options, error);
+    } else {
+        lw_lock_no_memory(error);
+    }
+    if (v && v->one) return l;
     lw_lock_unref(l);
     return NULL;
 }
@@ -239,19 +234,19 @@ struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, 
 /* --- the servers ------------------------------------------------------------------------------------------------------------------ */
 
 static const char *take_options(struct latchwork_redlock *r, const struct latchwork_redlock_options *o) {
-    r->bundles = o->connections ? o->connections : CONNECTIONS;
-    r->node_ms = o->node_ms ? o->node_ms : NODE_MS;
-    r->retry_min_ms = o->retry_min_ms ? o->retry_min_ms : RETRY_MIN_MS;
-    r->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : RETRY_MAX_MS;
+    r->bundles = o->connections ? o->connections : LATCHWORK_DEFAULT_CONNECTIONS;
+    r->node_ms = o->node_ms ? o->node_ms : LATCHWORK_DEFAULT_NODE_MS;
+    r->retry_min_ms = o->retry_min_ms ? o->retry_min_ms : LATCHWORK_DEFAULT_RETRY_MIN_MS;
+    r->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : LATCHWORK_DEFAULT_RETRY_MAX_MS;
     if (!o->retry_max_ms && r->retry_max_ms < r->retry_min_ms) r->retry_max_ms = 2 * r->retry_min_ms;
-    r->drift_per_mille = o->drift_per_mille ? o->drift_per_mille : DRIFT_PER_MILLE;
+    r->drift_per_mille = o->drift_per_mille ? o->drift_per_mille : LATCHWORK_DEFAULT_DRIFT_PER_MILLE;
     r->restart_ms = o->restart_ms;
     if (o->flags) return "flags must be 0: Redlock needs scripts";
-    if (r->bundles < 1 || r->bundles > CONNECTIONS_MAX) return "connections must be 1 to 1,024";
-    if (r->node_ms < 1 || r->node_ms > TIME_MAX_MS) return "node_ms must be 1 to 600,000";
-    if (r->retry_min_ms < 1 || r->retry_max_ms < r->retry_min_ms || r->retry_max_ms > TIME_MAX_MS)
+    if (r->bundles < 1 || r->bundles > LATCHWORK_MAX_CONNECTIONS) return "connections must be 1 to 1,024";
+    if (r->node_ms < 1 || r->node_ms > LATCHWORK_MAX_WAIT_MS) return "node_ms must be 1 to 600,000";
+    if (r->retry_min_ms < 1 || r->retry_max_ms < r->retry_min_ms || r->retry_max_ms > LATCHWORK_MAX_WAIT_MS)
         return "retry_min_ms and retry_max_ms must be 1 to 600,000, the smaller first";
-    if (r->drift_per_mille < 1 || r->drift_per_mille > DRIFT_MAX) return "drift_per_mille must be 1 to 500";
+    if (r->drift_per_mille < 1 || r->drift_per_mille > LATCHWORK_MAX_DRIFT_PER_MILLE) return "drift_per_mille must be 1 to 500";
     if (r->restart_ms < -1) return "restart_ms must be -1 or more";
     return NULL;
 }
@@ -277,10 +272,11 @@ static bool open_nodes(struct latchwork_redlock *r, const char *const *urls, siz
 struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t n, const struct latchwork_redlock_options *options,
                                                  struct latchwork_error *error) {
     struct latchwork_redlock_options o = {LATCHWORK_REDLOCK_INIT};
-    const char *wrong = !urls || n < 1 || n > LW_NODES_MAX ? "1 to 15 urls" : NULL;
+    const char *wrong = !urls || n < 1 || n > LATCHWORK_MAX_NODES ? "1 to 15 urls" : NULL;
     if (options && (options->size < 8 || options->size > 4096)) wrong = "options.size is not set: begin them with LATCHWORK_REDLOCK_INIT";
     if (options && !wrong) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    struct latchwork_redlock *r = lw_alloc(sizeof *r);
+    struct latchwork_redlock *r = calloc(1, sizeof *r);
+    if (!r) return lw_lock_no_memory(error), NULL;
     if (!wrong) wrong = take_options(r, &o);
     if (wrong) lw_lock_wrong(error, "Redlock: %s", wrong);
     pthread_mutex_init(&r->mutex, NULL);
@@ -292,8 +288,9 @@ struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t
     pthread_cond_init(&r->roused, &monotonic);
     pthread_condattr_destroy(&monotonic);
     if (!wrong && open_nodes(r, urls, n, o.label, error)) {
-        r->bundle = lw_alloc(((size_t)r->bundles + 1) * sizeof *r->bundle);
-        return r;
+        r->bundle = calloc((size_t)r->bundles + 1, sizeof *r->bundle);
+        if (r->bundle) return r;
+        lw_lock_no_memory(error);
     }
     latchwork_redlock_close(r);
     return NULL;

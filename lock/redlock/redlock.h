@@ -13,7 +13,7 @@
 
 #include "lock/hold.h"
 
-enum { LW_NODES_MAX = 15, LW_RUN_ID_MAX = 64 };
+enum { LW_RUN_ID_MAX = 64 };
 
 enum lw_vote {
     LW_VOTE_OPEN, /* no answer yet */
@@ -31,12 +31,12 @@ struct lw_link {
     bool fresh;          /* made during this ask */
     bool asked;          /* the question of this ask has been sent */
     bool whole;          /* with the script's text: its answer is not NOSCRIPT again */
-    struct lw_buf out;   /* what the socket did not take yet */
+    struct lw_text out;  /* what the socket did not take yet */
 };
 
 struct lw_bundle {
     bool busy;
-    struct lw_link link[LW_NODES_MAX];
+    struct lw_link link[LATCHWORK_MAX_NODES];
 };
 
 struct lw_node {
@@ -48,7 +48,7 @@ struct lw_node {
 
 struct latchwork_redlock {
     int n, majority;
-    struct lw_node node[LW_NODES_MAX];
+    struct lw_node node[LATCHWORK_MAX_NODES];
     int64_t node_ms, retry_min_ms, retry_max_ms, restart_ms;
     int drift_per_mille;
     atomic_bool interrupted;
@@ -72,8 +72,8 @@ struct lw_ask {
     bool keeping;       /* by the bundle for it */
     int64_t restart_ms; /* taking: how long a server that was started is left out */
 
-    enum lw_vote vote[LW_NODES_MAX];
-    bool in_doubt[LW_NODES_MAX]; /* sent twice */
+    enum lw_vote vote[LATCHWORK_MAX_NODES];
+    bool in_doubt[LATCHWORK_MAX_NODES]; /* sent twice */
     int yes, no, open;
     uint64_t fence;             /* the largest */
     bool no_ttl;                /* one of those who said no holds a lock without TTL */

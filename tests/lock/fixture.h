@@ -76,7 +76,8 @@ static inline struct latchwork_lock *open_lock(struct latchwork_client *c, const
     return l;
 }
 static inline struct latchwork_lock *open_kind(struct latchwork_client *c, const char *name, enum latchwork_kind kind, int64_t ttl_ms) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = ttl_ms, .permits = kind == LATCHWORK_SEMAPHORE ? 3 : 0};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = ttl_ms,
+                                       .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     return open_lock(c, name, &o);
 }
 #define assert_result(expected, call)                                                                    \

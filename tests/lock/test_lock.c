@@ -45,7 +45,7 @@ static void mutex_excludes_and_names_its_holder(void **state) {
 /* Break, expiry, and a wiped Redis: not ours any more, and nothing of the new holder's is touched. */
 static void every_kind_knows_when_it_is_not_its_own(void **state) {
     (void)state;
-    for (enum latchwork_kind kind = LATCHWORK_MUTEX; kind <= LATCHWORK_SEMAPHORE; kind++) {
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
         struct latchwork_lock *l = open_kind(client, "a", kind, 10000);
         for (int how = 0; how < 3; how++) {
             struct latchwork_hold *h = take(l, 0);
@@ -54,7 +54,7 @@ static void every_kind_knows_when_it_is_not_its_own(void **state) {
             if (how == 1) assert_ok(latchwork_lock_break(l, NULL, &error));
             if (how < 2) {
                 struct latchwork_hold *other = NULL;
-                if (kind == LATCHWORK_REENTRANT)
+                if (kind == LATCHWORK_KIND_REENTRANT)
                     assert_ok(latchwork_lock_acquire_as(l, 7, 0, &other, &error));
                 else
                     assert_ok(latchwork_lock_try(l, &other, &error));
@@ -78,7 +78,7 @@ static void every_kind_knows_when_it_is_not_its_own(void **state) {
 
 static void an_expired_hold_is_lost_and_the_lock_free(void **state) {
     (void)state;
-    for (enum latchwork_kind kind = LATCHWORK_MUTEX; kind <= LATCHWORK_SEMAPHORE; kind++) {
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
         struct latchwork_lock *l = open_kind(client, "a", kind, 20);
         struct latchwork_hold *h = take(l, 0);
         lw_sleep_ms(40);
@@ -115,7 +115,7 @@ static void fences_grow_over_everything(void **state) {
 
 static void reentrant_is_counted_and_lost_as_a_whole(void **state) {
     (void)state;
-    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_REENTRANT, 10000);
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_REENTRANT, 10000);
     struct latchwork_hold *h = take(l, 0), *again, *other;
     assert_ok(latchwork_lock_acquire(l, 0, &again, &error));
     assert_ptr_equal(h, again);
@@ -139,7 +139,7 @@ static void reentrant_is_counted_and_lost_as_a_whole(void **state) {
 
 static void readers_share_and_writers_do_not(void **state) {
     (void)state;
-    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_READ, 10000), *w = open_kind(client, "a", LATCHWORK_WRITE, 10000);
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 10000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 10000);
     struct latchwork_hold *one = take(r, 0), *two = take(r, 0);
     assert_taken(w);
     assert_ok(latchwork_hold_release(one, &error));
@@ -156,7 +156,7 @@ static void readers_share_and_writers_do_not(void **state) {
 
 static void a_semaphore_has_n_permits(void **state) {
     (void)state;
-    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_SEMAPHORE, 10000);
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_SEMAPHORE, 10000);
     struct latchwork_hold *h[3];
     for (int i = 0; i < 3; i++) h[i] = take(l, 0);
     assert_taken(l);
@@ -171,9 +171,9 @@ static void a_semaphore_has_n_permits(void **state) {
 static void plain_is_what_other_clients_write(void **state) {
     (void)state;
     for (int no_scripts = 0; no_scripts < 2; no_scripts++) {
-        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_CLIENT_NO_SCRIPTS : 0};
+        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_FLAG_NO_SCRIPTS : 0};
         struct latchwork_client *c = open_client(&co);
-        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN};
+        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
         struct latchwork_lock *l = open_lock(c, "shop:lock", &o);
         struct latchwork_hold *h = take(l, 0);
         const char *value = redis_says("GET shop:lock");
@@ -202,7 +202,7 @@ static struct latchwork_name name_of(const char *s) { return (struct latchwork_n
 static void custom_names_and_the_hint(void **state) {
     (void)state;
     for (int no_scripts = 0; no_scripts < 2; no_scripts++) {
-        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_CLIENT_NO_SCRIPTS : 0};
+        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_FLAG_NO_SCRIPTS : 0};
         struct latchwork_client *c = open_client(&co);
         struct latchwork_lock_names n = {LATCHWORK_NAMES_INIT, .lock = name_of("lw:{o.0}:lock:k"), .fence = name_of("lw:{o.0}:fence")};
         n.hint_if = name_of("lw:{o.0}:lanes"), n.hint_to = name_of("lw:{o.0}:ready"), n.hint = name_of("k");
@@ -230,7 +230,7 @@ static void custom_names_and_the_hint(void **state) {
 static void a_lock_without_ttl_is_told_and_given_one(void **state) {
     (void)state;
     struct latchwork_hold *h;
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
     struct latchwork_lock *l = open_lock(client, "old", &o);
     redis_says("SETNX old someone");
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 30, &h, &error));
@@ -250,10 +250,10 @@ static void a_lock_without_ttl_is_told_and_given_one(void **state) {
 
 static void without_scripts(void **state) {
     (void)state;
-    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_CLIENT_NO_SCRIPTS};
+    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS};
     struct latchwork_client *c = open_client(&co);
     redis_says("CONFIG RESETSTAT");
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .ttl_ms = 1000};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 1000};
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
@@ -268,7 +268,7 @@ static void without_scripts(void **state) {
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_null(strstr(redis_says("INFO commandstats"), "cmdstat_eval"));
     latchwork_lock_close(l);
-    o.kind = LATCHWORK_FAIR;
+    o.kind = LATCHWORK_KIND_FAIR;
     assert_null(latchwork_lock_open(c, "a", &o, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_SCRIPTS);
     latchwork_client_close(c);
@@ -290,8 +290,8 @@ static void listing_and_breaking(void **state) {
     (void)state;
     struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .label = "me-1"};
     struct latchwork_client *c = open_client(&co);
-    struct latchwork_lock *m = open_lock(c, "a}b", NULL), *s = open_kind(c, "s", LATCHWORK_SEMAPHORE, 10000),
-                          *r = open_kind(c, "rw", LATCHWORK_READ, 10000);
+    struct latchwork_lock *m = open_lock(c, "a}b", NULL), *s = open_kind(c, "s", LATCHWORK_KIND_SEMAPHORE, 10000),
+                          *r = open_kind(c, "rw", LATCHWORK_KIND_READ, 10000);
     struct latchwork_hold *h[4] = {take(m, 0), take(s, 0), take(s, 0), take(r, 0)};
     struct counted seen = {0};
     assert_ok(latchwork_lock_list(c, NULL, 0, count, &seen, &error));
@@ -304,7 +304,7 @@ static void listing_and_breaking(void **state) {
     assert_string_equal(seen.last, "3 rw me-1 1");
     redis_says("SET plain token PX 5000");
     seen.n = 0;
-    assert_ok(latchwork_lock_list(c, "pl*", LATCHWORK_LIST_KEYS, count, &seen, &error));
+    assert_ok(latchwork_lock_list(c, "pl*", LATCHWORK_FLAG_KEYS, count, &seen, &error));
     assert_int_equal(seen.n, 1);
     uint64_t fence = 0;
     assert_ok(latchwork_lock_break(m, &fence, &error));
@@ -329,11 +329,11 @@ static void wrong_calls_say_so(void **state) {
     assert_null(latchwork_lock_open(client, "}", NULL, &error));
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
-    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_SEMAPHORE};
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_SEMAPHORE};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
-    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_FAIR, .flags = LATCHWORK_LOCK_PLAIN};
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR, .flags = LATCHWORK_FLAG_PLAIN};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
-    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_REDLOCK};
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_REDLOCK};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
     struct latchwork_lock *l = open_lock(client, "a", NULL);
     struct latchwork_hold *h;
@@ -466,7 +466,7 @@ static void null_openers(void **state) {
 static void null_locks_and_holds(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *mutex = open_lock(c, "n", NULL), *again = open_kind(c, "r", LATCHWORK_REENTRANT, 1000);
+    struct latchwork_lock *mutex = open_lock(c, "n", NULL), *again = open_kind(c, "r", LATCHWORK_KIND_REENTRANT, 1000);
     struct latchwork_hold *h = NULL;
     assert_wrong(latchwork_lock_try(NULL, &h, &error));
     assert_wrong(latchwork_lock_try(mutex, NULL, &error));
@@ -529,8 +529,8 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
 static void a_lease_in_its_last_millisecond(void **state) {
     (void)state;
     struct latchwork_client *scriptless =
-        open_client(&(struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_CLIENT_NO_SCRIPTS});
-    struct latchwork_lock *locks[] = {open_kind(client, "a", LATCHWORK_MUTEX, 10000), open_lock(scriptless, "a", NULL)};
+        open_client(&(struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS});
+    struct latchwork_lock *locks[] = {open_kind(client, "a", LATCHWORK_KIND_MUTEX, 10000), open_lock(scriptless, "a", NULL)};
     for (int i = 0; i < 400; i++) {
         redis_says("SET lwl:{a}:lock x PX 1");
         assert_ok(latchwork_hold_release(take(locks[i % 2], 2000), &error));
@@ -576,7 +576,7 @@ static void *look_always(void *arg) {
 /* Renewals of 60 s and of 20 s overlap: whichever Redis took last, the hold must not believe in more than Redis gives. */
 static void one_hold_in_many_threads(void **state) {
     (void)state;
-    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_MUTEX, 20000);
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_MUTEX, 20000);
     struct shared_hold s = {.hold = take(l, 0)};
     pthread_barrier_init(&s.begin, NULL, RENEWERS + 1);
     pthread_barrier_init(&s.end, NULL, RENEWERS + 1);
@@ -604,6 +604,20 @@ static void one_hold_in_many_threads(void **state) {
     latchwork_lock_close(l);
 }
 
+static void versions_and_names(void **state) {
+    (void)state;
+    assert_string_equal(latchwork_version(), LATCHWORK_VERSION);
+    assert_int_equal(latchwork_version_number(), LATCHWORK_VERSION_NUMBER);
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d.%d", LATCHWORK_VERSION_MAJOR, LATCHWORK_VERSION_MINOR, LATCHWORK_VERSION_PATCH);
+    assert_string_equal(text, LATCHWORK_VERSION);
+    assert_string_equal(latchwork_code_name(LATCHWORK_E_NONE), "none");
+    assert_string_equal(latchwork_code_name(LATCHWORK_E_SYSTEM), "system");
+    assert_string_equal(latchwork_code_name(-1), "other");
+    assert_string_equal(latchwork_code_name(LATCHWORK_E_SYSTEM + 1), "other");
+    for (int code = 0; code <= LATCHWORK_E_SYSTEM; code++) assert_non_null(latchwork_code_name(code));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {T(mutex_excludes_and_names_its_holder),
@@ -625,6 +639,7 @@ int main(void) {
                                        T(null_locks_and_holds),
                                        T(a_lease_in_its_last_millisecond),
                                        T(one_hold_in_many_threads),
+                                       T(versions_and_names),
                                        T(a_foreign_key_does_not_end_a_listing)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

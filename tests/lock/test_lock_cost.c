@@ -50,10 +50,11 @@ static void an_uncontended_pair(void **state) {
         const char *name;
         int inside; /* of acquire and release together */
     } kinds[] = {
-        {LATCHWORK_MUTEX, "mutex", 4 + 3},         /* TIME GET SET SET, GET DEL ZPOPMIN */
-        {LATCHWORK_REENTRANT, "reentrant", 4 + 3}, /* the same */
-        {LATCHWORK_FAIR, "fair", 6 + 3},           /* GET ZRANGE GET TIME SET SET, GET DEL ZRANGE */
-        {LATCHWORK_READ, "read", 9 + 8},           {LATCHWORK_WRITE, "write", 9 + 7}, {LATCHWORK_SEMAPHORE, "semaphore", 9 + 4},
+        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* TIME GET SET SET, GET DEL ZPOPMIN */
+        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same */
+        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* GET ZRANGE GET TIME SET SET, GET DEL ZRANGE */
+        {LATCHWORK_KIND_READ, "read", 9 + 8},           {LATCHWORK_KIND_WRITE, "write", 9 + 7},
+        {LATCHWORK_KIND_SEMAPHORE, "semaphore", 9 + 4},
     };
     struct latchwork_client *c = open_client(NULL);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -71,7 +72,7 @@ static void an_uncontended_pair(void **state) {
 static void renewals_and_nesting(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *l = open_kind(c, "a", LATCHWORK_REENTRANT, 10000);
+    struct latchwork_lock *l = open_kind(c, "a", LATCHWORK_KIND_REENTRANT, 10000);
     struct latchwork_hold *h = take(l, 0);
     assert_ok(latchwork_hold_renew(h, 0, &error));
     cost();
@@ -154,18 +155,18 @@ static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
 }
 static void hand_overs_of_a_mutex(void **state) {
     (void)state;
-    hand_overs(LATCHWORK_MUTEX, 4);
+    hand_overs(LATCHWORK_KIND_MUTEX, 4);
 }
 static void hand_overs_of_a_fair_lock(void **state) {
     (void)state;
-    hand_overs(LATCHWORK_FAIR, 6);
+    hand_overs(LATCHWORK_KIND_FAIR, 6);
 }
 
 /* Nobody looks while all sleep: the costs of waiting are those of looking now and then. */
 static void sleepers_send_nothing(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *l = open_kind(c, "a", LATCHWORK_MUTEX, 60000);
+    struct latchwork_lock *l = open_kind(c, "a", LATCHWORK_KIND_MUTEX, 60000);
     struct latchwork_hold *h = take(l, 0);
     pthread_t t[THREADS];
     pthread_barrier_init(&start, NULL, THREADS + 1);

@@ -10,9 +10,9 @@
 /* --- a reply lost after the script ran ------------------------------------------------------------------------------------------------ */
 
 static int64_t leases_in_redis(enum latchwork_kind kind) {
-    if (kind == LATCHWORK_READ) return redis_number("ZCARD lwl:{a}:read");
-    if (kind == LATCHWORK_SEMAPHORE) return redis_number("ZCARD lwl:{a}:permits");
-    return redis_number("EXISTS lwl:{a}:%s", kind == LATCHWORK_WRITE ? "write" : "lock");
+    if (kind == LATCHWORK_KIND_READ) return redis_number("ZCARD lwl:{a}:read");
+    if (kind == LATCHWORK_KIND_SEMAPHORE) return redis_number("ZCARD lwl:{a}:permits");
+    return redis_number("EXISTS lwl:{a}:%s", kind == LATCHWORK_KIND_WRITE ? "write" : "lock");
 }
 
 static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned client_flags, int lost) {
@@ -22,7 +22,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     snprintf(through, sizeof through, "unix://%s", proxy.path);
     struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = client_flags};
     struct latchwork_client *c = latchwork_client_open(through, &co, &error);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags, .permits = kind == LATCHWORK_SEMAPHORE ? 3 : 0};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
+                                       .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     struct latchwork_lock *l = open_lock(c, "a", &o);
     assert_ok(latchwork_hold_release(take(l, 0), &error)); /* the scripts are there: what is lost now is an answer */
     struct latchwork_hold *h;
@@ -30,7 +31,7 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     lw_proxy_lose(&proxy, lost);
     assert_ok(latchwork_lock_try(l, &h, &error));
     assert_int_equal(proxy.lose, 0);
-    if (!(flags & LATCHWORK_LOCK_PLAIN)) assert_int_equal(leases_in_redis(kind), 1);
+    if (!(flags & LATCHWORK_FLAG_PLAIN)) assert_int_equal(leases_in_redis(kind), 1);
     assert_ok(latchwork_hold_check(h, &error));
 
     lw_proxy_lose(&proxy, lost);
@@ -48,15 +49,15 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
 }
 
 static void a_lost_reply_changes_nothing(void **state) {
-    for (enum latchwork_kind kind = LATCHWORK_MUTEX; kind <= LATCHWORK_SEMAPHORE; kind++) {
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
         flush(state);
         lost_replies(kind, 0, 0, 1);
     }
-    lost_replies(LATCHWORK_MUTEX, LATCHWORK_LOCK_PLAIN, 0, 1);
+    lost_replies(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_PLAIN, 0, 1);
 }
 static void nor_does_one_without_scripts(void **state) {
     (void)state;
-    lost_replies(LATCHWORK_MUTEX, 0, LATCHWORK_CLIENT_NO_SCRIPTS, 2); /* the answer to EXEC */
+    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2); /* the answer to EXEC */
 }
 
 /* --- losing a lease ------------------------------------------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static void on_lost(void *ctx, struct latchwork_hold *h, enum latchwork_loss why
 }
 static struct latchwork_lock *open_renewed(struct latchwork_client *c, const char *name, int64_t ttl_ms, int64_t max_hold_ms,
                                            struct told *told) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_RENEW, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms};
     o.lost = on_lost;
     o.lost_ctx = told;
     return open_lock(c, name, &o);
@@ -166,8 +167,8 @@ static void waiters_outlive_a_restart(void **state) {
     (void)state;
     struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .connect_ms = 500, .command_ms = 500};
     struct latchwork_client *c = open_client(&co);
-    struct latchwork_lock *l[3] = {open_kind(c, "a", LATCHWORK_MUTEX, 60000), open_kind(c, "b", LATCHWORK_FAIR, 60000),
-                                   open_kind(c, "c", LATCHWORK_WRITE, 60000)};
+    struct latchwork_lock *l[3] = {open_kind(c, "a", LATCHWORK_KIND_MUTEX, 60000), open_kind(c, "b", LATCHWORK_KIND_FAIR, 60000),
+                                   open_kind(c, "c", LATCHWORK_KIND_WRITE, 60000)};
     struct latchwork_hold *h[3];
     pthread_t t[6];
     for (int i = 0; i < 3; i++) h[i] = take(l[i], 0);
@@ -196,11 +197,11 @@ static void waiters_outlive_a_restart(void **state) {
 static void wakings_are_cut(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL), *other = open_client(NULL);
-    for (enum latchwork_kind kind = LATCHWORK_MUTEX; kind <= LATCHWORK_SEMAPHORE; kind++) {
-        struct latchwork_lock *mine = open_kind(other, "a", kind == LATCHWORK_READ ? LATCHWORK_WRITE : kind, 60000);
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
+        struct latchwork_lock *mine = open_kind(other, "a", kind == LATCHWORK_KIND_READ ? LATCHWORK_KIND_WRITE : kind, 60000);
         struct latchwork_lock *l = open_kind(c, "a", kind, 60000);
         struct latchwork_hold *h[3];
-        int n = kind == LATCHWORK_SEMAPHORE ? 3 : 1;
+        int n = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 1;
         for (int i = 0; i < n; i++) h[i] = take(mine, 0);
         pthread_t t[4];
         for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, take_soon, l);
@@ -268,7 +269,7 @@ static void a_holder_frozen_past_its_lease_is_fenced(void **state) {
     while (s->stage != 1) lw_sleep_ms(1);
     kill(pid, SIGSTOP);
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *l = open_kind(c, "a", LATCHWORK_MUTEX, 10000);
+    struct latchwork_lock *l = open_kind(c, "a", LATCHWORK_KIND_MUTEX, 10000);
     struct latchwork_hold *h = take(l, 20000);
     assert_true(write_to(s, latchwork_hold_fence(h)));
     s->stage = 2;

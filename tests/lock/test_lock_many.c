@@ -38,7 +38,7 @@ static struct latchwork_lock *open_name(struct latchwork_client *c, enum latchwo
     char text[16];
     snprintf(text, sizeof text, "n%d", name);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags, .ttl_ms = 30000};
-    o.permits = kind == LATCHWORK_SEMAPHORE ? PERMITS : 0;
+    o.permits = kind == LATCHWORK_KIND_SEMAPHORE ? PERMITS : 0;
     return latchwork_lock_open(c, text, &o, &error);
 }
 
@@ -52,13 +52,13 @@ static void add_one(int name) {
 }
 
 static void be_inside(const struct job *j, int name, uint64_t fence) {
-    if (j->kind == LATCHWORK_SEMAPHORE) {
+    if (j->kind == LATCHWORK_KIND_SEMAPHORE) {
         if (atomic_fetch_add(&shared->inside[name], 1) >= PERMITS) shared->overlaps++;
         lw_sleep_ms(0);
         atomic_fetch_sub(&shared->inside[name], 1);
         return;
     }
-    if (j->kind == LATCHWORK_READ) {
+    if (j->kind == LATCHWORK_KIND_READ) {
         atomic_fetch_add(&shared->inside[name], 1);
         if (shared->writers[name]) shared->overlaps++;
         lw_sleep_ms(0);
@@ -101,7 +101,7 @@ static int one_process(enum latchwork_kind kind, unsigned flags, unsigned client
     pthread_t t[THREADS];
     for (int i = 0; i < THREADS; i++) {
         job[i] = (struct job){c, kind, i, flags};
-        if (kind == LATCHWORK_READ && i % 3 == 0) job[i].kind = LATCHWORK_WRITE;
+        if (kind == LATCHWORK_KIND_READ && i % 3 == 0) job[i].kind = LATCHWORK_KIND_WRITE;
         pthread_create(&t[i], NULL, work, &job[i]);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
@@ -127,18 +127,18 @@ static void everybody(enum latchwork_kind kind, unsigned flags, unsigned client_
     long count[NAMES], sum = 0;
     assert_int_equal(pread(witness, count, sizeof count, 0), sizeof count);
     for (int i = 0; i < NAMES; i++) sum += count[i];
-    int per_process = kind == LATCHWORK_READ ? THREADS / 3 : kind == LATCHWORK_SEMAPHORE ? 0 : THREADS;
+    int per_process = kind == LATCHWORK_KIND_READ ? THREADS / 3 : kind == LATCHWORK_KIND_SEMAPHORE ? 0 : THREADS;
     assert_int_equal(sum, per_process * PROCESSES * TURNS);
 }
 
-static void mutex(void **state) { (void)state, everybody(LATCHWORK_MUTEX, 0, 0); }
-static void renewed_mutex(void **state) { (void)state, everybody(LATCHWORK_MUTEX, LATCHWORK_LOCK_RENEW, 0); }
-static void plain_mutex(void **state) { (void)state, everybody(LATCHWORK_MUTEX, LATCHWORK_LOCK_PLAIN, 0); }
-static void mutex_without_scripts(void **state) { (void)state, everybody(LATCHWORK_MUTEX, 0, LATCHWORK_CLIENT_NO_SCRIPTS); }
-static void reentrant(void **state) { (void)state, everybody(LATCHWORK_REENTRANT, 0, 0); }
-static void fair(void **state) { (void)state, everybody(LATCHWORK_FAIR, 0, 0); }
-static void read_write(void **state) { (void)state, everybody(LATCHWORK_READ, 0, 0); }
-static void semaphore(void **state) { (void)state, everybody(LATCHWORK_SEMAPHORE, 0, 0); }
+static void mutex(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, 0, 0); }
+static void renewed_mutex(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_RENEW, 0); }
+static void plain_mutex(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_PLAIN, 0); }
+static void mutex_without_scripts(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS); }
+static void reentrant(void **state) { (void)state, everybody(LATCHWORK_KIND_REENTRANT, 0, 0); }
+static void fair(void **state) { (void)state, everybody(LATCHWORK_KIND_FAIR, 0, 0); }
+static void read_write(void **state) { (void)state, everybody(LATCHWORK_KIND_READ, 0, 0); }
+static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMAPHORE, 0, 0); }
 
 /* --- kill -9 of holders -----------------------------------------------------------------------------------------------------------------
  */
@@ -146,7 +146,7 @@ static void semaphore(void **state) { (void)state, everybody(LATCHWORK_SEMAPHORE
 /* Takes the lock over and over, until killed. inside[0] is the pid of the one inside; a dead one's stays until the next comes. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300, .flags = LATCHWORK_LOCK_RENEW};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300, .flags = LATCHWORK_FLAG_RENEW};
     struct latchwork_lock *l = latchwork_lock_open(c, "n0", &o, &error);
     for (;;) {
         struct latchwork_hold *h;
@@ -189,8 +189,8 @@ static void holders_killed(enum latchwork_kind kind) {
     assert_int_equal(shared->overlaps, 0);
     assert_true(held > 0);
 }
-static void killed_holders_of_a_mutex(void **state) { (void)state, holders_killed(LATCHWORK_MUTEX); }
-static void killed_holders_of_a_fair_lock(void **state) { (void)state, holders_killed(LATCHWORK_FAIR); }
+static void killed_holders_of_a_mutex(void **state) { (void)state, holders_killed(LATCHWORK_KIND_MUTEX); }
+static void killed_holders_of_a_fair_lock(void **state) { (void)state, holders_killed(LATCHWORK_KIND_FAIR); }
 
 /* --- fairness ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -224,14 +224,14 @@ static void fair_is_first_come_first_served(void **state) {
         if ((gone[i] = fork()) == 0) {
             struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
             struct latchwork_lock *l =
-                latchwork_lock_open(c, "n0", &(struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_FAIR}, &error);
+                latchwork_lock_open(c, "n0", &(struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR}, &error);
             struct latchwork_hold *h;
             while (shared->arrivals <= i) lw_sleep_ms(1);
             latchwork_lock_acquire(l, -1, &h, &error);
             _exit(0);
         }
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
-    for (int i = 0; i < 2; i++) fair_lock[i] = open_kind(c[i], "n0", LATCHWORK_FAIR, 30000);
+    for (int i = 0; i < 2; i++) fair_lock[i] = open_kind(c[i], "n0", LATCHWORK_KIND_FAIR, 30000);
     struct latchwork_hold *h = take(fair_lock[0], 0);
     pthread_t t[WAITERS];
     int queued = 0;

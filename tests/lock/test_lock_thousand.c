@@ -103,7 +103,7 @@ static void wait_until_all_wait(void) {
 
 static struct latchwork_hold *take_first(struct latchwork_client **c, struct latchwork_lock **l, int64_t ttl_ms) {
     *c = open_client(NULL);
-    *l = open_kind(*c, "a", LATCHWORK_MUTEX, ttl_ms);
+    *l = open_kind(*c, "a", LATCHWORK_KIND_MUTEX, ttl_ms);
     return take(*l, 0);
 }
 

@@ -13,7 +13,7 @@ static redisContext *ghost_ears;
 static int setup(void **state) {
     if (flush(state)) return -1;
     client = open_client(NULL);
-    lock = open_kind(client, "a", LATCHWORK_MUTEX, 60000);
+    lock = open_kind(client, "a", LATCHWORK_KIND_MUTEX, 60000);
     return 0;
 }
 static int teardown(void **state) {
@@ -82,7 +82,7 @@ static void who_leaves_passes_it_on(void **state) {
     (void)state;
     struct waiter w;
     struct latchwork_client *other = open_client(NULL);
-    struct latchwork_lock *its = open_kind(other, "a", LATCHWORK_MUTEX, 60000);
+    struct latchwork_lock *its = open_kind(other, "a", LATCHWORK_KIND_MUTEX, 60000);
     struct latchwork_hold *h = take(lock, 0);
 
     start_waiter(&w, its, BEFORE_LOOKING_MS, "lwl:{a}:wait");
@@ -112,7 +112,7 @@ static void ghost_lives_for(int64_t ms) { redis_says("ZADD lwl:{a}:alive %lld gh
 
 static void a_fair_lock_waits_for_the_first_in_line_if_it_lives(void **state) {
     (void)state;
-    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_FAIR, 60000);
+    struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_FAIR, 60000);
     ghost_listens();
     redis_says("ZADD lwl:{a}:queue 1 ghost:1");
     ghost_lives_for(60000);
@@ -125,7 +125,7 @@ static void a_fair_lock_waits_for_the_first_in_line_if_it_lives(void **state) {
 
 static void readers_and_writers_go_in_the_order_they_came(void **state) {
     (void)state;
-    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_READ, 60000), *w = open_kind(client, "a", LATCHWORK_WRITE, 60000);
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);
     ghost_listens();
     ghost_lives_for(60000);
     struct latchwork_hold *h = take(r, 0);
@@ -147,7 +147,7 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
 /* After a writer, the readers that wait are woken together. */
 static void readers_come_in_together(void **state) {
     (void)state;
-    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_READ, 60000), *w = open_kind(client, "a", LATCHWORK_WRITE, 60000);
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);
     struct latchwork_hold *h = take(w, 0);
     struct waiter waiter[5];
     for (int i = 0; i < 5; i++) start_waiter(&waiter[i], r, 60000, "lwl:{a}:read-queue");

@@ -76,14 +76,14 @@ static void fences_grow_over_changing_majorities(void **state) {
 static void plain_and_reentrant(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
-    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_LOCK_PLAIN);
+    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_FLAG_PLAIN);
     struct latchwork_hold *h = take(l, 0), *again;
     assert_true(holding_key("a", latchwork_hold_token(h)) >= MAJORITY);
     assert_int_equal(strlen(latchwork_hold_token(h)), 32);
     assert_ok(latchwork_hold_release(h, &error));
     assert_true(holding_key("a", "nil") >= MAJORITY);
     latchwork_lock_close(l);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_REENTRANT};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_REENTRANT};
     l = latchwork_redlock_lock_open(r, "a", &o, &error);
     assert_non_null(l);
     h = take(l, 0);
@@ -229,7 +229,7 @@ static void wait_until_told(struct told *t, enum latchwork_loss why) {
     assert_int_equal(t->why, why);
 }
 static struct latchwork_lock *open_renewed(struct latchwork_redlock *r, int64_t ttl_ms, int64_t max_hold_ms, struct told *t) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms, .flags = LATCHWORK_LOCK_RENEW};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms, .flags = LATCHWORK_FLAG_RENEW};
     o.lost = on_lost;
     o.lost_ctx = t;
     struct latchwork_lock *l = latchwork_redlock_lock_open(r, "a", &o, &error);
@@ -287,7 +287,7 @@ static void a_killed_holder_is_followed(void **state) {
     if (pid == 0) {
         struct latchwork_redlock *mine = open_all();
         struct latchwork_hold *h;
-        if (latchwork_lock_acquire(open_red(mine, 700, LATCHWORK_LOCK_RENEW), 20000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
+        if (latchwork_lock_acquire(open_red(mine, 700, LATCHWORK_FLAG_RENEW), 20000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
         atomic_store(fence, latchwork_hold_fence(h));
         for (;;) pause();
     }
@@ -336,8 +336,8 @@ static void waiters_can_be_interrupted(void **state) {
 static void a_lock_without_ttl(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN, .give_ttl_ms = 50};
-    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_LOCK_PLAIN), *gives = latchwork_redlock_lock_open(r, "a", &o, &error);
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN, .give_ttl_ms = 50};
+    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_FLAG_PLAIN), *gives = latchwork_redlock_lock_open(r, "a", &o, &error);
     struct latchwork_hold *h;
     for (int i = 0; i < 3; i++) on_node(i, "SETNX a 1");
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
@@ -359,7 +359,7 @@ static void wrong_calls(void **state) {
     assert_null(latchwork_redlock_open(all_urls, NODES, &unset, &error));
     assert_null(latchwork_redlock_open(all_urls, NODES, &backwards, &error));
     struct latchwork_redlock *r = open_all();
-    struct latchwork_lock_options fair = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_FAIR};
+    struct latchwork_lock_options fair = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR};
     assert_null(latchwork_redlock_lock_open(r, "a", &fair, &error));
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     struct latchwork_lock *l = open_red(r, 1000, 0);

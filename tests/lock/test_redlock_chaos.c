@@ -76,7 +76,7 @@ static void a_restarted_server_is_kept_out(void **state) {
     const char *partitioned[NODES] = {urls[0], urls[1], urls[2], "unix:///nowhere/3", "unix:///nowhere/4"};
     for (int i = 0; i < NODES; i++) wait_for_age(i, TTL / 1000 + 1);
     struct latchwork_redlock *a = open_urls(partitioned, NODES, 0), *b = open_urls(all_urls, NODES, 0), *c, *careless;
-    struct latchwork_lock *la = open_red(a, TTL, LATCHWORK_LOCK_RENEW), *lb = open_red(b, TTL, 0);
+    struct latchwork_lock *la = open_red(a, TTL, LATCHWORK_FLAG_RENEW), *lb = open_red(b, TTL, 0);
     assert_ok(latchwork_hold_release(take(lb, 0), &error)); /* b knows the servers as they were */
     struct latchwork_hold *ha = take(la, 0), *h;
     restart_node(2);

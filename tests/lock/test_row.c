@@ -107,7 +107,7 @@ static void the_most_rows(unsigned flags, size_t n) {
     static struct latchwork_row rows[MANY];
     static char ids[MANY][8];
     open_many(rows, ids, n);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 800, .flags = LATCHWORK_LOCK_RENEW | flags};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 800, .flags = LATCHWORK_FLAG_RENEW | flags};
     struct latchwork_lock *l = open_rows(rows, n, &o);
     struct latchwork_hold *h = take(l, 10000), *other;
     uint64_t fence = latchwork_hold_fence(h);
@@ -125,7 +125,7 @@ static void the_most_rows(unsigned flags, size_t n) {
 }
 static void many_rows(void **state) { (void)state, the_most_rows(0, MANY); }
 static void some_rows(void **state) { (void)state, the_most_rows(0, 20); }
-static void plain_rows(void **state) { (void)state, the_most_rows(LATCHWORK_LOCK_PLAIN, 40); }
+static void plain_rows(void **state) { (void)state, the_most_rows(LATCHWORK_FLAG_PLAIN, 40); }
 
 static void nothing_is_released_or_renewed_that_is_lost(void **state) {
     (void)state;
@@ -219,7 +219,7 @@ static pid_t hold_and_die(const struct latchwork_row *rows, size_t n, uint64_t *
     pid_t pid = fork();
     if (pid) return pid;
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1500, .flags = LATCHWORK_LOCK_RENEW};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1500, .flags = LATCHWORK_FLAG_RENEW};
     struct latchwork_lock *l = latchwork_rows_open(c, NULL, rows, n, &o, &error);
     struct latchwork_hold *h;
     if (latchwork_lock_acquire(l, 10000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
@@ -253,7 +253,7 @@ static void a_dead_holder_is_followed(void **state) {
 static void rows_without_ttl(void **state) {
     (void)state;
     const struct latchwork_row rows[] = {ROW("t", "1"), ROW("t", "2")};
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_LOCK_PLAIN};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
     struct latchwork_lock *l = open_rows(rows, 2, &o);
     struct latchwork_hold *h;
     redis_says("SETNX row:t:2 1"); /* and its client died before EXPIRE */
@@ -352,7 +352,7 @@ static void wrong_calls(void **state) {
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     struct latchwork_lock_options unset = {0};
     assert_null(latchwork_rows_open(client, NULL, &ROW("t", "1"), 1, &unset, &error));
-    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_CLIENT_NO_SCRIPTS};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS};
     struct latchwork_client *c = open_client(&o);
     assert_null(latchwork_rows_open(c, NULL, &ROW("t", "1"), 1, NULL, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_SCRIPTS);

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory runs out: the nth allocation fails, for every n, over the life of a client, of each kind of lock and of Redlock.
+ *
+ * Two worlds for each n: only that allocation fails, and that one and all after it. No run may crash, leave a block behind, or end in
+ * an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that its allocations fail, too. */
+#include "fixture.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *s);
+char *__wrap_strndup(const char *s, size_t n);
+void __wrap_free(void *p);
+
+static atomic_bool armed;
+static atomic_long asked, failed, blocks; /* since it was armed */
+static long first, last;                  /* which allocations fail */
+
+static bool fails(void) {
+    if (!atomic_load(&armed)) return false;
+    long n = atomic_fetch_add(&asked, 1) + 1;
+    if (n < first || n > last) return false;
+    atomic_fetch_add(&failed, 1);
+    return true;
+}
+static void *counted(void *p) {
+    if (p && atomic_load(&armed)) atomic_fetch_add(&blocks, 1);
+    return p;
+}
+
+void *__wrap_malloc(size_t n) { return fails() ? NULL : counted(__real_malloc(n)); }
+void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : counted(__real_calloc(n, size)); }
+void *__wrap_realloc(void *p, size_t n) {
+    if (fails()) return NULL;
+    return p ? __real_realloc(p, n) : counted(__real_realloc(p, n));
+}
+void __wrap_free(void *p) {
+    if (p && atomic_load(&armed)) atomic_fetch_sub(&blocks, 1);
+    __real_free(p);
+}
+char *__wrap_strndup(const char *s, size_t n) {
+    size_t len = strnlen(s, n);
+    char *p = __wrap_malloc(len + 1);
+    if (!p) return NULL;
+    memcpy(p, s, len);
+    p[len] = '\0';
+    return p;
+}
+char *__wrap_strdup(const char *s) { return __wrap_strndup(s, strlen(s)); }
+
+/* --- what a call may say ---------------------------------------------------------------------------------------------------------- */
+
+static char wrong[1024]; /* the first thing that went wrong; told once allocations work again */
+
+static void complain(const char *what, int code, const char *text) {
+    if (!wrong[0])
+        snprintf(wrong, sizeof wrong, "%s: code %s: %s (allocations %ld to %ld failed)", what, latchwork_code_name(code), text, first,
+                 last);
+}
+
+/* OK; or out of memory, and only when it is. */
+static bool is_good(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
+    if (result == LATCHWORK_LOCK_OK) return true;
+    bool memory = atomic_load(&failed) && result == LATCHWORK_LOCK_ERROR && e->code == LATCHWORK_E_MEMORY;
+    if (!memory) complain(what, e->code, e->text);
+    return false;
+}
+static void *opened(const char *what, void *object, const struct latchwork_error *e) {
+    is_good(what, object ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR, e);
+    return object;
+}
+/* What is sent twice may find nothing the second time. */
+static void is_gone(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
+    if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN) is_good(what, result, e);
+}
+
+static int see(void *ctx, const struct latchwork_lock_info *info) {
+    (void)info;
+    ++*(int *)ctx;
+    return 0;
+}
+
+/* --- lives ------------------------------------------------------------------------------------------------------------------------ */
+
+static void use_hold(struct latchwork_hold *hold) {
+    struct latchwork_error e = {0};
+    is_good("renew", latchwork_hold_renew(hold, 0, &e), &e);
+    is_good("check", latchwork_hold_check(hold, &e), &e);
+}
+
+/* What took the lock and could not be told so may hold it still. */
+static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
+    struct latchwork_error e = {0};
+    struct latchwork_hold *hold = NULL;
+    for (int i = 0; i < 2 && !hold; i++) {
+        enum latchwork_result result = latchwork_lock_try(lock, &hold, &e);
+        if (i && result == LATCHWORK_LOCK_BUSY) break;
+        is_good("try", result, &e);
+        if ((result == LATCHWORK_LOCK_OK) != (hold != NULL)) complain("try and its hold differ", e.code, e.text);
+    }
+    return hold;
+}
+
+static void hold_it(struct latchwork_lock *lock, bool shown) {
+    struct latchwork_error e = {0};
+    int n = 0;
+    struct latchwork_hold *hold = acquire(lock);
+    if (!hold) return;
+    use_hold(hold);
+    if (shown) is_good("show", latchwork_lock_show(lock, see, &n, &e), &e);
+    is_gone("release", latchwork_hold_release(hold, &e), &e);
+}
+
+static struct latchwork_client *client_with(unsigned flags) {
+    struct latchwork_error e = {0};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .flags = flags};
+    return opened("client", latchwork_client_open(url, &o, &e), &e);
+}
+
+struct kind {
+    const char *name;
+    enum latchwork_kind kind;
+    unsigned flags, client_flags;
+    bool custom;
+};
+static const struct kind kinds[] = {
+    {"mutex", LATCHWORK_KIND_MUTEX, 0, 0, false},
+    {"reentrant", LATCHWORK_KIND_REENTRANT, 0, 0, false},
+    {"fair", LATCHWORK_KIND_FAIR, 0, 0, false},
+    {"read", LATCHWORK_KIND_READ, 0, 0, false},
+    {"write", LATCHWORK_KIND_WRITE, 0, 0, false},
+    {"semaphore", LATCHWORK_KIND_SEMAPHORE, 0, 0, false},
+    {"x{plain}", LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_PLAIN, 0, false},
+    {"custom", LATCHWORK_KIND_MUTEX, 0, 0, true},
+    {"scriptless", LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, false},
+    {"renewed", LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_RENEW, 0, false},
+};
+static const struct kind *kind;
+
+static void live_with_a_lock(void) {
+    struct latchwork_error e = {0};
+    struct latchwork_client *client = client_with(kind->client_flags);
+    if (!client) return;
+    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT, .lock = {"n", 1}, .fence = {"f", 1}, .wait = {"w", 1}};
+    names.hint_if = names.hint_to = names.hint = (struct latchwork_name){"h", 1};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind->kind, .flags = kind->flags};
+    o.permits = kind->kind == LATCHWORK_KIND_SEMAPHORE ? 2 : 0;
+    o.names = kind->custom ? &names : NULL;
+    struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, kind->name, &o, &e), &e);
+    if (lock) hold_it(lock, true);
+    latchwork_lock_close(lock);
+    latchwork_client_close(client);
+}
+
+static void live_with_a_list(void) {
+    struct latchwork_error e = {0};
+    struct latchwork_client *client = client_with(0);
+    if (!client) return;
+    int n = 0;
+    is_good("ping", latchwork_client_ping(client, &e), &e);
+    is_good("list", latchwork_lock_list(client, NULL, 0, see, &n, &e), &e);
+    if (n != 40 && !atomic_load(&failed)) complain("not all locks are listed", 0, "");
+    struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "7", NULL, &e), &e);
+    if (lock) is_gone("break", latchwork_lock_break(lock, NULL, &e), &e);
+    latchwork_lock_close(lock);
+    latchwork_client_close(client);
+}
+static void hold_forty(void) {
+    for (int i = 0; i < 40; i++) redis_says("SET lwl:{%d}:lock me/00:%d PX 60000", i, i + 1);
+}
+
+/* The row in the middle is held for a while, and waited for; those before it are renewed meanwhile. */
+static void live_with_rows(void) {
+    struct latchwork_error e = {0};
+    const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};
+    struct latchwork_client *client = client_with(0);
+    if (!client) return;
+    struct latchwork_lock *lock = opened("rows", latchwork_rows_open(client, NULL, rows, 3, NULL, &e), &e);
+    struct latchwork_hold *hold = NULL;
+    if (lock) {
+        enum latchwork_result result = latchwork_lock_acquire(lock, 3000, &hold, &e);
+        is_good("acquire rows", result, &e);
+        if (hold) use_hold(hold);
+        if (hold) is_gone("release", latchwork_hold_release(hold, &e), &e);
+    }
+    latchwork_lock_close(lock);
+    latchwork_client_close(client);
+}
+static void hold_a_row(void) { redis_says("SET lwl:{row:t:2}:lock me/00:1 PX 30"); }
+
+/* Held by nobody who would release it; its TTL ends while it is waited for. */
+static void live_by_waiting(void) {
+    struct latchwork_error e = {0};
+    struct latchwork_client *client = client_with(0);
+    if (!client) return;
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 60};
+    struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &o, &e), &e);
+    struct latchwork_hold *hold = NULL;
+    if (lock) is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
+    lw_sleep_ms(hold ? 30 : 0); /* a renewal is under way, or was */
+    if (hold) {
+        enum latchwork_result result = latchwork_hold_release(hold, &e);
+        bool late = result == LATCHWORK_LOCK_LOST && atomic_load(&failed); /* it could not be renewed */
+        if (!late) is_gone("release", result, &e);
+    }
+    latchwork_lock_close(lock);
+    latchwork_client_close(client);
+}
+static void hold_for_a_while(void) { redis_says("SET lwl:{waited}:lock me/00:1 PX 30"); }
+
+/* Three databases of one server stand for three servers. */
+static void live_with_redlock(void) {
+    struct latchwork_error e = {0};
+    char at[3][300];
+    const char *urls[3];
+    for (int i = 0; i < 3; i++) {
+        snprintf(at[i], sizeof at[i], "unix://%s?db=%d", lw_test_redis_path(server), i + 1);
+        urls[i] = at[i];
+    }
+    struct latchwork_redlock_options o = {LATCHWORK_REDLOCK_INIT, .node_ms = 2000, .restart_ms = -1};
+    struct latchwork_redlock *redlock = opened("redlock", latchwork_redlock_open(urls, 3, &o, &e), &e);
+    if (!redlock) return;
+    struct latchwork_lock *lock = opened("redlock lock", latchwork_redlock_lock_open(redlock, "r", NULL, &e), &e);
+    if (lock) hold_it(lock, false);
+    latchwork_lock_close(lock);
+    latchwork_redlock_close(redlock);
+}
+
+/* --- every n ---------------------------------------------------------------------------------------------------------------------- */
+
+struct life {
+    void (*before)(void); /* may be NULL */
+    void (*live)(void);
+};
+
+static void run(const struct life *l, long from, long to) {
+    assert_true(lw_test_redis_flush(server));
+    if (l->before) l->before();
+    first = from;
+    last = to;
+    atomic_store(&asked, 0);
+    atomic_store(&failed, 0);
+    atomic_store(&blocks, 0);
+    atomic_store(&armed, true);
+    l->live();
+    atomic_store(&armed, false);
+    char what[sizeof wrong];
+    memcpy(what, wrong, sizeof what);
+    wrong[0] = '\0';
+    if (what[0]) fail_msg("%s", what);
+    if (atomic_load(&blocks)) fail_msg("%ld blocks are left (allocations %ld to %ld failed)", atomic_load(&blocks), from, to);
+}
+
+static void live_under_failures(const struct life *l, const char *name) {
+    run(l, LONG_MAX, LONG_MAX);
+    assert_true(atomic_load(&asked) > 5);
+    long n = 0;
+    do {
+        n++;
+        run(l, n, n);
+    } while (atomic_load(&failed));
+    assert_true(n > 5);
+    print_message("%s: each of %ld allocations failed\n", name, n - 1);
+    for (long i = 1; i <= n; i++) run(l, i, LONG_MAX);
+}
+
+static void every_kind_of_lock(void **state) {
+    (void)state;
+    const struct life life = {NULL, live_with_a_lock};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        kind = &kinds[i];
+        live_under_failures(&life, kind->name);
+    }
+}
+static void lists(void **state) {
+    (void)state;
+    live_under_failures(&(struct life){hold_forty, live_with_a_list}, "list");
+}
+static void rows(void **state) {
+    (void)state;
+    live_under_failures(&(struct life){hold_a_row, live_with_rows}, "rows");
+}
+static void waiting_and_renewal(void **state) {
+    (void)state;
+    live_under_failures(&(struct life){hold_for_a_while, live_by_waiting}, "waiting");
+}
+static void redlock(void **state) {
+    (void)state;
+    live_under_failures(&(struct life){NULL, live_with_redlock}, "redlock");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_lock),  cmocka_unit_test(lists),   cmocka_unit_test(rows),
+        cmocka_unit_test(waiting_and_renewal), cmocka_unit_test(redlock),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
