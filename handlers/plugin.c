@@ -49,14 +49,15 @@ struct view {
 struct lw_slot {
     struct view *views;
     const struct latchwork_message **messages;
-    struct latchwork_answer *answers;
+    struct latchwork_answer *answer;
+    struct latchwork_answer **answers; /* to the above */
 };
 
 /* --- the services ---------------------------------------------------------------------------------------------------------------- */
 
 static void host_log(enum latchwork_level level, const char *format, ...) {
     static const enum lw_log_level levels[] = {LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR};
-    unsigned l = (unsigned)level > LATCHWORK_ERROR ? LATCHWORK_ERROR : (unsigned)level;
+    unsigned l = (unsigned)level > LATCHWORK_LOG_ERROR ? LATCHWORK_LOG_ERROR : (unsigned)level;
     if (!lw_log_on(levels[l])) return;
     char text[2048];
     va_list ap;
@@ -140,10 +141,12 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
 
 /* Says what is wrong with a plugin's table, or nothing. */
 static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
-    if (api->abi == 0 || api->abi > LATCHWORK_ABI)
+    const char *advice = api->abi == 0              ? " (is LATCHWORK_HANDLER_INIT missing in its table?)"
+                         : api->abi < LATCHWORK_ABI ? ": build the plugin with this one's header"
+                                                    : ": install a newer Latchwork, or build the plugin with this one's header";
+    if (api->abi != LATCHWORK_ABI)
         return lw_refuse(err, "plugin %s: built for interface version %u, this Latchwork has version %d%s", path, api->abi, LATCHWORK_ABI,
-                         api->abi ? ": install a newer Latchwork, or build the plugin with this one's header"
-                                  : " (is LATCHWORK_HANDLER_INIT missing in its table?)");
+                         advice);
     if (api->size < first_size)
         return lw_refuse(err, "plugin %s: its table has a size of %u bytes, expected at least %zu; build it with <latchwork/handler.h>",
                          path, api->size, first_size);
@@ -213,7 +216,9 @@ static struct lw_slot *open_slot(struct lw_handler *h, int slot, struct lw_err *
     struct lw_slot *s = lw_alloc(sizeof *s);
     s->views = lw_alloc(h->batch_max * sizeof *s->views);
     s->messages = lw_alloc(h->batch_max * sizeof *s->messages);
-    s->answers = lw_alloc(h->batch_max * sizeof *s->answers);
+    s->answer = lw_alloc(h->batch_max * sizeof *s->answer);
+    s->answers = lw_alloc(h->batch_max * sizeof(struct latchwork_answer *));
+    for (size_t i = 0; i < h->batch_max; i++) s->answers[i] = &s->answer[i];
     return s;
 }
 
@@ -221,6 +226,7 @@ static void close_slot(struct lw_handler *h, struct lw_slot *s) {
     for (size_t i = 0; i < h->batch_max; i++) free(s->views[i].headers);
     free(s->views);
     free(s->messages);
+    free(s->answer);
     free(s->answers);
     free(s);
 }
@@ -293,17 +299,18 @@ static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, s
         view(&s->views[i], jobs[i]);
         jobs[i]->reason[0] = '\0';
         s->messages[i] = &s->views[i].message;
-        s->answers[i] = (struct latchwork_answer){LATCHWORK_RETRY, jobs[i]->reason};
+        s->answer[i] = (struct latchwork_answer){sizeof s->answer[i], LATCHWORK_RETRY, jobs[i]->reason, sizeof jobs[i]->reason};
     }
     if (h->api->batch_max) {
-        h->api->handle_batch(h->self, s->messages, n, s->answers);
+        h->api->handle_batch(h->self, s->messages, s->answers, n);
     } else {
-        for (size_t i = 0; i < n; i++) s->answers[i].outcome = h->api->handle(h->self, s->messages[i], jobs[i]->reason);
+        for (size_t i = 0; i < n; i++)
+            s->answer[i].outcome = h->api->handle(h->self, s->messages[i], jobs[i]->reason, sizeof jobs[i]->reason);
     }
-    for (size_t i = 0; i < n; i++) answered(jobs[i], s->answers[i].outcome);
+    for (size_t i = 0; i < n; i++) answered(jobs[i], s->answer[i].outcome);
 }
 
-_Static_assert((int)LATCHWORK_REASON_MAX == (int)LW_REASON_MAX, "a plugin writes its reason straight into the job");
+_Static_assert(sizeof(struct latchwork_header) == 4 * sizeof(void *), "plugins walk arrays of headers: their size is frozen");
 
 const struct lw_handler_type lw_handler_plugin = {
     .name = "plugin",

@@ -32,8 +32,8 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-static int handle(void *self, const struct latchwork_message *m, char *reason) {
-    (void)reason;
+static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
+    (void)reason, (void)reason_size;
     struct bench *b = self;
     bench_handle(&b->journal, b->work_us, m->key, m->key_len, m->partition, m->offset);
     return LATCHWORK_DONE;

@@ -7,7 +7,7 @@
  *     #include <stdio.h>
  *     #include <unistd.h>
  *
- *     static int handle(void *self, const struct latchwork_message *m, char *reason) {
+ *     static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
  *         char line[4096];
  *         const char *payload = m->payload;
  *         int most = sizeof line - 1;
@@ -31,8 +31,32 @@
  * Life: init (once a worker process) -> handle or handle_batch (on many threads) -> close. A crash of the plugin ends its worker; the
  * message is then run alone, and after `retry.max_attempts` crashes becomes a dead letter.
  *
+ * In C++ from C++17 on: LATCHWORK_HANDLER_INIT and designated initializers are C only. Make the table by a function instead, with
+ * latchwork_handler_init() as its start; handlers/examples/tally is a whole one. No exception may leave the plugin: catch all of them in
+ * each function of the table.
+ *
+ * What a handler may do.
+ *   Threads   `handle` runs on threads of the worker, `threads` of them. A plugin may start threads of its own, in init or later: block
+ *             all signals in them, and join them in close. A message and its lease are theirs to read until the call that they were
+ *             lent to returns.
+ *   Signals   The threads of handlers have all signals blocked but those that a fault raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
+ *             SIGSYS, SIGABRT). The worker reads SIGTERM, SIGINT, SIGHUP and the like from a descriptor, and ignores SIGPIPE: leave
+ *             the process' signal actions and the mask of its main thread alone. To be told to stop, ask latchwork_cancelled().
+ *   Fork      fork() copies a process with many threads and locks: in the child call only what is safe in a signal handler, and
+ *             then exec. posix_spawn() and popen() do that. The child inherits the thread's blocked signals and the ignored SIGPIPE, so
+ *             set both back (POSIX_SPAWN_SETSIGMASK, POSIX_SPAWN_SETSIGDEF). Wait for your own children by their pid, never for any
+ *             child. The descriptors of the worker close by themselves at exec; open yours with O_CLOEXEC. A child does not end with its
+ *             worker by itself: use prctl(PR_SET_PDEATHSIG) in it where it must.
+ *   Stack     Threads have the system's default stack (`ulimit -s`, 8 MiB as a rule). Keep large buffers and deep recursion off it:
+ *             an overflow is a crash of the worker.
+ *   Process   exit(), abort() and a fault end the worker, which counts as a crash of each message that it ran. chdir(), setlocale(),
+ *             setenv(), umask() and rlimits change it for all: call them in init at most. Plugins are loaded RTLD_NOW | RTLD_LOCAL and
+ * never unloaded.
+ *
  * This interface only grows: members are added at the ends of structures, and each carries its size (or its table does), so a plugin built
- * with this header runs in later versions of Latchwork of the same LATCHWORK_ABI. */
+ * with this header runs in later versions of Latchwork of the same LATCHWORK_ABI. Structures that Latchwork fills and hands over in
+ * arrays are handed over as arrays of pointers, so that they may grow as well; struct latchwork_header alone is an element itself, and
+ * frozen: its members will not change while LATCHWORK_ABI is 2. */
 #ifndef LATCHWORK_HANDLER_H
 #define LATCHWORK_HANDLER_H
 
@@ -43,7 +67,7 @@
 extern "C" {
 #endif
 
-#define LATCHWORK_ABI 1
+#define LATCHWORK_ABI 2
 
 /* Makes the symbol visible however the plugin is compiled. */
 #ifdef __cplusplus
@@ -60,11 +84,9 @@ enum latchwork_outcome {
     LATCHWORK_BACK = 3   /* nothing was done because the lease ended: whoever holds the key next runs it; counts no attempt */
 };
 
-enum latchwork_level { LATCHWORK_DEBUG = 0, LATCHWORK_INFO = 1, LATCHWORK_WARN = 2, LATCHWORK_ERROR = 3 };
+enum latchwork_level { LATCHWORK_LOG_DEBUG = 0, LATCHWORK_LOG_INFO = 1, LATCHWORK_LOG_WARN = 2, LATCHWORK_LOG_ERROR = 3 };
 
-enum { LATCHWORK_REASON_MAX = 512 };
-
-/* Bytes of a header. Not NUL-terminated; value is NULL for a null value. */
+/* A header of the record. Bytes, not NUL-terminated; value is NULL for a null value. Frozen: an element of an array. */
 struct latchwork_header {
     const char *name;
     size_t name_len;
@@ -121,10 +143,12 @@ struct latchwork_host {
     const char *(*setting)(const struct latchwork_host *host, const char *pointer);
 };
 
-/* An answer of handle_batch. `outcome` is LATCHWORK_RETRY and `reason` (LATCHWORK_REASON_MAX bytes) "" until set. */
+/* An answer of handle_batch, to be filled: `outcome` is LATCHWORK_RETRY, and `reason` a buffer of reason_size bytes that holds "". */
 struct latchwork_answer {
+    uint32_t size; /* of this structure in the running Latchwork */
     int outcome;
     char *reason;
+    size_t reason_size;
 };
 
 struct latchwork_handler {
@@ -138,21 +162,28 @@ struct latchwork_handler {
 
     /* Runs one message, and returns its latchwork_outcome. Called from `threads` threads at once, never for two messages of one key at a
      * time. May block, but should end soon after latchwork_cancelled() turns true: a call that outlasts `timeout_ms` by
-     * far gets its whole worker replaced. `reason` (LATCHWORK_REASON_MAX bytes, "" at first) says why for RETRY and DEAD.
-     * Any other number counts as RETRY. Required unless handle_batch is there. */
-    int (*handle)(void *self, const struct latchwork_message *message, char *reason);
+     * far gets its whole worker replaced. `reason`, a buffer of reason_size bytes that holds "", says why for RETRY and DEAD:
+     * write a text with its NUL into it, as by snprintf(). Any other number counts as RETRY. Required unless handle_batch is there. */
+    int (*handle)(void *self, const struct latchwork_message *message, char *reason, size_t reason_size);
 
-    /* Runs n messages of different keys (1 <= n <= batch_max) and fills the answer of each; the next ones of these keys come in a later
-     * batch. Threads as for handle. Worth having where the effect is cheaper by the dozen, as one transaction for many rows. Optional; used
-     * instead of handle where batch_max > 0. */
-    void (*handle_batch)(void *self, const struct latchwork_message *const *messages, size_t n, struct latchwork_answer *answers);
+    /* Runs n messages of different keys (1 <= n <= batch_max) and fills *answers[i] for *messages[i]; the next ones of these keys come in
+     * a later batch. Threads as for handle. Worth having where the effect is cheaper by the dozen, as one transaction for many rows.
+     * Optional; used instead of handle where batch_max > 0. */
+    void (*handle_batch)(void *self, const struct latchwork_message *const *messages, struct latchwork_answer *const *answers, size_t n);
     size_t batch_max; /* 0: no batches; at most 1,024 */
 
     /* Once, on the main thread, after the last handle has returned. Not called where init failed. Optional. */
     void (*close)(void *self);
 };
 
+/* Begins the table: in C as {LATCHWORK_HANDLER_INIT, .handle = handle}, in C++ as latchwork_handler_init(). */
+#ifndef __cplusplus
 #define LATCHWORK_HANDLER_INIT .abi = LATCHWORK_ABI, .size = sizeof(struct latchwork_handler)
+#else
+constexpr struct latchwork_handler latchwork_handler_init() {
+    return {LATCHWORK_ABI, sizeof(struct latchwork_handler), nullptr, nullptr, nullptr, 0, nullptr};
+}
+#endif
 
 #ifdef __cplusplus
 }

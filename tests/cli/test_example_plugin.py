@@ -28,7 +28,7 @@ static void *work(void *arg) {
         memset(payload, 'a' + process, n);
         snprintf(identity, sizeof identity, "t/%%d/%%d", process * THREADS + (int)(long)arg, i);
         struct latchwork_message m = {.identity = identity, .payload = (void *)payload, .payload_len = n};
-        if (latchwork_handler.handle(NULL, &m, NULL) != LATCHWORK_DONE) exit(1);
+        if (latchwork_handler.handle(NULL, &m, NULL, 0) != LATCHWORK_DONE) exit(1);
     }
     return NULL;
 }

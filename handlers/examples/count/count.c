@@ -29,8 +29,8 @@ static unsigned slot_of(const unsigned char *key, size_t n) { /* FNV-1a */
     return (unsigned)(h ^ h >> 32) & (SLOTS - 1);
 }
 
-static int handle(void *self, const struct latchwork_message *m, char *reason) {
-    (void)reason;
+static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
+    (void)reason, (void)reason_size;
     struct count *c = self;
     atomic_fetch_add_explicit(&c->messages, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->per_slot[slot_of(m->key, m->key_len)], 1, memory_order_relaxed);
@@ -45,7 +45,7 @@ static void finish(void *self) {
         keys += n > 0;
         if (n > most) most = n;
     }
-    c->host->log(LATCHWORK_INFO, "count: %llu messages of at least %u keys; the busiest had %u", (unsigned long long)c->messages, keys,
+    c->host->log(LATCHWORK_LOG_INFO, "count: %llu messages of at least %u keys; the busiest had %u", (unsigned long long)c->messages, keys,
                  most);
     free(c);
 }

@@ -77,7 +77,7 @@ static int sleep_unless_cancelled(const struct tail *t, const struct latchwork_m
     return 1;
 }
 
-static int handle(void *self, const struct latchwork_message *m, char *reason) {
+static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
     const struct tail *t = self;
     int ok = mark(t, "start", m);
     if (ok && t->sleep_ms && !sleep_unless_cancelled(t, m)) {
@@ -85,7 +85,7 @@ static int handle(void *self, const struct latchwork_message *m, char *reason) {
         return LATCHWORK_BACK;
     }
     if (ok && write_payload(t, m) && mark(t, "end", m)) return LATCHWORK_DONE;
-    snprintf(reason, LATCHWORK_REASON_MAX, "the file did not take the line");
+    snprintf(reason, reason_size, "the file did not take the line");
     return LATCHWORK_RETRY;
 }
 

@@ -11,14 +11,14 @@
 
 static void nap(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
-static int act(const char *what, const struct latchwork_message *m, char *reason) {
+static int act(const char *what, const struct latchwork_message *m, char *reason, size_t reason_size) {
     if (strcmp(what, "segv") == 0) raise(SIGSEGV);
     if (strcmp(what, "abort") == 0) abort();
     if (strcmp(what, "exit") == 0) exit(3);
     if (strcmp(what, "exit0") == 0) exit(0);
     if (strcmp(what, "odd") == 0) return 77;
     if (strcmp(what, "retry") == 0 || strcmp(what, "dead") == 0) {
-        snprintf(reason, LATCHWORK_REASON_MAX, "the payload says %s", what);
+        snprintf(reason, reason_size, "the payload says %s", what);
         return what[0] == 'd' ? LATCHWORK_DEAD : LATCHWORK_RETRY;
     }
     while (strcmp(what, "stuck") == 0) nap(1000);
@@ -31,13 +31,13 @@ static int act(const char *what, const struct latchwork_message *m, char *reason
     return LATCHWORK_DONE;
 }
 
-static int handle(void *self, const struct latchwork_message *m, char *reason) {
+static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
     (void)self;
     char what[64];
     snprintf(what, sizeof what, "%.*s", (int)(m->payload_len < 63 ? m->payload_len : 63), m->payload ? (const char *)m->payload : "");
     int once = strncmp(what, "once:", 5) == 0;
     if (once && m->attempt > 1) return LATCHWORK_DONE;
-    return act(once ? what + 5 : what, m, reason);
+    return act(once ? what + 5 : what, m, reason, reason_size);
 }
 
 LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};

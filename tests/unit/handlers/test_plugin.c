@@ -24,8 +24,9 @@ static int install(void **state) {
     shell("mkdir -p %s/include/latchwork %s/pc && cp include/latchwork/handler.h %s/include/latchwork/", prefix, prefix, prefix);
     shell("sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc", prefix, prefix);
     /* copies, so that nothing but the installed header can be found; asan's runtime must not be asked of a plugin */
-    shell("cp -r handlers/examples/count handlers/examples/tail tests/plugins/crash %s/", prefix);
-    shell("cd %s && for d in count tail crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u MAKELEVEL PKG_CONFIG_PATH=%s/pc "
+    shell("cp -r handlers/examples/count handlers/examples/tail handlers/examples/tally tests/plugins/crash %s/", prefix);
+    shell("cd %s && for d in count tail tally crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u MAKELEVEL CXXFLAGS=-Werror "
+          "PKG_CONFIG_PATH=%s/pc "
           "${MAKE:-make} -s -C $d OUT=%s || exit 1; done",
           prefix, prefix, prefix);
     return 0;
@@ -120,12 +121,36 @@ static void test_tail(void **state) {
     free(text);
 }
 
+/* In C++17. */
+static void test_tally(void **state) {
+    (void)state;
+    expect_open_fails("tally", "null", "config.file is missing");
+    char config[512], path[256];
+    snprintf(path, sizeof path, "%s/sums", prefix);
+    snprintf(config, sizeof config, "{\"file\":\"%s\"}", path);
+    struct fx x;
+    open_fx(&x, "tally", config);
+    struct fx_job j;
+    assert_int_equal(play(&x, &j, "40"), LW_DONE);
+    assert_int_equal(play(&x, &j, "-2"), LW_DONE);
+    assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, fx_job(&j, 3, "other", "7")), LW_DONE);
+    static const char *const no_numbers[] = {"4 ", "", "four", NULL, "99999999999999999999"};
+    for (size_t i = 0; i < sizeof no_numbers / sizeof *no_numbers; i++) {
+        assert_int_equal(play(&x, &j, no_numbers[i]), LW_DEAD);
+        assert_string_equal(j.job.reason, "the payload is no whole number");
+    }
+    close_fx(&x);
+    char *text = fx_read(path);
+    assert_string_equal(text, "k 38\nother 7\n");
+    free(text);
+}
+
 static void test_seven_lines(void **state) {
     (void)state;
     build("seven", "#include <latchwork/handler.h>\n"
                    "#include <stdio.h>\n"
                    "\n"
-                   "static int handle(void *self, const struct latchwork_message *m, char *reason) {\n"
+                   "static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {\n"
                    "    return fprintf(stderr, \"%s\\n\", m->identity) < 0 ? LATCHWORK_RETRY : LATCHWORK_DONE;\n"
                    "}\n"
                    "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};\n");
@@ -150,7 +175,7 @@ static const char witness[] =
     "    for (int i = 0; i < 9; i++) { const char *v = h->setting(h, at[i]); fprintf(f, \"%s=%s\\n\", at[i], v ? v : \"-\"); }\n"
     "    fprintf(f, \"abi %u same %d\\n\", h->abi, h->size == sizeof *h);\n"
     "    return 0; }\n"
-    "static void batch(void *self, const struct latchwork_message *const *m, size_t n, struct latchwork_answer *a) {\n"
+    "static void batch(void *self, const struct latchwork_message *const *m, struct latchwork_answer *const *a, size_t n) {\n"
     "    fprintf(f, \"batch %zu self %d\\n\", n, self == (void *)&f);\n"
     "    for (size_t i = 0; i < n; i++) {\n"
     "        fprintf(f, \"%s %s %d %lld %lld key %.*s payload %.*s attempt %d fence %llu headers %zu cancelled %d ends %d\\n\", "
@@ -164,8 +189,8 @@ static const char witness[] =
     "            fprintf(f, \"header %.*s=%.*s\\n\", (int)h->name_len, h->name, (int)h->value_len, h->value ? (const char *)h->value : "
     "\"null\"); }\n"
     "        if (i == 1) continue;\n"
-    "        a[i].outcome = i == 2 ? LATCHWORK_DEAD : i == 3 ? 55 : LATCHWORK_DONE;\n"
-    "        if (i == 2) strcpy(a[i].reason, \"bad one\");\n"
+    "        a[i]->outcome = i == 2 ? LATCHWORK_DEAD : i == 3 ? 55 : LATCHWORK_DONE;\n"
+    "        if (i == 2) snprintf(a[i]->reason, a[i]->reason_size, \"bad one\");\n"
     "    } }\n"
     "static void end(void *self) { fprintf(f, \"closed %d\\n\", self == (void *)&f); fclose(f); }\n"
     "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle_batch = batch,\n"
@@ -200,7 +225,7 @@ static void test_what_a_plugin_sees(void **state) {
     assert_int_equal(jobs[3]->outcome, LW_RETRY);
     assert_string_equal(jobs[3]->reason, "plugin returned the unknown outcome 55");
     char *text = fx_read(path);
-    assert_contains(text, "/n=42\n/t=true\n/deep/a~1b/1=found\n/none=-\n/deep=-\n/nul=-\n=-\n/x/=-\nfile=-\nabi 1 same 1\n");
+    assert_contains(text, "/n=42\n/t=true\n/deep/a~1b/1=found\n/none=-\n/deep=-\n/nul=-\n=-\n/x/=-\nfile=-\nabi 2 same 1\n");
     assert_contains(text, "batch 4 self 1\n");
     assert_contains(text, "t/0/0 t 0 0 1763671234567 key key payload pay attempt 1 fence 1000 headers 2 cancelled 0 ends 1\n"
                           "header h1=v1\nheader h2=\n");
@@ -262,15 +287,17 @@ static void test_refusals(void **state) {
     expect_open_fails("text", "null", "cannot be loaded");
     build("empty", "int x;\n");
     expect_open_fails("empty", "null", "exports no object \"latchwork_handler\"");
-#define WITH(init)                                                                                                           \
-    "#include <latchwork/handler.h>\nstatic int handle(void *s, const struct latchwork_message *m, char *r) { return 0; }\n" \
-    "int (*use)(void *, const struct latchwork_message *, char *) = handle;\n"                                               \
+#define WITH(init)                                                                                                                     \
+    "#include <latchwork/handler.h>\nstatic int handle(void *s, const struct latchwork_message *m, char *r, size_t n) { return 0; }\n" \
+    "int (*use)(void *, const struct latchwork_message *, char *, size_t) = handle;\n"                                                 \
     "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {" init "};\n"
-    build("new", WITH(".abi = 2, .size = sizeof(struct latchwork_handler), .handle = handle"));
-    expect_open_fails("new", "null", "built for interface version 2, this Latchwork has version 1");
+    build("new", WITH(".abi = 3, .size = sizeof(struct latchwork_handler), .handle = handle"));
+    expect_open_fails("new", "null", "built for interface version 3, this Latchwork has version 2: install a newer");
+    build("old", WITH(".abi = 1, .size = sizeof(struct latchwork_handler), .handle = handle"));
+    expect_open_fails("old", "null", "built for interface version 1, this Latchwork has version 2: build the plugin");
     build("noinit", WITH(".handle = handle"));
     expect_open_fails("noinit", "null", "LATCHWORK_HANDLER_INIT missing");
-    build("small", WITH(".abi = 1, .size = 16, .handle = handle"));
+    build("small", WITH(".abi = 2, .size = 16, .handle = handle"));
     expect_open_fails("small", "null", "a size of 16 bytes");
     build("nohandle", WITH("LATCHWORK_HANDLER_INIT"));
     expect_open_fails("nohandle", "null", "has no handle");
@@ -297,9 +324,13 @@ static void test_check(void **state) {
 int main(void) {
     lw_log_setup(LW_LOG_INFO, false, "test");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_count),       cmocka_unit_test(test_tail),
-        cmocka_unit_test(test_seven_lines), cmocka_unit_test(test_what_a_plugin_sees),
-        cmocka_unit_test(test_outcomes),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_count),
+        cmocka_unit_test(test_tail),
+        cmocka_unit_test(test_tally),
+        cmocka_unit_test(test_seven_lines),
+        cmocka_unit_test(test_what_a_plugin_sees),
+        cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_check),
     };
     return cmocka_run_group_tests(tests, install, uninstall);
