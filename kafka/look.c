@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { ASK_MS = 3000, CLOSE_MS = 500, DESTROY_MS = 1000 };
+enum { ASK_MS = 3000, CLOSE_MS = 500, DESTROY_MS = 1000, PARTITIONS_MAX = 50000 };
 
 struct lw_looker {
     rd_kafka_t *rk;
@@ -25,16 +25,22 @@ struct lw_looker {
     pthread_mutex_t mutex;
     pthread_cond_t asked;
     bool wanted, answered, ending;         /* under the mutex, as the answer */
+    bool all;                              /* topics of the cluster, not only ours */
     rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
 };
 
-/* Adds every partition of a topic. False: the broker did not tell them. */
+static bool add_topic(const struct rd_kafka_metadata_topic *t, rd_kafka_topic_partition_list_t *list) {
+    for (int i = 0; i < t->partition_cnt && list->cnt < PARTITIONS_MAX; i++)
+        rd_kafka_topic_partition_list_add(list, t->topic, t->partitions[i].id);
+    return !t->err && list->cnt < PARTITIONS_MAX;
+}
+
+/* Adds every partition of a topic (NULL: of all topics). False: the broker did not tell them, or they are too many. */
 static bool add_partitions(rd_kafka_t *rk, const char *topic, rd_kafka_topic_partition_list_t *list) {
     const struct rd_kafka_metadata *m = NULL;
-    rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
-    bool told = t && !rd_kafka_metadata(rk, 0, t, &m, ASK_MS) && m->topic_cnt == 1 && !m->topics[0].err;
-    for (int i = 0; told && i < m->topics[0].partition_cnt; i++)
-        rd_kafka_topic_partition_list_add(list, topic, m->topics[0].partitions[i].id);
+    rd_kafka_topic_t *t = topic ? rd_kafka_topic_new(rk, topic, NULL) : NULL;
+    bool told = (t || !topic) && !rd_kafka_metadata(rk, !topic, t, &m, ASK_MS) && (!topic || m->topic_cnt == 1);
+    for (int i = 0; told && i < m->topic_cnt; i++) told = add_topic(&m->topics[i], list);
     if (m) rd_kafka_metadata_destroy(m);
     if (t) rd_kafka_topic_destroy(t);
     return told;
@@ -42,8 +48,9 @@ static bool add_partitions(rd_kafka_t *rk, const char *topic, rd_kafka_topic_par
 
 static rd_kafka_topic_partition_list_t *read_commits(struct lw_looker *l) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
-    bool told = true;
-    for (size_t i = 0; told && i < l->config->kafka.n_topics; i++) told = add_partitions(l->rk, l->config->kafka.topics[i], list);
+    bool told = !l->all || add_partitions(l->rk, NULL, list);
+    for (size_t i = 0; told && !l->all && i < l->config->kafka.n_topics; i++)
+        told = add_partitions(l->rk, l->config->kafka.topics[i], list);
     if (told && !rd_kafka_committed(l->rk, list, ASK_MS)) return list;
     rd_kafka_topic_partition_list_destroy(list);
     return NULL;
@@ -84,19 +91,21 @@ static struct lw_looker *open_looker(const struct lw_source *s, struct lw_err *e
     return NULL;
 }
 
-void lw_source_look(struct lw_source *s) {
+bool lw_source_look(struct lw_source *s, bool all) {
     struct lw_err err = {0};
-    if (s->looking || s->dead) return;
+    if (s->looking || s->dead) return false;
     if (!s->looker) s->looker = open_looker(s, &err);
     if (!s->looker) {
         lw_warn("kafka: can't look at the commits of group \"%s\": %s", s->config->kafka.group_id, err.text);
-        return;
+        return false;
     }
     pthread_mutex_lock(&s->looker->mutex);
     s->looker->wanted = true;
+    s->looker->all = all;
     pthread_cond_signal(&s->looker->asked);
     pthread_mutex_unlock(&s->looker->mutex);
     s->looking = true;
+    return true;
 }
 
 static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
@@ -110,10 +119,21 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     }
 }
 
+/* Every partition must have answered: one that did not may have a commit. */
+static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
+    bool known = list;
+    size_t n = 0;
+    for (int i = 0; list && i < list->cnt; i++) {
+        known &= !list->elems[i].err;
+        n += list->elems[i].offset >= 0;
+    }
+    if (s->ev.listed) s->ev.listed(s->ctx, known, n);
+}
+
 void lw_source_serve_look(struct lw_source *s) {
     if (!s->looking) return;
     pthread_mutex_lock(&s->looker->mutex);
-    bool answered = s->looker->answered;
+    bool answered = s->looker->answered, all = s->looker->all;
     rd_kafka_topic_partition_list_t *list = s->looker->list;
     s->looker->answered = false;
     s->looker->list = NULL;
@@ -121,8 +141,9 @@ void lw_source_serve_look(struct lw_source *s) {
     if (!answered) return;
     s->looking = false;
     if (!list) lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
-    tell(s, list);
+    all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
+    if (all && list) lw_source_end_look(s); /* all were asked for only once */
 }
 
 void lw_source_end_look(struct lw_source *s) {

@@ -53,6 +53,8 @@ struct lw_source_events {
     /* An asynchronous commit was answered. ok: the broker took it. stale: refused because we are no longer a member or the owner. */
     void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
     void (*looked)(void *ctx, const struct lw_group_offset *o); /* answers lw_source_look(), once per partition. May be NULL */
+    /* Answers lw_source_look(s, true): how many commits the group has, or not known. May be NULL */
+    void (*listed)(void *ctx, bool known, size_t commits);
     void (*too_large)(void *ctx);                 /* the broker refused a commit's metadata; precedes `committed`. May be NULL */
     void (*fatal)(void *ctx, const char *reason); /* the process cannot continue and must end with this reason */
 };
@@ -112,9 +114,10 @@ void lw_source_keep_place(struct lw_source *s);
  * fail in the same way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
-/* Requests all commits of the group without waiting; lw_source_poll() calls `looked` with the answer.
- * Does nothing while the previous request is in flight. */
-void lw_source_look(struct lw_source *s);
+/* Requests the commits of the group without waiting; lw_source_poll() calls `looked` with the answer, for
+ * the configured topics. all: those of all topics of the cluster, and `listed` tells their number. Returns
+ * false if the previous request is still in flight. */
+bool lw_source_look(struct lw_source *s, bool all);
 /* Leaves the group: revokes (with callbacks), closes, bounded by timeout_ms (close can hang in librdkafka 2.0.2). */
 void lw_source_close(struct lw_source *s, int64_t timeout_ms);
 

@@ -15,15 +15,20 @@ bool lw_info_field(const char *info, const char *name, char *out, int size) {
     return true;
 }
 
+static bool is_zero(const char *text) { return text[0] && !text[strspn(text, "0")]; }
+
 void lw_life_read(struct lw_life *life, const char *info) {
-    char run_id[48], replid[48], role[16], bytes[24];
+    char run_id[48], replid[48], old_replid[48], role[16], bytes[24];
     lw_info_field(info, "run_id", run_id, sizeof run_id);
     lw_info_field(info, "master_replid", replid, sizeof replid);
     lw_info_field(info, "role", role, sizeof role);
     snprintf(life->id, sizeof life->id, "%s/%s", run_id, replid);
     life->history[0] = 0;
-    if (run_id[0] && !strcmp(role, "master") && lw_info_field(info, "total_net_repl_input_bytes", bytes, sizeof bytes))
-        snprintf(life->history, sizeof life->history, "%s/%s", run_id, bytes);
+    life->never_replica = false;
+    if (!run_id[0] || strcmp(role, "master") != 0 || !lw_info_field(info, "total_net_repl_input_bytes", bytes, sizeof bytes)) return;
+    snprintf(life->history, sizeof life->history, "%s/%s", run_id, bytes);
+    lw_info_field(info, "master_replid2", old_replid, sizeof old_replid);
+    life->never_replica = is_zero(bytes) && is_zero(old_replid);
 }
 
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {

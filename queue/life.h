@@ -8,15 +8,20 @@
  * its master (total_net_repl_input_bytes); a server that was never a replica reads none. So two samples
  * belong to the same life if master_replid is the same, or if the same process (run_id) is a master both
  * times and has read no replication data in between. CONFIG RESETSTAT resets that count: on a server that
- * was promoted once, a reset followed by an attachment looks like a new life. */
+ * was promoted once, a reset followed by an attachment looks like a new life.
+ *
+ * A promoted server also remembers the replication id of its old master (master_replid2), until its
+ * replicas have been gone for a while. So a server without one that has read no bytes was never a replica
+ * since its process began, and no old master goes on with the locks that it knows. */
 #ifndef LW_QUEUE_LIFE_H
 #define LW_QUEUE_LIFE_H
 
 #include <stdbool.h>
 
 struct lw_life {
-    char id[128];     /* run_id/master_replid */
-    char history[96]; /* run_id/bytes read as a replica; "": it is a replica, or INFO lacks the count */
+    char id[128];       /* run_id/master_replid */
+    char history[96];   /* run_id/bytes read as a replica; "": it is a replica, or INFO lacks the count */
+    bool never_replica; /* a master that, as far as INFO tells, was none since its process began */
 };
 
 void lw_life_read(struct lw_life *life, const char *info);

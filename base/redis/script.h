@@ -10,10 +10,10 @@ struct lw_script {
     const char *sha1; /* of the text, in hex: what EVALSHA takes */
 };
 
-enum { LW_SCRIPTS = 13 };
+enum { LW_SCRIPTS = 14 };
 extern const struct lw_script *const lw_scripts[LW_SCRIPTS];
 
 extern const struct lw_script lw_script_enter, lw_script_repair, lw_script_floor, lw_script_gate, lw_script_settle, lw_script_claim,
-    lw_script_renew, lw_script_tend, lw_script_watch, lw_script_hints, lw_script_hold, lw_script_break, lw_script_unpark;
+    lw_script_renew, lw_script_tend, lw_script_watch, lw_script_hints, lw_script_hold, lw_script_break, lw_script_unpark, lw_script_lift;
 
 #endif

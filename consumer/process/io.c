@@ -109,6 +109,11 @@ static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t
     return lw_source_committed(((struct process *)ctx)->source, topic, partition, offset, err);
 }
 
+static bool io_look(void *ctx) {
+    const struct process *p = ctx;
+    return p->source && lw_source_look(p->source, true);
+}
+
 static void io_release(void *ctx, void *origin) {
     (void)ctx;
     rd_kafka_message_destroy(origin);
@@ -170,6 +175,8 @@ static void on_end(void *ctx, uint32_t gen, int64_t offset) { lw_worker_end(((st
 
 static void on_looked(void *ctx, const struct lw_group_offset *o) { lw_worker_looked(((struct process *)ctx)->logic, o); }
 
+static void on_listed(void *ctx, bool known, size_t commits) { lw_worker_listed(((struct process *)ctx)->logic, known, commits); }
+
 static void on_too_large(void *ctx) { lw_worker_metadata_refused(((struct process *)ctx)->logic); }
 
 static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale) {
@@ -191,6 +198,7 @@ const struct lw_source_events process_kafka = {
     .end = on_end,
     .committed = on_committed,
     .looked = on_looked,
+    .listed = on_listed,
     .too_large = on_too_large,
     .fatal = on_fatal,
 };
@@ -222,6 +230,7 @@ const struct lw_io process_io = {
     .commit_busy = io_commit_busy,
     .commit_sync = io_commit_sync,
     .committed = io_committed,
+    .look = io_look,
     .release = io_release,
     .passed = io_passed,
     .pump = io_pump,

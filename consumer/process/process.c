@@ -265,7 +265,7 @@ static void serve_links(struct process *p) {
 static void look_at_group(struct process *p, int64_t now) {
     if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
     p->looked_ms = now;
-    lw_source_look(p->source);
+    lw_source_look(p->source, false);
 }
 
 static void take_records(struct process *p) {

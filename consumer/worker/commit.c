@@ -35,6 +35,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         struct part *p = w->assigned[*from];
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
+        if (!all && p->committed < 0 && first_looks(w)) continue;
         if (!all && p->n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
@@ -63,6 +64,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     if (offset > p->committed) p->committed = offset;
     p->had_commit = true;
     p->claims = false;
+    first_committed(w);
     atomic_fetch_add_explicit(&w->counts->commits, 1, memory_order_relaxed);
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, offset);
     w->io->passed(w->ctx, p->topic, p->partition, offset);

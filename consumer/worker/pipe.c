@@ -197,7 +197,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
 static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE || c->kind == CALL_GATE ||
                     c->kind == CALL_CLAIM || c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR ||
-                    c->kind == CALL_UNPARK;
+                    c->kind == CALL_UNPARK || c->kind == CALL_LIFT;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
     case CALL_LOAD: load_reply(sh, r); break;
@@ -214,6 +214,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_FLOOR: floor_reply(w, sh, r); break;
     case CALL_VANISHED: vanished_reply(w, sh, r); break;
     case CALL_UNPARK: unpark_reply(w, sh, r); break;
+    case CALL_LIFT: lift_reply(w, sh, r); break;
     case CALL_ALIVE: break;
     }
 }

@@ -59,7 +59,7 @@ static void set_epoch(struct lw_worker *w, struct shard *sh, const char *id) {
 bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
     (void)w;
     if (sh->quiet_until_ms && now >= sh->quiet_until_ms) sh->quiet_until_ms = 0;
-    return sh->quiet_until_ms != 0;
+    return sh->quiet_until_ms != 0 || sh->first.waits;
 }
 
 /* --- hello: the life and the clock of the server ----------------------------------------------------------------------------------- */
@@ -182,6 +182,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     parts_rewind(w, true);
     w->confirm = true;
     sh->quiet_until_ms = 0;
+    first_begin(sh, false);
     sh->n_meta = 0;
     repair_restart(sh);
     /* from a connection of its own: what the old one still has on the way is refused by the epoch */
@@ -232,7 +233,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lw_worker_disconnected(w, sh->index, "enter answered nonsense");
         return;
     }
-    if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 5) {
+    if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 6) {
         char why[700];
         snprintf(why, sizeof why,
                  "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
@@ -253,6 +254,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch,
                 not_before - redis_now);
     }
+    first_begin(sh, r->element[5]->str[0] == '1');
     sh->tend_ms = now; /* look after lanes at once: a dead fleet may have left some */
     sh->phase = REPAIRING;
     sh->repaired = false;

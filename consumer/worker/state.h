@@ -186,6 +186,7 @@ enum call_kind {
     CALL_FLOOR,
     CALL_VANISHED,
     CALL_UNPARK,
+    CALL_LIFT,
     CALL_ALIVE
 };
 
@@ -291,6 +292,11 @@ struct vanished { /* vanished.c */
     int64_t unpark_ms;
     struct stream_id said;
 };
+struct first {                                                 /* first.c */
+    bool waits;                                                /* no commit of the group is known yet: handlers are given nothing */
+    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* at the group's commits, since the epoch was joined */
+    int64_t lift_ms;                                           /* when to ask next whether the quarantine was lifted */
+};
 struct pipeline { /* pipe.c */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
@@ -328,6 +334,7 @@ struct shard {
     struct watch watch;
     struct floors floors;
     struct vanished vanished;
+    struct first first;
     struct repair_item repair[REPAIR_BATCH];
     int n_repair;
 
@@ -379,7 +386,8 @@ struct lw_worker {
     uint64_t next_token, max_fence;
     bool joined; /* shard 0 took us: what differs is refused before anything is written elsewhere */
     bool confirm, stopping;
-    int64_t commit_ms, confirm_ms;
+    bool looking; /* a look at the group's commits is under way (first.c) */
+    int64_t commit_ms, confirm_ms, look_ms;
     char fleet[17], fleets[FLEETS][17]; /* this fleet's name, from the epoch of shard 0, and its earlier names */
     size_t n_fleets;
     struct rival rival;
@@ -603,6 +611,13 @@ void late_build(struct lw_worker *w, struct shard *sh);
 void commit_step(struct lw_worker *w);
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out); /* metadata of its commit; false: no ranges */
 bool commit_confirm(struct lw_worker *w);
+/* first.c */
+void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined, or lost */
+void first_committed(struct lw_worker *w);      /* Kafka has accepted a commit */
+void first_look(struct lw_worker *w);
+bool first_looks(struct lw_worker *w); /* a look is awaited */
+void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
+void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void rival_epoch(struct lw_worker *w, const char *epoch); /* rival.c: called when shard 0 joined an epoch */
 
 /* tell.c: why a message did not simply end as done: one line, with who, key (as log.keys says), attempt, fence, time in the handler */

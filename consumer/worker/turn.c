@@ -92,6 +92,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     int64_t now = now_ms(w);
     bool quiet = shard_quiet(w, sh, now);
     pipe_begin(w, sh);
+    lift_build(w, sh, now);
     tend_build(w, sh, now);
     watch_build(w, sh);
     settle_build(w, sh);
@@ -109,6 +110,7 @@ void lw_worker_turn(struct lw_worker *w) {
     run_flush(w);
     parts_sweep(w);
     if (w->confirm && !commit_confirm(w)) return;
+    first_look(w);
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && worth(w, &w->shards[i], now_ms(w));
     size_t most = idle ? room(w) : 0; /* the window counts by round trips */
@@ -125,7 +127,7 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
     bool gates = sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->pipe.n_kept || sh->checking ||
-           !sh->loaded || (!w->stopping && !sh->quiet_until_ms && (hints || gates));
+           !sh->loaded || (!w->stopping && !sh->quiet_until_ms && !sh->first.waits && (hints || gates));
 }
 
 static bool may_grant(const struct lw_worker *w) {

@@ -53,6 +53,9 @@ struct lw_io {
     int (*commit_sync)(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
     /* What the group has committed now, whoever owns the partition; -1 in *offset: nothing. */
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
+    /* Asks, without waiting, for all commits of the group; lw_worker_listed() tells the answer. False: not
+     * now. NULL: it cannot be asked. */
+    bool (*look)(void *ctx);
     void (*release)(void *ctx, void *origin);                                           /* a record is not needed any more */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* an accepted commit */
     /* Serves Redis and handlers, not Kafka, for at most max_ms: used while a revoke waits for handlers. NULL: no waiting. */
@@ -125,6 +128,8 @@ void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
 /* Reports the group's commit of one partition, whoever owns it. Called periodically (rival.c). */
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
+/* Answers lw_io.look: how many commits the group has, in whatever partition, or not known. */
+void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
 /* The broker refused a commit because its metadata is too large: the next commits carry less. Called
  * before lw_worker_committed(). */
 void lw_worker_metadata_refused(struct lw_worker *w);

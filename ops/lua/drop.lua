@@ -9,7 +9,7 @@
 --      for one call
 -- @lane
 if not epoch[1] then return 'NOEPOCH' end
-local why = refuse(epoch[1], '', 0)
+local why = refuse(epoch[1], '', 0, true)
 if why then return why end
 local HELD_MAX = 2 -- lanes of which the oldest are read
 local ahead, dry, out, held, n_held = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0

@@ -11,7 +11,7 @@
 -- @lane
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'
 if not epoch[1] then return 'NOEPOCH' end
-local why = refuse(epoch[1], '', 0)
+local why = refuse(epoch[1], '', 0, true)
 if why then return why end
 local lanes, dead, out, arg = KEYS[2], KEYS[5], {}, 4
 

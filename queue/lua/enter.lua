@@ -7,7 +7,7 @@
 --      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
 --      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it knew none,
 --      11.. name, value… of the schema: all workers must agree
--- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms} or {'REFUSED', field, theirs}
+-- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group is known (lift.lua), else ''} or {'REFUSED', field, theirs}
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -61,6 +61,7 @@ local same = known_life == life or (history ~= '' and known_history == history)
 -- was wiped, and a worker with a longer TTL is away); these do not count for later quarantines, so a TTL that is used no more is forgotten.
 local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
 local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
+if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not same or jumped == id or moved then
     id = candidate
     local left = not_before - now -- of the last quarantine; a clock that went back says too much
@@ -78,4 +79,4 @@ elseif not_before > now and old_ms + grace > length then -- the first to come kn
 end
 if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
 if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
-return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used)}
+return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used), redis.call('HGET', epoch_key, 'first') or ''}

@@ -7,7 +7,7 @@
 -- Result: 'LOST', 'JUMP', or {'H', fence} held, {'B', ms left or -1} locked by another, {'Q', ms left} quarantine, {'P', 0} paused
 -- @lane
 local id, expected, slack, ttl, token, paused_too = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
-local why = refuse(id, expected, slack)
+local why = refuse(id, expected, slack, true)
 if why == 'QUARANTINE' then return {'Q', tonumber(epoch[2]) - now} end
 if why then return why end
 local lock = KEYS[3]

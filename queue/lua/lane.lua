@@ -10,13 +10,14 @@ local PRUNE_MAX = 4096
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = floor(now_us / 1000)
-local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms')
+local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms', 'first')
 
--- LOST: another epoch. JUMP: Redis time is not what the caller expects. QUARANTINE: leases of an earlier epoch may still be live.
-local function refuse(id, expected_ms, slack_ms)
+-- LOST: another epoch. JUMP: Redis time is not what the caller expects. QUARANTINE: leases of an earlier epoch may still be live; or, unless
+-- a command asks, the group may have no commit yet (`first`), and before it has one no handler is given anything (lift.lua).
+local function refuse(id, expected_ms, slack_ms, is_command)
     if epoch[1] ~= id then return 'LOST' end
     if expected_ms ~= '' and math.abs(now - tonumber(expected_ms)) > tonumber(slack_ms) then return 'JUMP' end
-    if epoch[2] and now < tonumber(epoch[2]) then return 'QUARANTINE' end
+    if epoch[2] and now < tonumber(epoch[2]) or epoch[4] and not is_command then return 'QUARANTINE' end
     return nil
 end
 

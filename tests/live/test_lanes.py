@@ -3,6 +3,7 @@
 """The promises without faults of servers: no faults, deploys, rebalances, a slow handler, foreign metadata. Arguments: build folder [scenario…]."""
 import re
 
+from lib.process import wait_until
 from lib.scenario import SOAK, main, scenario
 
 SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) re-runs (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$")
@@ -46,6 +47,29 @@ def no_faults_idle(t):
     _, again = t.judge()
     t.same(again, [], "re-runs")
     t.figure(keys_left=len(t.redis.keys()))
+
+
+
+@scenario
+def first_run(t):
+    """A name that nobody used needs no quarantine, however long the TTL. After a wipe the group's commits tell that it was used."""
+    t.start_redis()
+    t.make_topics()
+    t.generate(400, keys=50)
+    run = t.start(lock={"ttl_ms": 600000})
+    t.wait_finished()
+    t.check("no quarantine" in run.log(), "the log does not say that there was no quarantine")
+    run.stop()
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.redis.call("FLUSHALL")
+    epoch = t.prefix() + b"epoch"
+    run = t.start(label="wiped", lock={"ttl_ms": 600000})
+    wait_until(lambda: t.redis.call("HGET", epoch, "id") and not t.redis.call("HGET", epoch, "first"), 60, "word of the group's commits")
+    t.check(int(t.redis.call("HGET", epoch, "not_before")) > 0, "the quarantine after a wipe was lifted")
+    t.check("no quarantine" not in run.log(), "the log says that there was no quarantine after a wipe")
+    run.stop()
+    t.figure(runs=len(runs))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ static void starts_a_fresh_epoch(void **state) {
     assert_string_equal(e.id, "a");
     assert_int_equal(e.ttl_ms, LT_TTL_MS);
     assert_quarantine(&e, LT_TTL_MS);
+    assert_true(e.first);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch id"), "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "life");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch shards"), "1");
@@ -49,15 +50,18 @@ static void joins_an_epoch(void **state) {
     struct lt_entered b = entered(l, caller("b"));
     assert_string_equal(b.id, "a");
     assert_int_equal(b.not_before_ms, a.not_before_ms);
+    assert_true(b.first);
 }
 
 static void another_life_is_another_epoch(void **state) {
     struct lt *l = *state;
     fresh(l);
     lt_int(l, "HSET " LT_TAG "epoch not_before 5");
+    lt_int(l, "HDEL " LT_TAG "epoch first");
     struct lt_enter e = caller("b");
     e.life = "another";
     struct lt_entered b = entered(l, e);
+    assert_false(b.first);
     assert_string_equal(b.id, "b");
     assert_quarantine(&b, LT_TTL_MS);
     assert_string_equal(entered(l, e).id, "b");
@@ -272,6 +276,8 @@ static void fences_rise_over_a_wipe(void **state) {
     snprintf(l->epoch, sizeof l->epoch, "b");
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
+    assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE"); /* no commit of the group is known */
+    lt_int(l, "HDEL " LT_TAG "epoch first");
     assert_string_equal(lt_gate(l, &m, 1), "R");
 }
 

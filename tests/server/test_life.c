@@ -82,6 +82,7 @@ static void test_replicas_and_promotions(void **state) {
     struct node a = {0}, b = {0};
     start(&a), start(&b);
     struct lw_life a0 = life_of(&a), b0 = life_of(&b), now;
+    assert_true(a0.never_replica);
     assert_true(lw_life_same(&a0, &a0));
     assert_false(lw_life_same(&a0, &b0));
 
@@ -89,10 +90,12 @@ static void test_replicas_and_promotions(void **state) {
     now = renamed(&a, &a0);
     assert_true(lw_life_same(&a0, &now));
     struct lw_life replica = life_of(&b);
+    assert_false(replica.never_replica);
     assert_false(lw_life_same(&b0, &replica));
 
     follow(&b, "NO", "ONE"); /* b is promoted, and a forgets its replica */
     struct lw_life b1 = life_of(&b);
+    assert_false(b1.never_replica);
     assert_false(lw_life_same(&b0, &b1));
     assert_false(lw_life_same(&replica, &b1));
     now = renamed(&a, &now);
@@ -120,6 +123,27 @@ static void test_replicas_and_promotions(void **state) {
     lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
 }
 
+/* CONFIG RESETSTAT forgets the bytes, but a promoted server remembers the id of its old master. */
+static void test_a_server_that_was_never_a_replica(void **state) {
+    (void)state;
+    static const struct {
+        const char *replid2, *bytes;
+        bool never;
+    } cases[] = {{"0000000000000000000000000000000000000000", "0", true},
+                 {"00000000000000000000000000000000000000f0", "0", false},
+                 {"0000000000000000000000000000000000000000", "17", false},
+                 {"", "0", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char info[400];
+        struct lw_life life;
+        snprintf(info, sizeof info,
+                 "\nrun_id:r\r\nrole:master\r\nmaster_replid:x\r\nmaster_replid2:%s\r\ntotal_net_repl_input_bytes:%s\r\n", cases[i].replid2,
+                 cases[i].bytes);
+        lw_life_read(&life, info);
+        assert_int_equal(life.never_replica, cases[i].never);
+    }
+}
+
 /* A server that does not count what it read as a replica is compared by its replication id alone. */
 static void test_a_server_that_says_less(void **state) {
     (void)state;
@@ -133,6 +157,8 @@ static void test_a_server_that_says_less(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas_and_promotions), cmocka_unit_test(test_a_server_that_says_less)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas_and_promotions),
+                                       cmocka_unit_test(test_a_server_that_was_never_a_replica),
+                                       cmocka_unit_test(test_a_server_that_says_less)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

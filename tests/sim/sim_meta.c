@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Directed: what is written back while a quarantine lasts, and another fleet in the group. One partition, one worker at a time, the real
- * logic and scripts over the fake store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its handler
- * busy, so that the watermark stands still; what matters is which effect is the last one of key K. usage: sim_meta [CASE…] */
+/* Directed: what is written back while a quarantine lasts, another fleet in the group, first runs. One partition, one worker at a time, the
+ * real logic and scripts over the fake store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its
+ * handler busy, so that the watermark stands still; what matters is which effect is the last one of key K. usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/state.h"
 #include "queue/commit_meta.h"
@@ -27,7 +27,8 @@ static struct scene {
     int n_job;
     int64_t committed, asked; /* asked: a commit under way, -1 none */
     uint32_t asked_gen;
-    int premature; /* commits of a partition that is held back still */
+    int premature;                      /* commits of a partition that is held back still */
+    bool can_look, looking, no_commits; /* the group's commits are told; they are awaited; none is taken */
     int run_ahead, repair_batch, ttl_ms;
     int repairs; /* calls */
     bool held;
@@ -132,6 +133,7 @@ static int committed(void *ctx, const char *topic, int32_t partition, int64_t *o
     *offset = s.committed;
     return 0;
 }
+static bool ask_group(void *ctx) { return (void)ctx, s.looking = s.can_look; }
 static void release(void *ctx, void *origin) { (void)ctx, (void)origin; }
 static void passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) {
     (void)ctx, (void)topic, (void)partition, (void)watermark;
@@ -154,6 +156,7 @@ static const struct lw_io io = {.boot_ms = boot_ms,
                                 .commit_busy = commit_busy,
                                 .commit_sync = commit_sync,
                                 .committed = committed,
+                                .look = ask_group,
                                 .release = release,
                                 .passed = passed,
                                 .stop = stop};
@@ -192,8 +195,14 @@ static void finish_jobs(void) {
             finish(job[i]);
 }
 
+static void tell_commits(void) {
+    if (!s.looking) return;
+    s.looking = false;
+    lw_worker_listed(s.lw, true, s.committed >= 0);
+}
+
 static void take_commit(void) {
-    if (s.asked < 0) return;
+    if (s.asked < 0 || s.no_commits) return;
     s.committed = s.asked;
     s.asked = -1;
     snprintf(s.meta, sizeof s.meta, "%s", s.asked_meta);
@@ -214,6 +223,7 @@ static void round_of_all(void) {
     take_answers();
     take_hint();
     finish_jobs();
+    tell_commits();
     take_commit();
     lw_worker_turn(s.lw);
 }
@@ -244,7 +254,7 @@ static struct lw_config *config_of(void) {
 static void begin_worker(const char *id) {
     s.n_job = 0;
     s.asked = -1;
-    s.frozen = s.cut = false;
+    s.frozen = s.cut = s.looking = false;
     s.lw = lw_worker_open(&(struct lw_worker_setup){
         .config = config_of(), .counts = &s.counts, .id = id, .host = "h", .cluster_id = "", .io = &io, .repair_batch = s.repair_batch});
     rounds(20);
@@ -339,6 +349,7 @@ static bool a_repair_that_is_late(void) {
     store_flushall(s.store);
     s.n_reply = 0;
     begin_worker("b-2");
+    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = 2, .begin = 2, .log_end = 2});
     rounds(QUARANTINE);
     end_worker();
     int64_t now = s.now_ms;
@@ -460,7 +471,7 @@ static bool dones_of_an_ended_lease(void) {
     arrive(1, 0, 5);
     rounds(100);
     set_lock_of_k(false);
-    for (int i = 0; i < QUARANTINE && !has_k(); i++) round_of_all();
+    for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
     bool both = finish_k() && s.n_effects >= 2 && s.effect[s.n_effects - 2] == 2 && s.effect[s.n_effects - 1] == 4;
     struct scene b = {.k_lingers = true, .x_lingers = true, .committed = -1, .asked = -1, .run_ahead = 1, .ttl_ms = 10000};
     exchange(&b); /* b: the first worker, cut off */
@@ -594,6 +605,68 @@ static bool an_older_fleet(void) {
     return good;
 }
 
+/* Whether key K is with a handler of a new worker long before a quarantine would be over. */
+static bool runs_at_once(const char *id, uint32_t gen) {
+    begin_worker(id);
+    rounds(100);
+    assign(gen);
+    rounds(200);
+    arrive(gen, s.committed < 0 ? 0 : (int)s.committed, 3);
+    rounds(200);
+    return has_k();
+}
+
+static bool a_first_run(void) {
+    s.can_look = s.k_lingers = true;
+    bool good = runs_at_once("a-1", 1);
+    end_worker();
+    return good;
+}
+
+/* A server that was promoted: its old master may go on granting. The wait is as long as ever. */
+static bool a_first_run_on_a_promoted_replica(void) {
+    s.can_look = s.k_lingers = true;
+    store_promote(s.store);
+    bool early = runs_at_once("a-1", 1);
+    rounds(QUARANTINE);
+    bool good = !early && has_k();
+    end_worker();
+    return good;
+}
+
+/* Record 1 and K are with handlers when Redis is wiped. Another fleet, which knows nothing, finds the commit. */
+static bool a_wipe_after_the_first_commit(void) {
+    s.k_lingers = true;
+    first_life();
+    struct scene a = {.x_lingers = true, .k_lingers = true, .can_look = true, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
+    a.committed = s.committed;
+    bool runs = has_k();
+    exchange(&a); /* a: the first worker */
+    store_flushall(s.store);
+    bool early = runs_at_once("b-2", 2);
+    end_worker();
+    exchange(&a);
+    end_worker();
+    return runs && !early;
+}
+
+/* Kafka takes no commit of the first worker, so that nothing tells the second one of it when Redis is wiped: it must have run nothing. */
+static bool a_wipe_before_the_first_commit(void) {
+    s.can_look = s.k_lingers = s.no_commits = true;
+    bool early = runs_at_once("a-1", 1);
+    rounds(2 * QUARANTINE);
+    bool late = has_k();
+    struct scene a = {.x_lingers = true, .k_lingers = true, .can_look = true, .committed = -1, .asked = -1, .run_ahead = 64};
+    a.ttl_ms = s.ttl_ms;
+    exchange(&a);
+    store_flushall(s.store);
+    bool runs = runs_at_once("b-2", 2);
+    end_worker();
+    exchange(&a);
+    end_worker();
+    return runs && !early && !late;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -608,7 +681,11 @@ static const struct {
              {"a_repair_whose_place_moves", a_repair_whose_place_moves},
              {"dones_of_an_ended_lease", dones_of_an_ended_lease},
              {"a_wipe_with_two_ttls", a_wipe_with_two_ttls},
-             {"commits_before_the_states", commits_before_the_states}};
+             {"commits_before_the_states", commits_before_the_states},
+             {"a_first_run", a_first_run},
+             {"a_first_run_on_a_promoted_replica", a_first_run_on_a_promoted_replica},
+             {"a_wipe_after_the_first_commit", a_wipe_after_the_first_commit},
+             {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {

@@ -146,6 +146,7 @@ struct lt_enter {
 struct lt_entered {
     char id[64], field[64], theirs[64];
     int64_t now_ms, not_before_ms, ttl_ms;
+    bool first; /* no commit of the group is known */
 };
 /* "OK" or "REFUSED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);

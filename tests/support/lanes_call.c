@@ -386,11 +386,12 @@ static void entered_of(const redisReply *r, struct lt_entered *out) {
         snprintf(out->theirs, sizeof out->theirs, "%s", r->element[2]->str);
         return;
     }
-    assert_int_equal(r->elements, 5);
+    assert_int_equal(r->elements, 6);
     snprintf(out->id, sizeof out->id, "%s", r->element[1]->str);
     out->now_ms = atoll(r->element[2]->str);
     out->not_before_ms = atoll(r->element[3]->str);
     out->ttl_ms = atoll(r->element[4]->str);
+    out->first = strcmp(r->element[5]->str, "1") == 0;
 }
 
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out) {

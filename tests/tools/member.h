@@ -206,7 +206,7 @@ static void on_fatal(void *ctx, const char *reason) {
     snprintf(m->fatal, sizeof m->fatal, "%s", reason);
 }
 
-static const struct lw_source_events events = {on_assign, on_revoke, on_record, on_end, on_committed, NULL, NULL, on_fatal};
+static const struct lw_source_events events = {on_assign, on_revoke, on_record, on_end, on_committed, NULL, NULL, NULL, on_fatal};
 
 static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};

@@ -147,6 +147,26 @@ void step_commits(struct world *w, struct sim_worker *me) {
     me->n_commit = 0;
 }
 
+bool kafka_look(void *ctx) {
+    struct sim_worker *me = ctx;
+    if (me->look != NO_LOOK) return false;
+    me->look = LOOK_SENT;
+    return true;
+}
+
+void step_look(struct world *w, struct sim_worker *me) {
+    if (me->look == LOOK_SENT) {
+        me->look = LOOK_READ;
+        me->look_known = !trouble_look(w);
+        me->listed = 0;
+        for (int p = 0; p < PARTS; p++) me->listed += w->part[p].committed >= 0;
+    } else if (me->look == LOOK_READ) {
+        me->look = NO_LOOK;
+        trace(w, "worker %d: the group has %zu commits%s", me->index, me->listed, me->look_known ? "" : " (not told)");
+        lw_worker_listed(me->lw, me->look_known, me->listed);
+    }
+}
+
 bool kafka_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_commit > 0; }
 
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {

@@ -67,6 +67,7 @@ struct store *store_open(uint64_t seed) {
     s->role = "master";
     fresh_id(s->env, s->run_id);
     fresh_id(s->env, s->replid);
+    memset(s->replid2, '0', 40);
     return s;
 }
 
@@ -102,6 +103,16 @@ void store_restart(struct store *s, bool keep_data) {
     store_forget_scripts(s);
     fresh_id(s->env, s->run_id);
     fresh_id(s->env, s->replid);
+    memset(s->replid2, '0', 40);
+    s->repl_input = 0;
+}
+
+void store_promote(struct store *s) {
+    store_forget_scripts(s);
+    memcpy(s->replid2, s->replid, sizeof s->replid2);
+    fresh_id(s->env, s->run_id);
+    fresh_id(s->env, s->replid);
+    s->repl_input += 1000;
 }
 
 void store_attach(struct store *s) { fresh_id(s->env, s->replid); }
@@ -114,6 +125,7 @@ void store_resync(struct store *s, const struct store *master) {
     c->keys = NULL;
     store_close(c);
     s->repl_input = kept.repl_input + 1000;
+    memcpy(s->replid2, kept.replid, sizeof s->replid2);
     fresh_id(s->env, s->replid);
 }
 

@@ -23,8 +23,8 @@ enum store_type { STORE_NONE, STORE_STRING, STORE_LIST, STORE_HASH, STORE_SET, S
 /* The seed makes run_id and master_replid. Time starts at 0. */
 struct store *store_open(uint64_t seed);
 void store_close(struct store *s);
-/* Everything as it is now, ids and scripts too: a replica's snapshot. For a fail-over call store_restart(copy, true), which gives it ids
- * that differ from those of the original and of every other copy. */
+/* Everything as it is now, ids and scripts too: a replica's snapshot. For a fail-over call store_promote(copy), which gives it ids that
+ * differ from those of the original and of every other copy. */
 struct store *store_copy(const struct store *s);
 
 /* Data gone, scripts and ids kept. */
@@ -33,7 +33,9 @@ void store_flushall(struct store *s);
 void store_attach(struct store *s);
 /* The server was a replica of another, and is promoted again: that one's data, the same run_id, a new master_replid, bytes were read. */
 void store_resync(struct store *s, const struct store *master);
-/* New run_id and master_replid, scripts gone; keep_data: as from an RDB file or a promoted replica. */
+/* A replica becomes the master: a run_id of its own, a new master_replid, the old one in master_replid2, scripts gone, bytes were read. */
+void store_promote(struct store *s);
+/* New run_id and master_replid, scripts gone; keep_data: as from an RDB file. */
 void store_restart(struct store *s, bool keep_data);
 void store_forget_scripts(struct store *s);
 

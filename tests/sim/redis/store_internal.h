@@ -82,8 +82,8 @@ struct store {
     int fail_call; /* of the next script, counted down */
     const char *fail_text;
     const char *policy, *role;
-    char run_id[41], replid[41];
-    long long repl_input; /* total_net_repl_input_bytes */
+    char run_id[41], replid[41], replid2[41]; /* replid2: of the master it had before it was promoted; else zeros */
+    long long repl_input;                     /* total_net_repl_input_bytes */
     uint32_t calls_to_sweep;
     struct script_env *env;
     struct script_set *scripts;

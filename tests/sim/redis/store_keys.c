@@ -58,7 +58,8 @@ redisReply *store_cmd_info(struct store *s, int argc, const struct slice *argv) 
     }
     if (wants(argc, argv, "persistence")) info_add(text, sizeof text, "Persistence", "loading:0\r\naof_enabled:0\r\n");
     if (wants(argc, argv, "replication")) {
-        snprintf(body, sizeof body, "role:%s\r\nconnected_slaves:0\r\nmaster_replid:%s\r\n", s->role, s->replid);
+        snprintf(body, sizeof body, "role:%s\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n", s->role, s->replid,
+                 s->replid2);
         info_add(text, sizeof text, "Replication", body);
     }
     if (wants(argc, argv, "stats")) {

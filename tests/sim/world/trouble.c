@@ -15,10 +15,14 @@ bool trouble_begin(struct world *w) {
 /* A commit that goes wrong. *taken: the broker took it all the same, and only its answer is lost. */
 bool trouble_commit(struct world *w, bool *taken) {
     *taken = false;
+    if (w->faults_on && w->now_ms < w->fresh_until_ms) return *taken = rnd_unit(w) < 0.01, true;
     if (!w->faults_on || w->now_ms >= w->kafka_away_ms) return false;
     *taken = rnd_unit(w) < 0.1;
     return true;
 }
+
+/* The group's commits are not told. */
+bool trouble_look(struct world *w) { return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1); }
 
 /* offset.metadata.max.bytes: the broker refuses this commit for its metadata. */
 bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {

@@ -166,6 +166,7 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .commit_busy = kafka_commit_busy,
                                 .commit_sync = kafka_commit_sync,
                                 .committed = kafka_committed,
+                                .look = kafka_look,
                                 .release = bytes_release,
                                 .passed = io_passed,
                                 .pump = revoke_pump,
@@ -180,6 +181,7 @@ static void birth(struct world *w, struct sim_worker *me) {
     me->joined = true;
     me->ending = false;
     me->n_commit = me->n_letter = me->n_ended = 0;
+    me->look = NO_LOOK;
     me->held_bytes = 0;
     for (int p = 0; p < PARTS; p++) me->gen[p] = 0;
     for (int s = 0; s < SHARDS; s++) me->conn[s] = 0, me->want[s] = false;
@@ -234,7 +236,7 @@ static void fail_over(struct world *w, int s) {
     trace(w, "shard %d fails over", s);
     rules_lost_data(w);
     struct store *st = store_copy(w->snap[s]);
-    store_restart(st, true);
+    store_promote(st);
     w->master[s]->until_ms = w->now_ms + w->f->split_ms;
     struct server *fresh = server_new(w, st, s);
     fresh->skew_ms = w->master[s]->skew_ms;
@@ -378,7 +380,9 @@ void world_step(struct world *w) {
         if (rnd_below(w, 10) >= w->f->idle) step_renew(w, me);
         break;
     case 13:
-        if (!world_revoking(w, me)) step_commits(w, me);
+        if (world_revoking(w, me)) break;
+        step_commits(w, me);
+        if (rnd_unit(w) < 0.5) step_look(w, me);
         break;
     case 14: step_hints(w, me); break;
     case 15: step_letters(w, me); break;
@@ -417,6 +421,7 @@ static void set_up(struct world *w) {
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
     w->now_ms = 100000;
+    if (w->f->fresh) w->fresh_until_ms = w->now_ms + 2000 + rnd_below(w, 25000);
     w->operator= operator_new();
     for (int s = 0; s < SHARDS; s++) {
         w->master[s] = server_new(w, store_open(rnd(w)), s);

@@ -56,6 +56,7 @@ struct faults {
     double refusals;    /* periods in which a server refuses nearly all */
     double full;        /* periods at maxmemory */
     double torn;        /* scripts fail in the middle */
+    bool fresh;         /* Kafka takes hardly any commit for the first seconds */
     double disaster;    /* most workers die and most shards are wiped at once, so often */
 };
 
@@ -148,6 +149,9 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
+    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* at all commits of the group */
+    bool look_known;
+    size_t listed;
     void *letter[64];
     bool never[64]; /* its topic will never take it */
     int n_letter;
@@ -158,7 +162,7 @@ struct sim_worker {
 
 struct world {
     uint64_t rng;
-    int64_t now_ms, kafka_away_ms;
+    int64_t now_ms, kafka_away_ms, fresh_until_ms;
     bool faults_on;
     const struct faults *f;
     const struct options *o;
@@ -212,6 +216,7 @@ bool world_revoking(const struct world *w, const struct sim_worker *me); /* its 
 /* trouble.c */
 bool trouble_begin(struct world *w);
 bool trouble_commit(struct world *w, bool *taken);
+bool trouble_look(struct world *w);
 bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c);
 bool trouble_cut_repair(struct world *w);
 bool trouble_disaster(struct world *w);
@@ -258,7 +263,9 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
 void step_poll(struct world *w, struct sim_worker *me);
 void step_commits(struct world *w, struct sim_worker *me); /* answers to what was committed */
-void kafka_hold(void *ctx, uint32_t gen, bool hold);       /* of lw_io, as all below */
+void step_look(struct world *w, struct sim_worker *me);    /* and to what was asked of the group */
+bool kafka_look(void *ctx);                                /* of lw_io, as all below */
+void kafka_hold(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
 int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool kafka_commit_busy(void *ctx);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* first: the first run of a name, which needs no quarantine.
+ *
+ * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given anything
+ * before the group has a commit: a new epoch on an empty Redis carries the mark `first`, under which
+ * gate and claim refuse, until a worker knows of a commit that Kafka has accepted (lift.lua). So if the
+ * group had no commit at a moment after the epoch began, then no lease from before it can be live, and
+ * the quarantine may end:
+ *
+ *     enter: the epoch begins, `first` stands --> look: the group has no commit --> lift: no quarantine
+ *                                                  first commits are accepted --> lift: `first` goes
+ *
+ * The order matters: a look that was asked before the epoch began proves nothing, because commits and
+ * grants may have followed it. Nor does any look if the server was a replica, because its old master may
+ * go on granting for a while. */
+#include "consumer/worker/state.h"
+
+#include <string.h>
+
+enum { LIFT_MS = 100, LOOK_AGAIN_MS = 500 };
+
+static bool has_commit(const struct lw_worker *w) {
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (w->assigned[i]->committed >= 0) return true;
+    return false;
+}
+
+static bool should_look(const struct shard *sh) { return sh->first.waits && sh->first.look == LOOK_NOT && sh->life.never_replica; }
+
+void first_begin(struct shard *sh, bool waits) { sh->first = (struct first){.waits = waits}; }
+
+void first_committed(struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
+}
+
+/* Asks for all commits of the group, once every shard has joined its epoch. */
+void first_look(struct lw_worker *w) {
+    bool wanted = false;
+    for (int s = 0; s < w->n_shards; s++) wanted |= should_look(&w->shards[s]);
+    if (!wanted || !w->io->look || w->looking || !all_joined(w) || now_ms(w) < w->look_ms) return;
+    w->look_ms = now_ms(w) + LOOK_AGAIN_MS;
+    w->looking = !has_commit(w) && w->io->look(w->ctx);
+    for (int s = 0; s < w->n_shards; s++)
+        if (w->looking && should_look(&w->shards[s])) w->shards[s].first.look = LOOK_ASKED;
+}
+
+void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
+    w->looking = false;
+    for (int s = 0; s < w->n_shards; s++) {
+        struct shard *sh = &w->shards[s];
+        if (sh->first.look != LOOK_ASKED) continue;
+        sh->first.look = !known ? LOOK_NOT : commits ? LOOK_USED : LOOK_EMPTY;
+        sh->first.lift_ms = 0;
+    }
+}
+
+/* First commits wait for the look, or it would find them. */
+bool first_looks(struct lw_worker *w) {
+    int64_t now = now_ms(w);
+    for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
+        bool open = should_look(sh) || sh->first.look == LOOK_ASKED;
+        if (w->io->look && sh->first.waits && open && now < sh->quiet_until_ms && !has_commit(w)) return true;
+    }
+    return false;
+}
+
+/* While it is quarantined, a worker asks whether another has lifted that. */
+void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
+    if (!shard_quiet(w, sh, now) || now < sh->first.lift_ms) return;
+    sh->first.lift_ms = now + LIFT_MS;
+    struct lw_commands *c = &sh->pipe.commands;
+    pipe_call(sh, CALL_LIFT);
+    pipe_script(sh, &lw_script_lift, 1);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->epoch);
+    lw_arg_text(c, has_commit(w) ? "1" : "0"), lw_arg_text(c, sh->first.look == LOOK_EMPTY ? "1" : "0");
+}
+
+void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return;
+    int64_t now = now_ms(w), left = r->element[0]->integer;
+    if (!left && now < sh->quiet_until_ms)
+        lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in group \"%s\"", sh->index, sh->epoch,
+                w->c->kafka.group_id);
+    sh->quiet_until_ms = left ? now + left + 1 : 0;
+    sh->first.waits = r->element[1]->integer != 0;
+}

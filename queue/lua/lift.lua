@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- SPDX-License-Identifier: Apache-2.0
+-- lift: a quarantined worker asks whether it may go on, and says what it knows of the group's commits. Handlers are given nothing before the
+-- group has a commit. So an epoch that began while the group had none needs no quarantine: no lease from before it can be live.
+-- KEYS 1 epoch
+-- ARGV 1 epoch id, 2 '1': the group has a commit, 3 '1': the group had none at a moment after this epoch began, and this server was never
+--      a replica, so no other server goes on with these locks
+-- Result: 'LOST', or {ms left of the quarantine, 1 while no commit is known, else 0}
+-- @lane
+if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
+local left, first = tonumber(epoch[2] or 0) - now, epoch[4]
+if first and ARGV[2] == '1' then
+    call('HDEL', KEYS[1], 'first')
+    first = false
+end
+if left > 0 and ARGV[3] == '1' then
+    call('HSET', KEYS[1], 'not_before', '0')
+    left = 0
+end
+return {math.max(left, 0), first and 1 or 0}
