@@ -12,7 +12,7 @@ if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
 if why then return why end
 local HELD_MAX = 2 -- lanes of which the oldest are read
-local ahead, dry, out, held, n_held = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0
+local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
 -- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished ones, of at most lane_bytes. A lane without a holder has
 -- none. Returns nil if the call has examined enough lanes.
@@ -61,10 +61,12 @@ for i = 1, #KEYS - 3 do
         out[i] = not g and '-' or g[tp .. ':' .. text(offset)] and 'H' or 'X'
         if out[i] == 'X' and not dry then
             set_state(tp, offset, 2)
-            forget_tries(tp, offset)
+            dropped[#dropped + 1] = {tp, offset}
         end
     end
 end
+save_states()
+for _, m in ipairs(dropped) do forget_tries(m[1], m[2]) end
 local pruned = {}
 for i = 1, #KEYS - 3 do
     local lock = KEYS[3 + i]

@@ -8,12 +8,13 @@
 -- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
 --      P put   A there already, or finished: this identity was put before   D left out: the original is done   U left out: the original is not
 --      finished and comes by itself   G its dead letter has gone   B not put: a name holds another type
+-- Order of writes: `lanes`, the list, its state, and last the dead letter that leaves.
 -- @lane
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
 if why then return why end
-local lanes, dead, out, arg = KEYS[2], KEYS[5], {}, 4
+local lanes, dead, out, letters, arg = KEYS[2], KEYS[5], {}, {}, 4
 
 local function put(lock, envelope, original, entry)
     local tp, offset = identity_of(envelope)
@@ -26,18 +27,18 @@ local function put(lock, envelope, original, entry)
         if state == 2 and which ~= 'any' then return 'D' end
     end
     if dry then return 'P' end
-    local lane = lane_of(lock)
+    local lane, left = lane_of(lock), lock_left(lock)
+    local is_free = left == -2 and not is_paused(lock)
+    local added = call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane) -- before there is a list
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, envelope)
-    if type(pushed) == 'table' then return 'B' end
-    set_state(tp, offset, 1)
-    if entry ~= '' then call('XDEL', dead, entry) end
-    local left = lock_left(lock)
-    if pushed == 1 and call('ZMSCORE', lanes, lane)[1] then list_vanished(lane) end
-    if left == -2 and pushed == 1 and not is_paused(lock) then
-        hint(lane, now + handoff)
-    else
-        call('ZADD', lanes, 'NX', text(now + math.max(left, 0)), lane)
+    if type(pushed) == 'table' then
+        if added == 1 then call('ZREM', lanes, lane) end
+        return 'B'
     end
+    set_state(tp, offset, 1)
+    if entry ~= '' then letters[#letters + 1] = entry end
+    if pushed == 1 and added == 0 then list_vanished(lane) end
+    if pushed == 1 and is_free then call('LPUSH', KEYS[4], lane) end
     return 'P'
 end
 
@@ -46,4 +47,5 @@ for i = 1, #KEYS - 5 do
     arg = arg + 3
 end
 save_states()
+for _, entry in ipairs(letters) do call('XDEL', dead, entry) end
 return table.concat(out)

@@ -7,7 +7,9 @@
 --      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
 --      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it knew none,
 --      11.. name, value… of the schema: all workers must agree
--- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group is known (lift.lua), else ''} or {'REFUSED', field, theirs}
+-- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group is known (lift.lua), else ''}
+--      or {'REFUSED', field, theirs}
+-- Order of writes: what tells that an epoch has ended is overwritten only after the new epoch stands there.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -36,10 +38,6 @@ if host == '' then
 elseif mine then
     if math.abs(tonumber(mine) - offset) > slack then
         moved = true
-        local fields = redis.call('HKEYS', epoch_key)
-        for _, f in ipairs(fields) do
-            if string.sub(f, 1, 7) == 'offset:' then redis.call('HDEL', epoch_key, f) end
-        end
     end
 else
     local known, near = false, false
@@ -52,7 +50,6 @@ else
     end
     moved = known and not near
 end
-if moved or not mine then redis.call('HSET', epoch_key, 'offset:' .. host, text(offset)) end
 
 -- The same life under another replication id: a replica was attached or has gone, and this server was none meanwhile.
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
@@ -61,6 +58,7 @@ local same = known_life == life or (history ~= '' and known_history == history)
 -- was wiped, and a worker with a longer TTL is away); these do not count for later quarantines, so a TTL that is used no more is forgotten.
 local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
 local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
+if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not same or jumped == id or moved then
     id = candidate
@@ -78,5 +76,11 @@ elseif not_before > now and old_ms + grace > length then -- the first to come kn
     redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(old_ms + grace))
 end
 if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
-if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
+-- Distances go once the epoch that they ended has: a call that fails in between finds the same jump when it is sent again.
+if moved and mine then
+    for _, f in ipairs(redis.call('HKEYS', epoch_key)) do
+        if string.sub(f, 1, 7) == 'offset:' and f ~= 'offset:' .. host then redis.call('HDEL', epoch_key, f) end
+    end
+end
+if moved or not mine then redis.call('HSET', epoch_key, 'offset:' .. host, text(offset)) end
 return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used), redis.call('HGET', epoch_key, 'first') or ''}

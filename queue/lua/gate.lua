@@ -13,6 +13,7 @@
 --      E it has to wait: ask again with its envelope
 --      B a name of this lane holds another type
 --      tries: number of a grant, from 1, and its attempts so far, where there are any
+-- Order of writes: locks, which the same token finds again; `lanes` before a list; states of what waits after its list.
 -- @lane
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
     ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
@@ -73,16 +74,17 @@ local function park(i, key, parked)
     local envelopes = {}
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
     local lane = lane_of(key)
+    local listed = not (waiting and waiting[i]) -- in `lanes` before there is a list
+    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
     local ok = type(pushed) ~= 'table'
     for _, p in ipairs(parked) do
         out[p[1]] = ok and 'W' or 'B'
         if ok then put_state(p[2], p[3], 1) end
     end
-    if not ok then return end
-    if not (waiting and waiting[i]) then
-        call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane)
-    elseif pushed == #envelopes then -- these are alone in a list that was said to have others
+    if listed and not ok then
+        call('ZREM', lanes, lane)
+    elseif ok and not listed and pushed == #envelopes then -- these are alone in a list that was said to have others
         list_vanished(lane)
     end
 end

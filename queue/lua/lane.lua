@@ -2,6 +2,8 @@
 -- What the lane scripts share; scripts/embed-lua.sh puts it where a script says so. Reads the epoch and the time once a call.
 -- KEYS[1] is always lw:{NAME.SHARD}:epoch; every other name begins with the same tag, so all live in one slot. Names of messages found
 -- inside a waiting list (their state and tries) can't be declared before the list is read; they are made from that tag.
+-- Redis does not roll back a script that fails in the middle. So a script writes in an order in which every prefix is a safe state, whether
+-- or not the call is sent again: "A script that fails in the middle" in doc/explanation/protocol.md.
 local P = string.sub(KEYS[1], 1, -6)
 local floor, fmt, sub, find, byte, call, pcall_ = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
 local SEGMENT = 16384
@@ -59,7 +61,9 @@ local REPLAY_MARK_S = 604800
 
 -- States, two bits an offset, four a byte, the first in the highest bits. A call reads the pages of a segment that it needs, many as one where
 -- it names them; what was written is seen by later reads of the call; save_states writes it back, of a page what stands between its first and
--- its last change.
+-- its last change. Nothing that relies on a state is written before it: not the end of a list that held what has finished, not the end of a
+-- lock. finish_unsaved: a message has been found finished by this call, and Redis does not know yet.
+local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}
 local PAGE = 64 -- bytes
@@ -80,7 +84,7 @@ local function segment_at(tp, number, key)
     end
     local s = mine[number]
     if not s then
-        s = {key = key or P .. 'state:' .. segment_name(tp, number), first = 0, page = {}}
+        s = {key = key or P .. 'state:' .. segment_name(tp, number), number = number, first = 0, page = {}}
         mine[number] = s
     end
     return s
@@ -117,7 +121,7 @@ local function put_state(s, index, state) -- never down; the floor is the caller
     local page, i = s.page, at - s.first + 1
     page[i] = b + (state - was) * d
     if not page.lo then
-        page.lo, page.hi, page.key = i, i, s.key
+        page.lo, page.hi, page.key, page.segment = i, i, s.key, s.number
         dirty[#dirty + 1] = page
     elseif i < page.lo then
         page.lo = i
@@ -130,13 +134,19 @@ local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp,
 local function set_state(tp, offset, state) -- never below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % SEGMENT, state) end
 end
+-- Of a partition the oldest go first: a later message of a key must never be known as done without those before it.
+local function is_older(a, b)
+    if a.segment ~= b.segment then return a.segment < b.segment end
+    return a.first < b.first
+end
 local function save_states()
+    if #dirty > 1 then table.sort(dirty, is_older) end
     for _, page in ipairs(dirty) do
         call('SETRANGE', page.key, page.first + page.lo - 1, string.char(unpack(page, page.lo, page.hi)))
         if find(page.key, '#%d+:%d+$') then call('EXPIRE', page.key, REPLAY_MARK_S) end
         page.lo = nil
     end
-    dirty = {}
+    dirty, finish_unsaved = {}, false
 end
 
 -- The batch's partitions, as gate and settle name them: KEYS from first_key on G × (state segment, tries segment), ARGV from `at` on
@@ -280,6 +290,10 @@ local function list_vanished(lane)
     pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)
     call('PEXPIRE', P .. 'vanished', text(100 * math.max(tonumber(epoch[3] or 0), 1000)))
 end
+local function forget_vanished(lane) -- told first: a lane that no longer stands in `lanes` is looked at by nobody
+    list_vanished(lane)
+    call('ZREM', P .. 'lanes', lane)
+end
 
 -- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left: what it may still read; lane_bytes: the
 -- most that one lane is granted; `largest`: the largest envelope that the caller met recently or this call has read, which decides how many
@@ -335,6 +349,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             local again = mine and mine[offset] -- the same message twice: one owner put it back, the next parked it
             if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, 2)
+                finish_unsaved = true
                 duplicates = duplicates + 1
                 over = true
             end
@@ -369,11 +384,17 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         call_left, largest = call_left - read, most_bytes
         if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end -- the next one would not fit either, if it is as large
-        if drop > 0 then call('LTRIM', wait, 0, -1 - drop) end
+        if drop > 0 then
+            if finish_unsaved then save_states() end
+            call('LTRIM', wait, 0, -1 - drop)
+        end
         at, dropped = at + #list - drop, dropped + drop
         if not any and #list < most then
-            local stood = call('ZREM', P .. 'lanes', lane) == 1
-            if stood and dropped == 0 and not emptied then list_vanished(lane) end
+            if dropped > 0 or emptied then
+                call('ZREM', P .. 'lanes', lane)
+            elseif call('ZMSCORE', P .. 'lanes', lane)[1] then
+                forget_vanished(lane)
+            end
             return nil
         end
         if at + dropped == size and not any then size = size + 16 end

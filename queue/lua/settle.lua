@@ -21,6 +21,8 @@
 --     it, in order   L released   K kept or extended   N heads are handed over
 --   B released, but the message could not be put back, since the name of its list holds another type
 --   named: A granted   P finished already   G not decided; all G where the lease is not kept
+-- Order of writes: dead letters and business ids, states, tries that end, lists, states of what was put back, locks, and last the tries that
+-- count. Each item is looked at twice: record, then, when its states are in Redis, go_on.
 -- @lane
 local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
     ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
@@ -52,28 +54,35 @@ local function holds(value, mine) -- a gate that was sent twice may have written
     return value and is_mine(value, string.match(mine, '^(.*):%d+$') or mine)
 end
 
-local out, named_out, heads_each, free = {}, {}, {}, {}
+local out, named_out, heads_each = {}, {}, {}
+-- What is done only once all states are in Redis: locks that are deleted or become a backoff, tries that are forgotten or counted.
+local free, backoffs, forgotten, tried_again = {}, {}, {}, {}
 local function release(lock, lane, hinted)
     free[#free + 1] = lock
     if hinted then hint(lane, now + handoff) end
     return 'L'
 end
+local function forget_later(s, index)
+    if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
+end
 
--- The message goes to the head of its list, for a retry or for whoever comes next.
+-- The message goes to the head of its list, for a retry or for whoever comes next. The lane stands in `lanes` before its list exists.
 local function put_back(outcome, lock, s, index, backoff, envelope)
     local lane, offset = lane_of(lock), s.base + index
     local wait = P .. 'wait:' .. lane
     call_left = math.max(call_left, 1) -- reads at least one page in any case; the caller limits how many are put back
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
+    local rotate = skip and backoff > 0 and outcome == 'r'
+    local rests = backoff > 0 and not rotate
     if not bad then
+        call('ZADD', lanes, text(now + (rests and backoff or handoff)), lane)
         if not (head_tp == tp and head_offset == offset) then call('RPUSH', wait, envelope) end
         put_state(s, index, 1)
     end
-    local rotate = skip and backoff > 0 and outcome == 'r'
     if outcome == 'r' then
         local tried, first = tries_of(tp, offset)
-        set_tries(tp, offset, tried + 1, first > 0 and first or now, rotate and backoff or 0)
+        tried_again[#tried_again + 1] = {tp, offset, tried + 1, first > 0 and first or now, rotate and backoff or 0}
         s.has_tries = true
     end
     if bad then
@@ -81,21 +90,24 @@ local function put_back(outcome, lock, s, index, backoff, envelope)
         return 'B'
     end
     if rotate then call('RPOPLPUSH', wait, wait) end
-    if backoff == 0 or rotate then return release(lock, lane, true) end
-    set_backoff(lock, backoff)
-    call('ZADD', lanes, text(now + backoff), lane)
+    if rests then
+        backoffs[#backoffs + 1] = {lock, backoff}
+    else
+        call('LPUSH', ready, lane)
+        free[#free + 1] = lock
+    end
     return 'L'
 end
 
 local function die(s, index, reason, envelope)
     local offset = s.base + index
     local tried, first = tries_of(s.tp, offset)
-    put_state(s, index, 3)
     if envelope then
         call('XADD', dead, '*', 'envelope', envelope, 'reason', reason, 'attempts', text(tried + 1), 'first_ms', text(first > 0 and first or now),
             'last_ms', text(now))
     end
-    if s.has_tries then forget_tries(s.tp, offset) end
+    put_state(s, index, 3)
+    forget_later(s, index)
 end
 
 -- The lease is kept: which of the named may run?
@@ -106,6 +118,7 @@ local function grant_named(count, ids)
         local over = offset < s.floor or get_state(s, index) >= 2
         if not over and ids and is_duplicate(ids[k], s.tp, offset) then
             put_state(s, index, 2)
+            finish_unsaved = true
             duplicates = duplicates + 1
             over = true
         end
@@ -118,16 +131,15 @@ local function grant_none(count)
     at = at + 3 * count
 end
 
-local function settle_one(i, o)
-    local mine, count, outcome, mode, named, want, before = ARGV[first_value + item[o]], item[o + 1], item[o + 2], item[o + 3], item[o + 4],
-        item[o + 5], item[o + 6]
-    local lock, is_held, s, index = KEYS[first_key + i], holds(held[i], mine), nil, nil
-    local first_place = at
+-- What became of the messages of an item. What its lane needs is left for go_on, which comes when all this is in Redis.
+local function record(i, o)
+    local mine, count, outcome, named = ARGV[first_value + item[o]], item[o + 1], item[o + 2], item[o + 4]
+    local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
     for k = 1, count do
         s, index = take_place()
         if (k < count or outcome == 100) and (is_held or k == 1) then -- the effect has happened, whoever holds the lease now
-            if s.has_tries then forget_tries(s.tp, s.base + index) end
             if s.base + index >= s.floor then put_state(s, index, 2) end
+            forget_later(s, index)
         end
     end
     local backoff, reason, envelope
@@ -149,15 +161,24 @@ local function settle_one(i, o)
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
+    if is_held and outcome ~= 100 and count > 0 and (s.base + index < s.floor or get_state(s, index) >= 2) then outcome = 100 end -- never down
+    if is_held and (outcome == 120 or outcome == 115) then die(s, index, reason, envelope) end
+    return {o = o, at = at, is_held = is_held, s = s, index = index, outcome = outcome, backoff = backoff, envelope = envelope, ids = ids}
+end
+
+-- Who goes on in the lane of an item.
+local function go_on(i, r)
+    local o, is_held, s, index, outcome = r.o, r.is_held, r.s, r.index, r.outcome
+    local count, mode, named, want, before = item[o + 1], item[o + 3], item[o + 4], item[o + 5], item[o + 6]
+    local lock = KEYS[first_key + i]
+    at = r.at
     local answer, given = nil, 0
     if not is_held then
         answer = 'S'
         grant_none(named)
     else
-        if outcome ~= 100 and count > 0 and (s.base + index < s.floor or get_state(s, index) >= 2) then outcome = 100 end -- never down
-        if outcome == 120 or outcome == 115 then die(s, index, reason, envelope) end
         if outcome == 114 or outcome == 98 then
-            answer = put_back(outcome == 114 and 'r' or 'b', lock, s, index, backoff, envelope)
+            answer = put_back(outcome == 114 and 'r' or 'b', lock, s, index, r.backoff, r.envelope)
             grant_none(named)
         elseif not (waiting and waiting[i]) and (mode == 110 or mode == 45) then
             free[#free + 1] = lock
@@ -206,7 +227,7 @@ local function settle_one(i, o)
                 elseif stop then
                     grant_none(named)
                 else
-                    grant_named(named, ids)
+                    grant_named(named, r.ids)
                 end
             else
                 grant_none(named)
@@ -214,7 +235,7 @@ local function settle_one(i, o)
                     free[#free + 1] = lock
                     answer = 'L'
                 elseif heads == 'UNDUE' then
-                    set_backoff(lock, math.max(due - now, 1))
+                    backoffs[#backoffs + 1] = {lock, math.max(due - now, 1)}
                     call('ZADD', lanes, text(due), lane)
                     answer = 'L'
                 elseif mode == 110 and not stop and heads ~= 'MORE' then
@@ -233,6 +254,7 @@ local function settle_one(i, o)
     heads_each[i] = given
 end
 
+local lanes_left = {}
 for i = 1, n do
     local o = 7 * i - 6
     local mode = item[o + 3]
@@ -241,15 +263,23 @@ for i = 1, n do
         local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
         at = at + 3
         if s.base + index >= s.floor then put_state(s, index, 2) end
-        if s.has_tries then forget_tries(s.tp, s.base + index) end
+        forget_later(s, index)
         free[#free + 1] = KEYS[first_key + i]
         out[i], heads_each[i] = 'L', 0
     else
-        settle_one(i, o)
+        lanes_left[i] = record(i, o)
+        at = at + 3 * item[o + 4]
     end
 end
-if #free > 0 then call('DEL', unpack(free)) end
 save_states()
+for _, m in ipairs(forgotten) do forget_tries(m[1], m[2]) end
+for i = 1, n do
+    if lanes_left[i] then go_on(i, lanes_left[i]) end
+end
+save_states() -- what was put back waits
+for _, b in ipairs(backoffs) do set_backoff(b[1], b[2]) end
+if #free > 0 then call('DEL', unpack(free)) end
+for _, m in ipairs(tried_again) do set_tries(unpack(m)) end
 if n_grants > 0 then take_fences(reserve) end
 return {fence_base and text(fence_base) or '0', table.concat(out), table.concat(named_out), duplicates, tries_out, heads_out,
     string.char(unpack(heads_each))}

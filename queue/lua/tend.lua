@@ -20,8 +20,7 @@ for _, lane in ipairs(due) do
     local left, listed = lock_left(P .. 'lock:' .. lane), call('EXISTS', P .. 'wait:' .. lane) == 1
     if not listed and vanished < VANISHED_A_CALL then -- whoever holds the lane finds nothing there either
         vanished = vanished + 1
-        call('ZREM', lanes, lane)
-        list_vanished(lane)
+        forget_vanished(lane)
     elseif not listed then -- a later call: the owners read the stream in steps, too
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then

@@ -88,6 +88,7 @@ struct dying {
     int n, item[256], part[256];
     int64_t offset[256], replay[256];
     bool finished[256], letter[256];
+    char tp[256][40];
 };
 static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
     int a = 2 + int_arg(argv[2], len[2]), n = (int)len[a + 8] / 7;
@@ -106,6 +107,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         d->letter[d->n] = item[2] == 'x'; /* not sent to its topic */
         d->item[d->n] = i;
         d->part[d->n] = part;
+        snprintf(d->tp[d->n], sizeof d->tp[d->n], "%s", tp);
         d->offset[d->n++] = offset;
     }
 }
@@ -117,6 +119,12 @@ static int64_t dead_letters(const struct server *s) {
     int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
     freeReplyObject(r);
     return n;
+}
+
+/* A script that failed in the middle says nothing, so the state tells. */
+static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
+    if (torn) return finished_in(s, d->tp[i], d->offset[i]);
+    return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != 'S';
 }
 
 static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {
@@ -135,10 +143,11 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     redisReply *r = server_call(w, s, c->argc, (const char *const *)c->argv, c->len);
     store_fail_script(s->store, 0, NULL);
     bool torn = r->type == REDIS_REPLY_ERROR && errors_meant(r->str);
-    if (torn) rules_lost_data(w); /* attempts may be counted twice, or not be */
+    if (torn) rules_lost_data(w); /* attempts may not be counted */
+    if (torn) torn_look(w, s);
     if (!strcmp(c->argv[0], "EVALSHA")) bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
     for (int i = 0; i < dying.n; i++) {
-        if (r->type != REDIS_REPLY_ARRAY || r->element[1]->str[dying.item[i]] == 'S' || dying.finished[i]) continue;
+        if (dying.finished[i] || !has_died(s, &dying, i, r, torn)) continue;
         if (dying.replay[i])
             operator_died(w, dying.part[i], dying.offset[i], dying.replay[i]);
         else
@@ -147,6 +156,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     }
     rules_after(w, s, c->argc, c->argv, c->len, r);
     if (settle && !torn && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
+    if (settle && dead_letters(s) < letters) world_bad(w, "a message is dead without its letter");
     if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:"))
         snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
     if (!strcmp(c->argv[0], "SCRIPT") && !w->repair_sha[0] && strstr(c->argv[2], "\n-- repair:"))

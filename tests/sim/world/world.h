@@ -229,6 +229,7 @@ bool errors_meant(const char *text); /* an error reply made by chance, not by th
 bool errors_full(const struct world *w, int shard);
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* NULL: it runs */
 void errors_tear(struct world *w, struct server *s);
+void torn_look(struct world *w, const struct server *s); /* torn.c: after a script that failed in the middle */
 
 /* vanish.c */
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
