@@ -2,6 +2,7 @@
 #include "ops/lane_lock.h"
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "lock/one.h"
 #include "queue/epoch.h"
 #include "queue/lane.h"
@@ -107,13 +108,34 @@ static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     return true;
 }
 
+/* How far Redis' clock is from this host's wall clock, as a worker finds it. A clock that jumped ended leases early. */
+static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwork_error *error) {
+    struct lw_call c;
+    lw_call_script(&c, NULL, 0);
+    lw_call_text(&c, "TIME");
+    int64_t sent_ms = lw_boot_ms();
+    redisReply *r = call_on(a, &c, error);
+    if (!r) return false;
+    int64_t trip_ms = lw_boot_ms() - sent_ms, redis_ms = -1;
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->str && r->element[1]->str)
+        redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
+    freeReplyObject(r);
+    *distance_ms = redis_ms - (lw_wall_ms() - trip_ms / 2);
+    if (redis_ms >= 0 && trip_ms <= a->l->schema_ttl_ms / 8) return true;
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, redis_ms < 0 ? LATCHWORK_E_REPLY : LATCHWORK_E_TIMEOUT, "shard %d: TIME: %s", a->l->shard,
+                 redis_ms < 0 ? "an answer that makes no sense" : "Redis answers too slowly to compare clocks");
+    return false;
+}
+
 /* Joins the shard's epoch, or starts one as a worker would: after a wiped or another Redis nobody may lock before the quarantine is over.
  * The schema goes along, so that a configuration with other shards does not lock another lane. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
-    char candidate[LW_EPOCH_ID], epoch[192], fence[192], lanes[192];
-    if (!ask_life(a, &life, error) || !bound_ttl(a, error)) return false;
+    char candidate[LW_EPOCH_ID], epoch[192], fence[192], lanes[192], host[LW_HOST_MAX];
+    int64_t distance_ms;
+    if (!ask_life(a, &life, error) || !bound_ttl(a, error) || !ask_distance(a, &distance_ms, error)) return false;
+    lw_host(host);
     lw_epoch_id(lw_wall_ms(), lw_random(UINT64_MAX), lw_random(UINT64_MAX), candidate);
     struct lw_call c;
     lw_call_script(&c, &lw_script_enter, 3);
@@ -123,8 +145,11 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    const char *const none[] = {"0", "", "", "0", "0"}; /* grace, no jump, no host: our clock says nothing about that of Redis */
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) lw_call_text(&c, none[i]);
+    lw_call_text(&c, "0"); /* grace */
+    lw_call_text(&c, "");  /* no epoch that jumped */
+    lw_call_text(&c, host);
+    lw_call_number(&c, distance_ms);
+    lw_call_text(&c, "0"); /* no fence seen */
     lw_call_text(&c, life.history);
     lw_call_text(&c, "0"); /* no leases known of */
     lw_call_text(&c, "version");

@@ -4,6 +4,7 @@
 #ifndef LW_CONSUMER_PROCESS_PRIVATE_H
 #define LW_CONSUMER_PROCESS_PRIVATE_H
 
+#include "base/host.h"
 #include "base/redis/wire.h"
 #include "consumer/process/hints.h"
 #include "consumer/process/pool.h"
@@ -34,7 +35,7 @@ struct process {
     struct lw_board *board;
     struct lw_board_worker *self;
     int index;
-    char id[128], host[128], cluster_id[128];
+    char id[128], host[LW_HOST_MAX], cluster_id[128];
     uint64_t random;
 
     const struct lw_handler_type *type;

@@ -55,15 +55,9 @@ void process_end(struct process *p, int status, const char *reason) {
 /* --- opening ------------------------------------------------------------------------------------------------------------------------ */
 
 static void name_self(struct process *p) {
-    char host[65] = "?", boot_id[40] = "";
-    gethostname(host, sizeof host - 1);
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = read(fd, boot_id, sizeof boot_id - 1);
-        boot_id[n > 0 ? strcspn(boot_id, "\n") : 0] = '\0';
-        close(fd);
-    }
-    snprintf(p->host, sizeof p->host, "%s/%s", host, boot_id);
+    char host[65] = "";
+    lw_host(p->host);
+    strncat(host, p->host, strcspn(p->host, "/"));
     for (char *c = host; *c; c++) /* it goes into names and tokens */
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
     uint64_t seed[2];

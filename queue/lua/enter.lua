@@ -3,7 +3,7 @@
 -- enter: join the epoch of this shard, or start one.
 -- KEYS 1 epoch, 2 fence, 3 lanes
 -- ARGV 1 candidate id (random), 2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms, 5 id of the epoch that jumped or '',
---      6 host ('' a command, whose clock is not compared), 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
+--      6 host ('': its clock is not compared), 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
 --      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
 --      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it knew none,
 --      11.. name, value… of the schema: all workers must agree

@@ -82,6 +82,9 @@ M = {
     'a try counts before the lock says so': [('queue/lua/settle.lua', "save_states() -- what was put back waits\n", "save_states()\nfor _, m in ipairs(tried_again) do set_tries(unpack(m)) end\ntried_again = {}\n")],
     'a list before its lane is listed': [('queue/lua/gate.lua', "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n", ""), ('queue/lua/gate.lua', "    if listed and not ok then", "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n    if listed and not ok then")],
     'said to wait before it stands in its list': [('queue/lua/settle.lua', "        if not (head_tp == tp", "        put_state(s, index, 1)\n        save_states()\n        if not (head_tp == tp")],
+    # trials of an operator
+    'the lease of a trial is not renewed': [('lock/lua/lib/string_keep.lua', "if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end", "")],
+    'a command does not compare the clock': [('tests/sim/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')],
     # rebalances that wait
     'a revoke waits for heads too': [('consumer/worker/partition.c', "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;", "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;")],
     'a leaving partition is granted more': [('consumer/worker/partition.c', "    p->leaving = true;\n    p->pass++;", "    p->leaving = true;")],
@@ -149,7 +152,8 @@ M = {
     'messages of a gate that is refused at maxmemory are lost': [('consumer/worker/gate.c', "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n    gate_back(w, sh);\n", "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n")],
     'a claim that was refused is forgotten': [('consumer/worker/pipe.c', "    sh->pipe.answered--; ", "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;")],
 }
-# The world that catches a variant soonest; not named: seeds go round all of them.
+# The world that catches a variant soonest; not named: seeds go round all of them. OPERATE: round those with an operator.
+OPERATE = '(all with an operator)'
 MODE = {
     'drop asks for nothing behind a run': 'drop',
     'drop grants several of a lane': 'drop',
@@ -218,6 +222,8 @@ MODE = {
     'segments that a commit passes in one leap stay': 'far',
     'an attached replica ends the epoch': 'attach',
     'a server that was a replica goes unseen': 'failback',
+    'the lease of a trial is not renewed': OPERATE,
+    'a command does not compare the clock': 'trialsclock',
     'lists lose what is not recorded yet': 'torn',
     'a try counts before the lock says so': 'torn',
     'a list before its lane is listed': 'tornkill',
@@ -292,6 +298,11 @@ def make(tree, program):
         raise SystemExit('mutants: build failed:\n' + p.stdout[-3000:])
 
 
+def world_of(name):
+    if MODE.get(name) == OPERATE: return ['--operate']
+    return ['--mode', MODE[name]] if name in MODE else []
+
+
 def try_one(tree, name):
     saved = {}
     try:
@@ -310,7 +321,7 @@ def try_one(tree, name):
                 args, seeds = options, program
             else:
                 seeds = MORE.get(name, SEEDS)
-                args, seeds = ['--seeds', str(seeds), '--until-bad', *(['--mode', MODE[name]] if name in MODE else [])], f'{seeds} seeds'
+                args, seeds = ['--seeds', str(seeds), '--until-bad', *world_of(name)], f'{seeds} seeds'
             p = subprocess.run(['b/' + program, *args], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace',
                                timeout=LIMIT_S)
             out = p.stdout.strip().splitlines()

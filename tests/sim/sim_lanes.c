@@ -198,6 +198,7 @@ static const struct faults operators[] = {
      .max_run = 20},
     /* A wipe takes replays and drops along, so the operator only tries here. */
     {.name = "trials", .operate = 4, .trials = true, .wipe = 2, .failover = 1, .loss = 1},
+    {.name = "trialsclock", .operate = 4, .trials = true, .clock = 1, .loss = 1},
     {.name = "trialslate", .operate = 4, .trials = true, .pause = 2, .wipe = 2, .loss = 2, .pace = 2},
 };
 enum { MODES = sizeof modes / sizeof modes[0], OPERATORS = sizeof operators / sizeof operators[0] };

@@ -337,7 +337,9 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     snprintf(candidate, sizeof candidate, "op%08x", (unsigned)rnd_below(w, 1 << 30));
     script(w, shard, lw_script_enter.text, 0, names);
     lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id), lw_arg_i64(cmd, TTL_MS);
-    lw_arg_text(cmd, "0"), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, "0"), lw_arg_text(cmd, "0");
+    lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
+    lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the workers' host, and its wall clock */
+    lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
     redisReply *r = send_it(w, shard);
     assert(r->type == REDIS_REPLY_ARRAY && r->elements >= 3);
@@ -425,10 +427,11 @@ void operator_tend(struct world *w) {
 }
 
 static void try_lane(struct world *w, int key) {
-    if (w->operator->trial[key])
-        end_trial(w, key);
-    else
+    if (w->operator->trial[key]) {
+        if (!rnd_below(w, 8)) end_trial(w, key); /* most last until their lease has been renewed */
+    } else {
         take_lane(w, key);
+    }
 }
 
 void operator_act(struct world *w) {

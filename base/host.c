@@ -1,0 +1,18 @@
+#include "base/host.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void lw_host(char out[LW_HOST_MAX]) {
+    char name[65] = "?", boot_id[40] = "";
+    gethostname(name, sizeof name - 1);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t n = read(fd, boot_id, sizeof boot_id - 1);
+        boot_id[n > 0 ? strcspn(boot_id, "\n") : 0] = '\0';
+        close(fd);
+    }
+    snprintf(out, LW_HOST_MAX, "%s/%s", name, boot_id);
+}
