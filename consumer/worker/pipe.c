@@ -151,8 +151,10 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         gate_refused(w, sh);
         return;
     }
-    /* it is asked again; the worker can go on without */
-    if (c->kind == CALL_VANISHED) return;
+    if (c->kind == CALL_VANISHED) { /* it is asked again; the worker can go on without */
+        vanished_failed(w, sh, text);
+        return;
+    }
     if (c->kind == CALL_ALIVE) return; /* for people only */
     sh->pipe.answered--;               /* counts as unanswered */
     char why[300];

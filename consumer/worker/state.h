@@ -291,6 +291,7 @@ struct vanished { /* vanished.c */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
+    int64_t failed_ms; /* when the log last said that the stream can't be read; 0: it can */
 };
 struct first {                                                 /* first.c */
     bool waits;                                                /* no commit of the group is known yet: handlers are given nothing */
@@ -599,6 +600,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 /* vanished.c */
 void vanished_build(struct lw_worker *w, struct shard *sh);
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why); /* the stream could not be read */
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 bool unpark_busy(const struct part *p, int shard); /* more of it is to be unparked at once */

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024 };
+enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
 
 static bool before(struct stream_id a, struct stream_id b) { return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq); }
 
@@ -127,13 +127,32 @@ static void say_none(const struct lw_worker *w, const struct shard *sh, const st
             sh->index, name);
 }
 
+/* The worker goes on: it asks again each quarter of a TTL, and only a list that was deleted needs the answer. */
+void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
+    int64_t now = now_ms(w);
+    if (sh->vanished.failed_ms && now - sh->vanished.failed_ms < SAID_MS) return;
+    sh->vanished.failed_ms = now;
+    lw_warn("shard %d: can't read %s: %s; until that works, messages whose waiting list is deleted from Redis are not read from Kafka "
+            "again; retrying each %d ms",
+            sh->index, sh->key_vanished, why, (int)(w->c->lock.ttl_ms / 4));
+}
+
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    if (r->type != REDIS_REPLY_ARRAY || !r->elements) return;
+    if (r->type != REDIS_REPLY_ARRAY) {
+        vanished_failed(w, sh, "malformed reply of XRANGE, expected an array");
+        return;
+    }
+    bool good = true;
     struct looking x = {.n = 0};
     for (size_t i = 0; i < r->elements && x.n < LANES_A_LOOK; i++) {
-        if (!read_entry(w, r->element[i], &x.lane[x.n])) continue;
+        if (!read_entry(w, r->element[i], &x.lane[x.n])) {
+            vanished_failed(w, sh, "it holds an entry that no script of ours writes");
+            good = false;
+            continue;
+        }
         x.filter |= UINT64_C(1) << (x.lane[x.n++].tag % 64);
     }
+    if (good) sh->vanished.failed_ms = 0;
     for (size_t i = 0; i < w->n_assigned; i++) look_in_part(w, sh, w->assigned[i], &x);
     for (int i = 0; i < x.n; i++)
         if (before(sh->vanished.said, x.lane[i].id)) {

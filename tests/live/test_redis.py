@@ -8,6 +8,7 @@ import time
 from lib.latchwork import exec_handler
 from lib.process import alive, boot_us, descendants, wait_until
 from lib.scenario import SOAK, main, scenario
+from lib.tool import tool
 
 
 def under_load(t, messages, rate, keys=200, zipf=0.8, **start):
@@ -206,6 +207,34 @@ def policy_evicts(t):
     run.wait_workers(4)
     finish(t, run)
     t.figure(done_when_refused=done)
+
+
+@scenario
+def lists_deleted(t):
+    """A person deletes waiting lists while workers run, of a lane that stands and of busy ones: the log says so, what waited there is read
+    from Kafka again, and nothing is lost. The order within those lanes may be."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(work_ms="3-6")
+    run.wait_workers(4)
+    tool(t, "queue", "pause", "k-1")
+    t.generate(4000 * SOAK, keys=8, rate=600, wait=False)
+    wait_list = t.prefix() + b"wait:"
+    wait_until(lambda: t.redis.call("LLEN", wait_list + b"k-1") >= 50, 60, "a long list")
+    deleted, lost_from = {b"k-1"}, t.redis.call("LLEN", wait_list + b"k-1")
+    t.same(t.redis.call("DEL", wait_list + b"k-1"), 1, "lists of k-1")
+    wait_until(lambda: re.search("the waiting list of lane .* has vanished.*read from Kafka again", run.log()), 30, "word of it")
+    while t.producing():
+        for name in t.redis.keys():
+            if name.startswith(wait_list) and not name.endswith(b":k-1") and t.redis.call("LLEN", name) > 1 and t.redis.call("DEL", name):
+                deleted.add(name[len(wait_list):])
+        time.sleep(0.2)
+    tool(t, "queue", "resume", "k-1")
+    t.wait_finished()
+    t.check(len(deleted) >= 2, "no busy lane had a list to delete: %r" % deleted)
+    run.stop()
+    t.judge(unordered={r.identity for r in t.runs() if bytes.fromhex(r.key) in deleted})
+    t.figure(lanes=len(deleted), waited_in_the_first=lost_from, told=run.log().count("has vanished"))
 
 
 if __name__ == "__main__":

@@ -634,6 +634,27 @@ static bool a_first_run_on_a_promoted_replica(void) {
     return good;
 }
 
+static void set_vanished(bool broken) {
+    const char *set[] = {"SET", "lw:{t.0}:vanished", "x"}, *del[] = {"DEL", "lw:{t.0}:vanished"};
+    freeReplyObject(broken ? store_call(s.store, 3, set, NULL) : store_call(s.store, 2, del, NULL));
+}
+
+/* The stream of vanished lists cannot be read: the worker says so, goes on, and has said nothing once it can. */
+static bool an_unreadable_stream_of_vanished_lists(void) {
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    bool good = !s.lw->shards[0].vanished.failed_ms;
+    set_vanished(true);
+    rounds(2 * LOOK);
+    good = good && s.lw->shards[0].vanished.failed_ms && s.lw->shards[0].phase == READY;
+    set_vanished(false);
+    rounds(2 * LOOK);
+    good = good && !s.lw->shards[0].vanished.failed_ms;
+    end_worker();
+    return good;
+}
+
 /* Record 1 and K are with handlers when Redis is wiped. Another fleet, which knows nothing, finds the commit. */
 static bool a_wipe_after_the_first_commit(void) {
     s.k_lingers = true;
@@ -670,7 +691,8 @@ static bool a_wipe_before_the_first_commit(void) {
 static const struct {
     const char *name;
     bool (*run)(void);
-} cases[] = {{"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
+} cases[] = {{"an_unreadable_stream_of_vanished_lists", an_unreadable_stream_of_vanished_lists},
+             {"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
              {"no_younger_fleet", no_younger_fleet},
              {"an_older_fleet", an_older_fleet},
              {"a_repair_that_is_cut", a_repair_that_is_cut},
