@@ -17,6 +17,16 @@ struct fx {
     struct lw_slot *s;
 };
 
+/* The cleaner deletes fences of more than a day ago every second, and fences are made of the time in µs. So those of the
+ * tests are of this minute: however long a test takes, its fences stay. */
+static uint64_t first_fence;
+static uint64_t recent(uint64_t n) { return first_fence + n; }
+static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
+    struct lw_job *job = fx_job(j, offset, key, payload);
+    job->fence = recent(job->fence);
+    return job;
+}
+
 static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/a~1b/1\"},\"primary_key\":[\"id\"]";
 
 static void open_at(struct fx *x, const char *more) {
@@ -46,7 +56,7 @@ static void close_fx(struct fx *x) {
 }
 
 static enum lw_outcome put(struct fx *x, struct fx_job *j, int64_t offset, const char *key, const char *payload) {
-    return fx_run(&lw_handler_insert, x->h, x->s, fx_job(j, offset, key, payload));
+    return fx_run(&lw_handler_insert, x->h, x->s, live_job(j, offset, key, payload));
 }
 
 /* The first column of the first row, as text; "" for none. Not to be called twice in one expression. */
@@ -147,7 +157,7 @@ static void test_bad_rows_are_dead_alone(void **state) {
     for (int i = 0; i < N; i++) {
         char key[16];
         snprintf(key, sizeof key, "k%d", i);
-        jobs[i] = fx_job(&j[i], i, key, payloads[i]);
+        jobs[i] = live_job(&j[i], i, key, payloads[i]);
     }
     lw_handler_insert.run(x.h, x.s, jobs, N);
     for (int i = 0; i < N; i++) {
@@ -203,14 +213,14 @@ static void test_known_identity_comes_first(void **state) {
     open_fx(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
-    struct lw_job *job = fx_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* again, under a fence that is stale: still done */
+    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* again, under a fence that is stale: still done */
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     job->payload = lw_bytes_of("not JSON any more");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "9");
     snprintf(job->identity, sizeof job->identity, "t/0/1#1"); /* a replay is another message */
     job->payload = lw_bytes_of("{\"id\":1,\"amount\":11}");
-    job->fence = 5000;
+    job->fence = recent(5000);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "11");
     close_fx(&x);
@@ -239,7 +249,7 @@ static void test_ended_leases_are_left_out(void **state) {
     struct fx_job j[3];
     struct lw_job *jobs[3];
     static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
-    for (int i = 0; i < 3; i++) jobs[i] = fx_job(&j[i], i, keys[i], payloads[i]);
+    for (int i = 0; i < 3; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
     jobs[0]->lease->cancelled = true;
     jobs[2]->lease->deadline_ms = lw_boot_ms() - 1;
     lw_handler_insert.run(x.h, x.s, jobs, 3);
@@ -260,7 +270,7 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
     static const char *const identities[] = {"t/0/1", "t/0/1", "t/0/1#3", "t/0/1#3", "t/0/2"};
     struct lw_job *jobs[5];
     for (int i = 0; i < 5; i++) {
-        jobs[i] = fx_job(&j[i], i == 4 ? 2 : 1, i < 4 ? "a" : "b", payloads[i]);
+        jobs[i] = live_job(&j[i], i == 4 ? 2 : 1, i < 4 ? "a" : "b", payloads[i]);
         strcpy(jobs[i]->identity, identities[i]);
     }
     lw_handler_insert.run(x.h, x.s, jobs, 5);
@@ -288,17 +298,17 @@ static void test_fences_of_others_are_seen(void **state) {
     for (int i = 0; i < 400; i++) {
         struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)]; /* long enough to miss rows that are merged meanwhile */
         snprintf(key, sizeof key, "k%d", i % 7);
-        struct lw_job *job = fx_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
-        job->fence = (uint64_t)(1000 + i);
+        struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
+        job->fence = recent((uint64_t)(1000 + i));
         assert_int_equal(fx_run(&lw_handler_insert, here->h, here->s, job), LW_DONE);
         if (i % 45 != 44) continue;
-        job = fx_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
-        job->fence = (uint64_t)(999 + i);
+        job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
+        job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
         for (int k = 0; k < 7; k++) { /* older ones of every key, merged or not */
             snprintf(key, sizeof key, "k%d", k);
-            job = fx_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
-            job->fence = (uint64_t)(1000 + i - 7);
+            job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
+            job->fence = recent((uint64_t)(1000 + i - 7));
             assert_int_equal(fx_run(&lw_handler_insert, of[k % 2]->h, of[k % 2]->s, job), LW_BACK);
         }
     }
@@ -308,8 +318,8 @@ static void test_fences_of_others_are_seen(void **state) {
     close_handler(&y);
     close_handler(&x);
     open_at(&x, "");
-    struct lw_job *job = fx_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads all of them */
-    job->fence = 1390;
+    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads all of them */
+    job->fence = recent(1390);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     close_fx(&x);
 }
@@ -321,11 +331,11 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     open_fx(&x, "");
     run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT RAISE(ROLLBACK, 'stop'); END");
     struct fx_job j[2];
-    struct lw_job *jobs[2] = {fx_job(&j[0], 1, "a", "{\"id\":1}"), fx_job(&j[1], 2, "b", "{\"id\":9}")};
-    jobs[0]->fence = 2000;
+    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"), live_job(&j[1], 2, "b", "{\"id\":9}")};
+    jobs[0]->fence = recent(2000);
     lw_handler_insert.run(x.h, x.s, jobs, 2);
     assert_int_equal(jobs[0]->outcome, LW_RETRY);
-    jobs[0]->fence = 1500;
+    jobs[0]->fence = recent(1500);
     lw_handler_insert.run(x.h, x.s, jobs, 1);
     assert_int_equal(jobs[0]->outcome, LW_DONE);
     close_fx(&x);
@@ -354,7 +364,7 @@ static void test_lease_that_ends_inside_is_rolled_back(void **state) {
     struct fx_job j[3];
     struct lw_job *jobs[3];
     static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
-    for (int i = 0; i < 3; i++) jobs[i] = fx_job(&j[i], i, keys[i], payloads[i]);
+    for (int i = 0; i < 3; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
     to_cancel = jobs[0]->lease;
     pthread_mutex_t writer = PTHREAD_MUTEX_INITIALIZER;
     lw_insert_run(&in, &s, &writer, jobs, 3);
@@ -383,7 +393,7 @@ static void test_full_disk_has_no_partial_effect(void **state) {
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
     struct fx_job j[2];
-    struct lw_job *jobs[2] = {fx_job(&j[0], 1, "a", "{\"id\":1}"), fx_job(&j[1], 2, "b", big)};
+    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"), live_job(&j[1], 2, "b", big)};
     lw_handler_insert.run(x.h, x.s, jobs, 2);
     setrlimit(RLIMIT_FSIZE, &old);
     for (int i = 0; i < 2; i++) {
@@ -409,7 +419,7 @@ static void test_busy_is_bounded_by_the_leases(void **state) {
     assert_int_equal(sqlite3_open(x.db, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     struct fx_job j;
-    struct lw_job *job = fx_job(&j, 1, "a", "{\"id\":1}");
+    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1}");
     job->lease->deadline_ms = lw_boot_ms() + 200;
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL);
@@ -433,8 +443,8 @@ static void insert_all(struct fx *x, uint64_t fence) {
             char key[16];
             snprintf(key, sizeof key, "k%d", from + i);
             snprintf(payloads[i], sizeof payloads[i], "{\"id\":%d,\"amount\":1}", (from + i) / 2);
-            jobs[i] = fx_job(&j[i], from + i, key, payloads[i]);
-            jobs[i]->fence = fence;
+            jobs[i] = live_job(&j[i], from + i, key, payloads[i]);
+            jobs[i]->fence = recent(fence);
         }
         lw_handler_insert.run(x->h, x->s, jobs, BATCH);
         for (int i = 0; i < BATCH; i++)
@@ -616,6 +626,7 @@ static void test_open_errors(void **state) {
 }
 
 int main(void) {
+    first_fence = (uint64_t)lw_wall_ms() * 1000;
     lw_log_setup(LW_LOG_ERROR, false, "test");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
