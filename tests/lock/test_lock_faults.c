@@ -84,22 +84,25 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
+/* A renewal may be late by a third of the TTL before its lease is given up: TTLs are long enough for a busy machine. */
+enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
+
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {
     (void)state;
     struct told told = {0};
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *l = open_renewed(c, "a", 150, 0, &told);
+    struct latchwork_lock *l = open_renewed(c, "a", RENEWED_TTL_MS, 0, &told);
     struct latchwork_hold *h = take(l, 0), *other;
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 600, &other, &error));
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2 * RENEWED_TTL_MS, &other, &error));
     assert_false(latchwork_hold_lost(h));
     assert_int_equal(told.times, 0);
     redis_says("SCRIPT FLUSH");
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 300, &other, &error));
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2 * RENEWED_TTL_MS, &other, &error));
     assert_int_equal(told.times, 0);
     lw_test_redis_flush(server);
     wait_until_told(&told);
     assert_int_equal(told.why, LATCHWORK_LOSS_NOT_OWNER);
-    lw_sleep_ms(200);
+    lw_sleep_ms(RENEWED_TTL_MS / 2);
     assert_string_equal(redis_says("DBSIZE"), "0");
     assert_true(latchwork_hold_lost(h));
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
@@ -112,9 +115,9 @@ static void the_longest_hold(void **state) {
     (void)state;
     struct told told = {0};
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *l = open_renewed(c, "a", 100, 350, &told);
+    struct latchwork_lock *l = open_renewed(c, "a", RENEWED_TTL_MS, 2 * RENEWED_TTL_MS, &told);
     struct latchwork_hold *h = take(l, 0);
-    int64_t most = lw_boot_ms() + 350;
+    int64_t most = lw_boot_ms() + 2 * RENEWED_TTL_MS;
     wait_until_told(&told);
     assert_int_equal(told.why, LATCHWORK_LOSS_MAX_HOLD);
     assert_true(latchwork_hold_deadline_ms(h) <= most);
@@ -130,7 +133,7 @@ static void a_frozen_server(void **state) {
     struct told told = {0};
     struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .connect_ms = 200, .command_ms = 200};
     struct latchwork_client *c = open_client(&co);
-    struct latchwork_lock *l = open_renewed(c, "a", 1200, 0, &told);
+    struct latchwork_lock *l = open_renewed(c, "a", FROZEN_TTL_MS, 0, &told);
     struct latchwork_hold *h = take(l, 0), *other;
     kill(lw_test_redis_pid(server), SIGSTOP);
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &other, &error));
