@@ -375,8 +375,8 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
+    if (p->logic && !settled) cancel_all(p); /* before Kafka, which may take seconds: what is queued would go on being started */
     if (p->source) leave_kafka(p);
-    if (p->logic && !settled) cancel_all(p);
     bool closed = close_handler(p);
     lw_renewer_close(p->renewer);
     if (!closed) {

@@ -6,7 +6,7 @@ import signal
 import time
 
 from lib.latchwork import exec_handler
-from lib.process import alive, boot_us, descendants, wait_until
+from lib.process import alive, boot_us, descendants, send, wait_until
 from lib.scenario import SOAK, main, scenario
 from lib.tool import tool
 
@@ -187,6 +187,28 @@ def maxmemory(t):
     t.same(again, [], "re-runs")
     t.check(stalled < 4000 * SOAK, "all was done before Redis was full")
     t.figure(lanes_drained=parked, done_when_full=stalled)
+
+
+@scenario
+def refused_starts_no_more(t):
+    """A worker that is refused starts nothing that is queued for its four handlers, however long it takes to leave Kafka: here the broker
+    stands still. Runs are long, so that hardly any can start between the end of its loop and the journal being read."""
+    t.start_redis("--maxmemory-policy", "noeviction")
+    t.make_topics(1)
+    t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % i, b"{}") for i in range(400)])
+    run = t.start(workers=1, work_ms="2000-2000")
+    wait_until(lambda: t.ends_so_far() >= 4, 60, "load")
+    send(t.kafka.pid(), signal.SIGSTOP)
+    try:
+        t.redis.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        wait_until(lambda: "maxmemory-policy allkeys-lru" in run.log(), 60, "the refusal", 0.001)
+        before = len(t.runs())
+        check_refused(t, run, "in mid run")
+        after = len(t.runs()) - before
+    finally:
+        send(t.kafka.pid(), signal.SIGCONT)
+    t.check(after < 4, "runs that began after the refusal: %d" % after)
+    t.figure(before=before, after=after)
 
 
 @scenario
