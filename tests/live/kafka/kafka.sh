@@ -77,7 +77,7 @@ num.network.threads=2
 num.io.threads=4
 controlled.shutdown.max.retries=1
 broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=$session_ms
 EOF
     if [ -n "${KAFKA_OPTS_EXTRA:-}" ]; then printf '%s\n' "$KAFKA_OPTS_EXTRA" >> "$dir/server.properties"; fi
 }
@@ -144,6 +144,11 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
+    # The controller fences a broker whose heartbeats are this late, so a busy machine needs a long time here. But it refuses
+    # the next process of a broker that was killed until this time is over, so that process has a short one.
+    session_ms=3000
+    if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
+    rm -f "$dir/stopped"
     write_properties
     launch
 }
@@ -158,6 +163,7 @@ end() {
         [ $i -lt 200 ] || die "the broker does not end"
         sleep 0.1
     done
+    if [ "$1" = TERM ] && [ $i -lt 150 ]; then touch "$dir/stopped"; fi
     rm -f "$dir/pid"
 }
 
