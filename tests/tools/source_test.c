@@ -230,21 +230,24 @@ static void case_max_poll(void) {
 
 /* --- the broker goes away --------------------------------------------------------------------------------------------------- */
 
+/* The broker goes and comes back within the session: the member stays one, reads on, and its next commit is accepted at once. A restart
+ * that takes longer than the session expels it, and then Kafka is right to refuse its commits until it has joined again; so the session
+ * is longer here than a restart on a busy machine. */
 static void case_restart(void) {
     static struct member m;
     make_topic("restart", 40000);
     setup(&m, "restart", "restart");
+    property(&m, "session.timeout.ms", "120000");
     join(&m);
     UNTIL(m.records > 4000, &m);
     RIG("restart");
     fill("restart", 4000);
     UNTIL(all_at_end(&m, 11000), &m);
     CHECK(distinct() == 44000);
-    for (int i = 0; i < 120 && m.commits_ok < PARTS; i++) { /* refused while the coordinator loads or the member joins again */
-        commit_all(&m, "after");
-        DURING(500, &m);
-    }
-    CHECK(m.commits_ok >= PARTS && !*m.fatal);
+    commit_all(&m, "after");
+    UNTIL(!lw_source_commit_busy(m.s), &m);
+    CHECK(m.commits_ok == PARTS && m.commits_bad == 0);
+    CHECK(m.revokes == 0 && m.losts == 0 && !*m.fatal);
     leave(&m);
 }
 
