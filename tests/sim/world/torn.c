@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold in a shard whenever a script fails in the middle, since nobody may ever send it again: each list stands in `lanes`, or
  * nobody would look at it; each message that is said to wait stands in its list, or nobody would run it. Not for worlds in which others
  * delete lists. */
