@@ -2,7 +2,7 @@
 /* What must hold in a shard whenever a script fails in the middle, since nobody may ever send it again: each list stands in `lanes`, or
  * nobody would look at it; each message that is said to wait stands in its list, or nobody would run it. Not for worlds in which others
  * delete lists. */
-#include "tests/sim/world.h"
+#include "tests/sim/world/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
