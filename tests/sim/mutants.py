@@ -84,7 +84,7 @@ M = {
     'said to wait before it stands in its list': [('queue/lua/settle.lua', "        if not (head_tp == tp", "        put_state(s, index, 1)\n        save_states()\n        if not (head_tp == tp")],
     # trials of an operator
     'the lease of a trial is not renewed': [('lock/lua/lib/string_keep.lua', "if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end", "")],
-    'a command does not compare the clock': [('tests/sim/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')],
+    'a command does not compare the clock': [('tests/sim/world/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')],
     # rebalances that wait
     'a revoke waits for heads too': [('consumer/worker/partition.c', "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;", "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;")],
     'a leaving partition is granted more': [('consumer/worker/partition.c', "    p->leaving = true;\n    p->pass++;", "    p->leaving = true;")],
