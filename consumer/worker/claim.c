@@ -12,7 +12,7 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
     for (int i = 0; i < sh->claim.n; i++) arg_lock(sh, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
-    lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4);
+    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, now_ms(w) + sh->server.offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4);
     lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
     lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block"), lw_arg_i64(c, (int64_t)sh->hints.taken);
     arg_token(w, sh, sh->claim.token), lw_arg_i64(c, AHEAD_MAX), lw_arg_i64(c, (int64_t)wanted_heads(w));

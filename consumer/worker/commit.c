@@ -114,7 +114,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_FLOOR);
     pipe_script(sh, &lw_script_floor, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id);
     for (int i = 0; i < sh->floors.n; i++)
         lw_arg_text(c, sh->floors.item[i].part->name), lw_arg_i64(c, sh->floors.item[i].to),
             lw_arg_i64(c, sh->floors.item[i].part->log_begin);

@@ -25,7 +25,7 @@ static bool has_commit(const struct lw_worker *w) {
     return false;
 }
 
-static bool should_look(const struct shard *sh) { return sh->first.waits && sh->first.look == LOOK_NOT && sh->life.never_replica; }
+static bool should_look(const struct shard *sh) { return sh->first.waits && sh->first.look == LOOK_NOT && sh->server.life.never_replica; }
 
 void first_begin(struct shard *sh, bool waits) { sh->first = (struct first){.waits = waits}; }
 
@@ -60,7 +60,7 @@ bool first_looks(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         bool open = should_look(sh) || sh->first.look == LOOK_ASKED;
-        if (w->io->look && sh->first.waits && open && now < sh->quiet_until_ms && !has_commit(w)) return true;
+        if (w->io->look && sh->first.waits && open && now < sh->epoch.quiet_until_ms && !has_commit(w)) return true;
     }
     return false;
 }
@@ -72,16 +72,16 @@ void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_LIFT);
     pipe_script(sh, &lw_script_lift, 1);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->epoch);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->epoch.id);
     lw_arg_text(c, has_commit(w) ? "1" : "0"), lw_arg_text(c, sh->first.look == LOOK_EMPTY ? "1" : "0");
 }
 
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return;
     int64_t now = now_ms(w), left = r->element[0]->integer;
-    if (!left && now < sh->quiet_until_ms)
-        lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in group \"%s\"", sh->index, sh->epoch,
+    if (!left && now < sh->epoch.quiet_until_ms)
+        lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in group \"%s\"", sh->index, sh->epoch.id,
                 w->c->kafka.group_id);
-    sh->quiet_until_ms = left ? now + left + 1 : 0;
+    epoch_quiet(sh, left ? now + left + 1 : 0);
     sh->first.waits = r->element[1]->integer != 0;
 }

@@ -80,7 +80,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     places_keys(sh, &p);
     for (int i = 0; i < sh->gate.n; i++) arg_lock(sh, sh->gate.item[i].lane->id);
-    lw_arg_text(c, sh->epoch), lw_arg_i64(c, now_ms(w) + sh->offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
+    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, now_ms(w) + sh->server.offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
         lw_arg_i64(c, w->c->lock.ttl_ms);
     arg_on_busy(w, c, &p);
     arg_token(w, sh, sh->gate.token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);

@@ -65,7 +65,7 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
     pipe_script(sh, &lw_script_hints, 3);
     struct lw_commands *c = &sh->pipe.commands;
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
-    lw_arg_text(c, sh->epoch), lw_arg_i64(c, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms);
+    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms);
 }
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

@@ -112,7 +112,7 @@ void part_hold(struct lw_worker *w, struct part *p) {
 
 bool all_joined(const struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++)
-        if (!w->shards[s].epoch[0]) return false;
+        if (!w->shards[s].epoch.id[0]) return false;
     return true;
 }
 
@@ -305,7 +305,8 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;
-    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(w, sh, now_ms(w)) && sh->n_meta < REPAIR_OFFSETS) {
+    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(w, sh, now_ms(w)) &&
+        sh->repair.n_meta < REPAIR_OFFSETS) {
         repair_meta(sh, p, m->offset);
     } else {
         tag_set(p->meta_open, m->tag);

@@ -120,26 +120,21 @@ void pipe_forget(struct lw_worker *w, struct shard *sh) {
     sh->pipe.n_kept = sh->pipe.n = sh->pipe.answered = 0;
 }
 
-void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
-    struct shard *sh = &w->shards[shard];
-    if (sh->phase == DOWN) return;
-    lw_warn("shard %d: Redis connection: %s", shard, why);
-    if (sh->pipe.open) {
-        for (int i = sh->pipe.answered; i < sh->pipe.n; i++) {
-            sh->pipe.cut |= keeps(sh->pipe.calls[i].kind);
-            if (sh->pipe.calls[i].kind == CALL_REPAIR) forget_call(w, sh, CALL_REPAIR);
-        }
-        keep_calls(sh);
+void pipe_broken(struct lw_worker *w, struct shard *sh) {
+    if (!sh->pipe.open) return;
+    for (int i = sh->pipe.answered; i < sh->pipe.n; i++) {
+        sh->pipe.cut |= keeps(sh->pipe.calls[i].kind);
+        if (sh->pipe.calls[i].kind == CALL_REPAIR) forget_call(w, sh, CALL_REPAIR);
     }
-    sh->loaded = sh->checking = false;
-    sh->phase = DOWN;
-    w->io->connect(w->ctx, shard);
+    keep_calls(sh);
 }
+
+void pipe_free(struct shard *sh) { lw_commands_free(&sh->pipe.commands); }
 
 /* An error reply: what executed, and what now. */
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
     if (strncmp(text, "NOSCRIPT", 8) == 0) { /* SCRIPT FLUSH: nothing executed */
-        sh->loaded = false;
+        connection_scripts(sh, false);
         c->again = keeps(c->kind);
         if (c->kind == CALL_REPAIR) {
             forget_call(w, sh, CALL_REPAIR);
@@ -167,7 +162,7 @@ static void load_reply(struct shard *sh, const redisReply *r) {
     for (int i = 0; i < sh->pipe.answered - 1; i++) at += sh->pipe.calls[i].kind == CALL_LOAD;
     if (r->type != REDIS_REPLY_STRING || r->len != 40) return;
     memcpy(sha[at], r->str, 41);
-    sh->loaded = at == LW_SCRIPTS - 1;
+    connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
 
 /* The answers that every script may give. */
@@ -180,11 +175,11 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
     }
     if (strcmp(r->str, "JUMP") == 0) { /* nothing executed; look at the clocks before saying it again */
         c->again = true;
-        sh->checking = true;
+        connection_check(sh);
         return true;
     }
     if (strcmp(r->str, "QUARANTINE") == 0) {
-        sh->quiet_until_ms = now_ms(w) + 10; /* joined late; what enter said holds, else ask again soon */
+        epoch_quiet(sh, now_ms(w) + 10); /* joined late; what enter said holds, else ask again soon */
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;
         case CALL_GATE: gate_back(w, sh); break;
@@ -237,9 +232,9 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
 /* What must go out before a turn's own calls: the check of a joined life, scripts to load, calls to send again. True: something was sent.
  */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
-    if (sh->checking || !sh->loaded) {
+    if (connection_unsure(sh)) {
         /* a pipeline of its own; the calls to send again wait beside it */
-        hello_build(w, sh, !sh->loaded);
+        hello_build(w, sh, !sh->server.loaded);
         return true;
     }
     if (sh->pipe.n_kept) {

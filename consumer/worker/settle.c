@@ -202,7 +202,7 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_dead);
     places_keys(sh, &p);
     for (int i = 0; i < sh->settle.n; i++) arg_lock(sh, sh->settle.item[i].hold->lane->id);
-    lw_arg_text(c, sh->epoch), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
+    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
     lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block");
     if (w->c->dedup.business)
         lw_arg_i64(c, w->c->dedup.window_s);

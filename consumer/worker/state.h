@@ -298,6 +298,33 @@ struct first {                                                 /* first.c */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* at the group's commits, since the epoch was joined */
     int64_t lift_ms;                                           /* when to ask next whether the quarantine was lifted */
 };
+struct connection { /* connection.c */
+    bool loaded;    /* its scripts */
+    bool checking;  /* look at its life and its clock before anything else is sent */
+    struct lw_life life, new_life;
+    char jumped[40];                  /* the epoch in which its clock jumped; "": none */
+    int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
+    int64_t wall_offset_ms;           /* Redis time less the wall clock */
+};
+struct epoch {              /* epoch.c */
+    char id[40];            /* "": none */
+    int64_t quiet_until_ms; /* the quarantine */
+    int64_t ttl_ms;         /* the largest of the epoch joined last, as enter answered; 0 none */
+    int64_t old_until_ms;   /* leases of the epochs before that one are over then */
+};
+struct repair { /* repair.c */
+    struct repair_item item[REPAIR_BATCH];
+    int n;
+    size_t part, at;          /* how far the repair after enter has come */
+    bool floors_sent, over;   /* over: all was said; only then gate and claim */
+    size_t n_late;            /* stale runs that were done after all */
+    struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
+    size_t n_meta, cap_meta;
+};
+struct tend { /* tend.c */
+    int64_t at_ms;
+    int64_t due_ms; /* a backoff that this worker set ends then: look after the lanes; 0 none */
+};
 struct pipeline { /* pipe.c */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
@@ -315,18 +342,10 @@ struct shard {
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers, *key_vanished;
     enum phase phase;
-    char epoch[40]; /* "": none */
-    struct lw_life life, new_life;
-    char jumped[40];
-    int64_t offset_ms, new_offset_ms;  /* Redis time less the boot clock */
-    int64_t wall_offset_ms;            /* Redis time less the wall clock */
-    int64_t quiet_until_ms;            /* the quarantine */
-    int64_t ttl_ms;                    /* the largest of the epoch joined last, as enter answered; 0 none */
-    int64_t old_until_ms;              /* leases of the epochs before that one are over then */
-    bool loaded, checking;             /* scripts are loaded; HELLO is a check of a joined epoch */
-    size_t repair_part, repair_at;     /* how far the repair after enter has come */
-    bool repair_floors_sent, repaired; /* repaired: all was said; only then gate and claim */
-
+    struct connection server;
+    struct epoch epoch;
+    struct repair repair;
+    struct tend tend;
     struct pipeline pipe;
     struct gate gate;
     struct settle settle;
@@ -336,15 +355,8 @@ struct shard {
     struct floors floors;
     struct vanished vanished;
     struct first first;
-    struct repair_item repair[REPAIR_BATCH];
-    int n_repair;
 
-    struct lane *lanes; /* hash by id */
-    int64_t tend_ms;
-    int64_t due_ms;           /* a backoff that this worker set ends then: look after the lanes; 0 none */
-    size_t n_late;            /* stale runs that were done after all */
-    struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
-    size_t n_meta, cap_meta;
+    struct lane *lanes; /* hash by id; lane.c */
 };
 
 enum { FLEETS = 8 };
@@ -474,6 +486,19 @@ void part_check_claims(struct lw_worker *w, struct part *p); /* called when its 
 /* shard.c: connection, life, epoch */
 void shard_init(struct lw_worker *w, struct shard *sh, int index);
 void shard_free(struct lw_worker *w, struct shard *sh);
+void shard_to(struct shard *sh, enum phase to);
+/* connection.c */
+void connection_check(struct shard *sh); /* look at the server's life and clock before anything else is sent */
+void connection_scripts(struct shard *sh, bool loaded);
+bool connection_unsure(const struct shard *sh); /* there is something to check, or scripts to load */
+void connection_restart(struct lw_worker *w, struct shard *sh);
+const struct lw_life *connection_life(struct shard *sh); /* in which the epoch is entered */
+void connection_entered(struct shard *sh);
+/* epoch.c */
+void epoch_quiet(struct shard *sh, int64_t until_ms);
+void repair_open(struct shard *sh); /* an epoch was entered */
+void repair_drop(struct shard *sh); /* the epoch is lost */
+void repair_free(struct shard *sh);
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
 bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now); /* no gate, no claim now */
 void enter_build(struct lw_worker *w, struct shard *sh);
@@ -499,6 +524,8 @@ void pipe_begin(struct lw_worker *w, struct shard *sh);
 void pipe_call(struct shard *sh, enum call_kind kind);
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
 void pipe_send(struct lw_worker *w, struct shard *sh);
+void pipe_broken(struct lw_worker *w, struct shard *sh); /* its connection is */
+void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);

@@ -49,7 +49,7 @@ static size_t room(struct lw_worker *w) {
 /* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The
  * rest goes along, or PACE_MS after the last pipeline. */
 static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now) {
-    if (sh->phase != READY || sh->checking || !sh->loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
+    if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
         now - sh->pipe.sent_ms >= PACE_MS)
         return true;
     if (sh->settle.n_listed >= BATCH / 4) return true;
@@ -67,7 +67,7 @@ static size_t asked(const struct lw_worker *w, size_t most, size_t ask) {
 
 /* Claim and gate, within what may be granted: heads first, as the classic workflow drains before new work. */
 static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
-    assert(sh->phase == READY && sh->epoch[0]);
+    assert(sh->phase == READY && sh->epoch.id[0]);
     hints_build(w, sh, *most);
     size_t claimed = claim_build(w, sh, *most);
     assert(claimed <= *most);
@@ -126,8 +126,8 @@ void lw_worker_turn(struct lw_worker *w) {
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     bool gates = sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->pipe.n_kept || sh->checking ||
-           !sh->loaded || (!w->stopping && !sh->quiet_until_ms && !sh->first.waits && (hints || gates));
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->pipe.n_kept || sh->server.checking ||
+           !sh->server.loaded || (!w->stopping && !sh->epoch.quiet_until_ms && !sh->first.waits && (hints || gates));
 }
 
 static bool may_grant(const struct lw_worker *w) {

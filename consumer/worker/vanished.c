@@ -217,7 +217,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_UNPARK);
     pipe_script(sh, &lw_script_unpark, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch), lw_arg_text(c, p->name);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_text(c, p->name);
     for (int i = 0; i < x.n; i++) lw_arg_i64(c, x.offset[i]);
     sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
     return true;

@@ -83,7 +83,7 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
         int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->watch.item[i].part->name, sh->watch.item[i].segment);
         lw_arg_join(c, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes(name, (size_t)n));
     }
-    lw_arg_text(c, sh->epoch);
+    lw_arg_text(c, sh->epoch.id);
     for (int i = 0; i < sh->watch.n; i++)
         lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo), lw_arg_i64(c, sh->watch.item[i].hi);
 }

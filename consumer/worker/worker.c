@@ -75,19 +75,6 @@ struct lw_leases *lw_worker_leases(struct lw_worker *w) {
 }
 const char *lw_worker_prefix(const struct lw_worker *w, int shard) { return w->shards[shard].prefix; }
 
-bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
-    pthread_mutex_lock(&w->epoch_mutex);
-    bool have = w->shards[shard].epoch[0] != 0;
-    if (have) {
-        size_t n = strlen(w->shards[shard].epoch);
-        if (n >= size) n = size - 1;
-        memcpy(epoch, w->shards[shard].epoch, n);
-        epoch[n] = 0;
-    }
-    pthread_mutex_unlock(&w->epoch_mutex);
-    return have;
-}
-
 void lw_worker_stop(struct lw_worker *w) {
     w->stopping = true;
     lane_drop_pending(w, NULL);
@@ -102,7 +89,7 @@ bool lw_worker_busy(const struct lw_worker *w) {
     if (w->in_handler) return true;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->phase == DOWN || !sh->epoch[0]) continue;
+        if (sh->phase == DOWN || !sh->epoch.id[0]) continue;
         if (sh->pipe.open || sh->pipe.n_kept) return true;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
             if (l->hold) return true;

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connection: which life of the server we talk to, by what clock, and whether it knows our scripts.
+ *
+ * By the rule "life first" a new connection carries nothing but HELLO until the server's life (run_id, master_replid) compares equal. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void connection_check(struct shard *sh) { sh->server.checking = true; }
+
+void connection_scripts(struct shard *sh, bool loaded) { sh->server.loaded = loaded; }
+
+bool connection_unsure(const struct shard *sh) { return sh->server.checking || !sh->server.loaded; }
+
+void connection_restart(struct lw_worker *w, struct shard *sh) {
+    assert(!sh->pipe.open);
+    sh->server.loaded = sh->server.checking = false;
+    shard_to(sh, DOWN);
+    w->io->connect(w->ctx, sh->index);
+}
+
+void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
+    assert(shard >= 0 && shard < w->n_shards);
+    struct shard *sh = &w->shards[shard];
+    if (sh->phase == DOWN) return;
+    lw_warn("shard %d: Redis connection: %s", shard, why);
+    pipe_broken(w, sh);
+    connection_restart(w, sh);
+}
+
+/* The epoch is entered in the life that HELLO found. */
+const struct lw_life *connection_life(struct shard *sh) {
+    sh->server.life = sh->server.new_life;
+    return &sh->server.life;
+}
+
+void connection_entered(struct shard *sh) { sh->server.jumped[0] = 0; }
+
+void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
+    pipe_begin(w, sh);
+    pipe_call(sh, CALL_TIME); /* first: what stands before it would look like distance */
+    lw_cmd(&sh->pipe.commands, "TIME");
+    if (with_scripts)
+        for (int i = 0; i < LW_SCRIPTS; i++) {
+            pipe_call(sh, CALL_LOAD);
+            lw_cmd(&sh->pipe.commands, "SCRIPT");
+            lw_arg_text(&sh->pipe.commands, "LOAD");
+            lw_arg_text(&sh->pipe.commands, lw_scripts[i]->text);
+        }
+    pipe_call(sh, CALL_INFO);
+    lw_cmd(&sh->pipe.commands, "INFO");
+    lw_arg_text(&sh->pipe.commands, "server");
+    lw_arg_text(&sh->pipe.commands, "replication");
+    lw_arg_text(&sh->pipe.commands, "stats");
+    lw_arg_text(&sh->pipe.commands, "memory");
+    shard_to(sh, HELLO);
+    pipe_send(w, sh);
+}
+
+void lw_worker_connected(struct lw_worker *w, int shard) {
+    struct shard *sh = &w->shards[shard];
+    if (sh->phase != DOWN) return;
+    sh->server.loaded = false;
+    hello_build(w, sh, true);
+}
+
+/* What changed without harm (a replica was attached) is remembered: the next look compares with that. */
+static bool same_life(struct shard *sh) {
+    if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
+    if (strcmp(sh->server.life.id, sh->server.new_life.id) != 0)
+        lw_info("shard %d: Redis has another replication id, and was no replica meanwhile: nothing is lost", sh->index);
+    sh->server.life = sh->server.new_life;
+    return true;
+}
+
+void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    if (r->type != REDIS_REPLY_STRING) return;
+    char policy[64], version[64];
+    lw_life_read(&sh->server.new_life, r->str);
+    if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
+        char why[256];
+        snprintf(why, sizeof why, "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting messages; set noeviction",
+                 sh->index, policy);
+        w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+    }
+    if (lw_info_field(r->str, "redis_version", version, sizeof version) && atoi(version) < 7) {
+        char why[256];
+        snprintf(why, sizeof why, "shard %d: Redis %s is too old; 7.0 is needed", sh->index, version);
+        w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+    }
+    /* the periodic look, in a pipeline of a turn */
+    if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
+}
+
+void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
+    int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
+    int64_t trip = now - sh->pipe.sent_ms;
+    if (trip > w->c->lock.ttl_ms / 8) { /* too slow to tell; ask again */
+        sh->server.checking = true;
+        return;
+    }
+    sh->server.checking = false;
+    sh->server.new_offset_ms = redis_ms - (now - trip / 2);
+    sh->server.wall_offset_ms = redis_ms - (w->io->wall_ms(w->ctx) - trip / 2);
+    if (!sh->epoch.id[0] || sh->phase != READY) return;
+    if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
+        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
+        shard_lost(w, sh, "its clock jumped");
+    } else {
+        sh->server.offset_ms = sh->server.new_offset_ms;
+    }
+}
+
+void hello_done(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == HELLO && !sh->pipe.open);
+    if (sh->server.checking) {
+        hello_build(w, sh, false);
+        return;
+    }
+    if (!sh->epoch.id[0]) {
+        sh->server.offset_ms = sh->server.new_offset_ms;
+        shard_to(sh, ENTERING);
+    } else if (!same_life(sh)) {
+        shard_lost(w, sh, "the server is another, or restarted");
+    } else if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
+        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
+        shard_lost(w, sh, "its clock jumped");
+    } else {
+        sh->server.offset_ms = sh->server.new_offset_ms;
+        shard_to(sh, sh->repair.over ? READY : REPAIRING);
+        if (!sh->repair.over) repair_restart(sh);
+    }
+}

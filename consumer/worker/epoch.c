@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epoch: joining one, and what its end means (doc/lifecycle.txt, 3). */
+#include "consumer/worker/state.h"
+
+#include "queue/epoch.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void set_epoch(struct lw_worker *w, struct shard *sh, const char *id) {
+    pthread_mutex_lock(&w->epoch_mutex);
+    snprintf(sh->epoch.id, sizeof sh->epoch.id, "%s", id);
+    pthread_mutex_unlock(&w->epoch_mutex);
+}
+
+bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
+    pthread_mutex_lock(&w->epoch_mutex);
+    bool have = w->shards[shard].epoch.id[0] != 0;
+    if (have) {
+        size_t n = strlen(w->shards[shard].epoch.id);
+        if (n >= size) n = size - 1;
+        memcpy(epoch, w->shards[shard].epoch.id, n);
+        epoch[n] = 0;
+    }
+    pthread_mutex_unlock(&w->epoch_mutex);
+    return have;
+}
+
+void epoch_quiet(struct shard *sh, int64_t until_ms) { sh->epoch.quiet_until_ms = until_ms; }
+
+bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
+    (void)w;
+    if (sh->epoch.quiet_until_ms && now >= sh->epoch.quiet_until_ms) sh->epoch.quiet_until_ms = 0;
+    return sh->epoch.quiet_until_ms != 0 || sh->first.waits;
+}
+
+/* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
+
+/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions. Handlers that run on go to the stale
+ * list and block their key here. */
+void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
+    if (!sh->epoch.id[0]) return;
+    assert(sh->phase != DOWN && sh->phase != ENTERING);
+    lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch.id, why);
+    atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
+    set_epoch(w, sh, "");
+    lw_leases_cancel_shard(w->leases, sh->index);
+    pipe_forget(w, sh);
+    struct lane *l, *tmp;
+    HASH_ITER(hh, sh->lanes, l, tmp) {
+        if (!l->hold) continue;
+        l->in_call = false;
+        hold_to_stale(w, l->hold);
+    }
+    hints_forget(sh);
+    for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
+    parts_rewind(w, true);
+    w->confirm = true;
+    sh->epoch.quiet_until_ms = 0;
+    first_begin(sh, false);
+    repair_drop(sh);
+    connection_restart(w, sh); /* what the old connection still has on the way is refused by the epoch */
+}
+
+/* --- enter ------------------------------------------------------------------------------------------------------------------------ */
+
+static void schema(struct lw_worker *w, struct lw_commands *c) {
+    lw_arg_text(c, "version"), lw_arg_i64(c, LW_SCHEMA_VERSION);
+    lw_arg_text(c, "shards"), lw_arg_i64(c, w->n_shards);
+    lw_arg_text(c, "key_rule"), lw_arg_text(c, w->c->key.from_text);
+    lw_arg_text(c, "group_id"), lw_arg_text(c, w->c->kafka.group_id);
+    if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
+}
+
+/* How long leases of the epochs known so far may still live. A wiped Redis does not know that others use a longer TTL than this worker, and
+ * they may be cut off. It is asked for one quarantine only: then all these leases are over, and what counts is what enter answers now. */
+static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
+    int64_t left = sh->epoch.old_until_ms - now_ms(w);
+    return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;
+}
+
+void enter_build(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == ENTERING && !sh->epoch.id[0]);
+    pipe_begin(w, sh);
+    struct lw_commands *c = &sh->pipe.commands;
+    pipe_call(sh, CALL_ENTER);
+    pipe_script(sh, &lw_script_enter, 3);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_fence), lw_arg_text(c, sh->key_lanes);
+    char id[LW_EPOCH_ID];
+    lw_epoch_id(w->io->wall_ms(w->ctx), w->io->random(w->ctx), w->io->random(w->ctx), id);
+    lw_arg_copy(c, id, strlen(id));
+    const struct lw_life *life = connection_life(sh);
+    lw_arg_text(c, life->id);
+    lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->set.grace_ms);
+    lw_arg_text(c, sh->server.jumped);
+    lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms), lw_arg_i64(c, (int64_t)w->max_fence);
+    lw_arg_text(c, life->history);
+    lw_arg_i64(c, old_leases_ms(w, sh));
+    schema(w, c);
+    pipe_send(w, sh);
+}
+
+void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) {
+        lw_worker_disconnected(w, sh->index, "enter answered nonsense");
+        return;
+    }
+    if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 6) {
+        char why[700];
+        snprintf(why, sizeof why,
+                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
+                 "configure it alike",
+                 sh->index, w->c->name, r->element[1]->str, r->element[2]->str);
+        w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+        return;
+    }
+    set_epoch(w, sh, r->element[1]->str);
+    if (!sh->index) rival_epoch(w, sh->epoch.id);
+    connection_entered(sh);
+    w->joined = true;
+    int64_t now = now_ms(w), redis_now = strtoll(r->element[2]->str, NULL, 10), not_before = strtoll(r->element[3]->str, NULL, 10);
+    sh->epoch.ttl_ms = strtoll(r->element[4]->str, NULL, 10);
+    sh->epoch.old_until_ms = now + (not_before > redis_now ? not_before - redis_now : 0);
+    if (not_before > redis_now) {
+        sh->epoch.quiet_until_ms = now + (not_before - redis_now) + 1;
+        lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch.id,
+                not_before - redis_now);
+    }
+    first_begin(sh, r->element[5]->str[0] == '1');
+    tend_now(sh, now); /* look after lanes at once: a dead fleet may have left some */
+    shard_to(sh, REPAIRING);
+    repair_open(sh);
+}

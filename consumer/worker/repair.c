@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* repair: what this worker knows to be finished is written back to a Redis that lost its data, while the quarantine lasts. After an epoch
+ * is entered come the floors and what survived the rewind; later, what handlers that outlived their epoch did, and what commit metadata
+ * knows. */
+#include "consumer/worker/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void repair_restart(struct shard *sh) {
+    sh->repair.part = sh->repair.at = 0;
+    sh->repair.floors_sent = false;
+}
+
+void repair_open(struct shard *sh) {
+    sh->repair.over = false;
+    repair_restart(sh);
+}
+
+void repair_drop(struct shard *sh) {
+    sh->repair.n_meta = 0;
+    repair_restart(sh);
+}
+
+void repair_free(struct shard *sh) { free(sh->repair.meta); }
+
+/* How many ranges a call may carry. */
+static int repair_room(const struct lw_worker *w) { return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH; }
+
+void repairs_restart(struct lw_worker *w) {
+    for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);
+}
+
+static void arg_part(struct lw_commands *c, const struct part *p) { lw_arg_text(c, p->name); }
+
+/* One call: the floors first, then as many finished ranges as a call takes. READY when there is nothing left to say. */
+void repair_build(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == REPAIRING && !sh->repair.over);
+    pipe_begin(w, sh);
+    struct lw_commands *c = &sh->pipe.commands;
+    int floors = 0, offsets = 0;
+    if (!sh->repair.floors_sent)
+        for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
+    while (sh->repair.part < w->n_assigned && sh->repair.n < repair_room(w) && offsets < REPAIR_OFFSETS) {
+        struct part *p = w->assigned[sh->repair.part];
+        if (sh->repair.at >= p->n_kept) {
+            sh->repair.part++;
+            sh->repair.at = 0;
+            continue;
+        }
+        struct kept k = p->kept[sh->repair.at++];
+        if ((int)(k.tag % (uint32_t)w->n_shards) != sh->index) continue;
+        struct repair_item *last = sh->repair.n ? &sh->repair.item[sh->repair.n - 1] : NULL;
+        if (last && last->part == p && last->hi == k.offset)
+            last->hi++;
+        else
+            sh->repair.item[sh->repair.n++] = (struct repair_item){.part = p, .gen = p->gen, .lo = k.offset, .hi = k.offset + 1};
+        offsets++;
+    }
+    if (!floors && !sh->repair.n) {
+        sh->repair.over = true;
+        shard_to(sh, READY);
+        return;
+    }
+    pipe_call(sh, CALL_REPAIR);
+    pipe_script(sh, &lw_script_repair, 2);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, floors);
+    if (floors)
+        for (size_t i = 0; i < w->n_assigned; i++) {
+            struct part *p = w->assigned[i];
+            if (p->committed < 0) continue;
+            arg_part(c, p), lw_arg_i64(c, p->committed), lw_arg_i64(c, p->log_begin);
+        }
+    for (int i = 0; i < sh->repair.n; i++)
+        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo), lw_arg_i64(c, sh->repair.item[i].hi);
+    sh->repair.floors_sent = true;
+    pipe_send(w, sh);
+}
+
+/* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until
+ * that is decided, the rule "epoch ends, grants end" blocks the key here. */
+static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
+    for (struct run *r = h->first, *next; r; r = next) {
+        next = r->next;
+        if (!r->late || r->in_repair) continue;
+        struct part *p = r->msg->part;
+        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* what comes before it is not known yet */
+        if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
+            late_remove(w, r); /* the last one takes the hold along */
+            continue;
+        }
+        r->in_repair = true;
+        sh->repair.item[sh->repair.n++] =
+            (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
+    }
+}
+
+static void collect_late(struct lw_worker *w, struct shard *sh) {
+    struct lane *l, *tmp;
+    bool quiet = shard_quiet(w, sh, now_ms(w));
+    HASH_ITER(hh, sh->lanes, l, tmp) {
+        for (struct hold *h = l->stale, *next; h; h = next) {
+            next = h->next;
+            collect_of(w, sh, h, quiet);
+        }
+    }
+}
+
+void repair_begin(struct shard *sh) { sh->repair.n = 0; }
+
+void repair_forget(struct shard *sh) {
+    for (int i = 0; i < sh->repair.n; i++)
+        if (sh->repair.item[i].late) sh->repair.item[i].late->in_repair = false;
+}
+
+void late_count(struct shard *sh, int by) {
+    assert(by > 0 || sh->repair.n_late > 0);
+    sh->repair.n_late += (size_t)by;
+}
+
+void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
+    if (sh->repair.n_meta == sh->repair.cap_meta) {
+        sh->repair.cap_meta = sh->repair.cap_meta ? sh->repair.cap_meta * 2 : 64;
+        sh->repair.meta = lw_realloc(sh->repair.meta, sh->repair.cap_meta * sizeof sh->repair.meta[0]);
+    }
+    sh->repair.meta[sh->repair.n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};
+}
+
+static void meta_drop(struct shard *sh, size_t n) {
+    sh->repair.n_meta -= n;
+    if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
+}
+
+/* The oldest come first, and stay in the list until Redis has answered OK: a key whose later record were written back without an earlier
+ * one would run the earlier one again, and an older effect would be its last. A call is taken whole or not at all. */
+void late_build(struct lw_worker *w, struct shard *sh) {
+    if (sh->repair.n) return;
+    for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++) sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
+    if (sh->repair.n_late) collect_late(w, sh);
+    if (!sh->repair.n) return;
+    struct lw_commands *c = &sh->pipe.commands;
+    pipe_call(sh, CALL_REPAIR);
+    pipe_script(sh, &lw_script_repair, 2);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, 0);
+    for (int i = 0; i < sh->repair.n; i++)
+        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo), lw_arg_i64(c, sh->repair.item[i].hi);
+}
+
+void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
+    size_t metas = 0;
+    for (int i = 0; i < sh->repair.n; i++) {
+        struct repair_item *it = &sh->repair.item[i];
+        if (it->late) {
+            if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
+            if (ok) owed_add(w, it->late), owed_pay(w, it->part, it->lo);
+            it->late->in_repair = false;
+            late_remove(w, it->late);
+        } else if (it->meta) {
+            metas++;
+            if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
+        } else {
+            forget |= !ok;
+        }
+    }
+    sh->repair.n = 0;
+    if (ok)
+        meta_drop(sh, metas);
+    else
+        sh->repair.n_meta = 0; /* too late for those, too */
+    if (forget) {              /* too late: what Redis does not know runs again */
+        for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->n_kept = 0;
+        parts_rewind(w, false);
+        w->confirm = true; /* the metadata of the last commit still calls it finished */
+    }
+}
