@@ -27,7 +27,7 @@ enum {
     OPS_BATCH = 16,
     OPS_PAGE = 32,
     OPS_PAGE_FIRST = 2,
-    OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/worker/state.h */
+    OPS_AHEAD = 64 /* as AHEAD_MAX of consumer/worker/limits.h */
 };
 
 /* ---- what is asked for ---- */

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arrive: Kafka delivers a record. It becomes a message that waits in its lane, unless it was delivered before or has no key to wait by. */
-#include "consumer/worker/state.h"
-
+#include "consumer/worker/lane.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/owed.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
 #include "queue/lane.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
+
+enum { HELD_MAX = 20000 }; /* records in memory that wait for a turn or behind a run of their key */
 
 /* Names the business id within its key; long ones by hash. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim: lanes that a hint says may be runnable hand over their heads. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/claim.h"
+
+#include "consumer/worker/grants.h"
+#include "consumer/worker/hints.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 
 #include <stdlib.h>
 

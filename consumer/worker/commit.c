@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commit: the watermark goes to Kafka, with what is finished above it; what Kafka accepted goes to the shards as their floor. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/commit.h"
 
+#include "consumer/worker/first.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 #include "queue/commit_meta.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { COMMITS = 64, META_MIN = 32 /* no range fits into less */ };
+enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* no range fits into less */ };
 
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
     struct lw_range ranges[META_RANGES];

@@ -2,7 +2,13 @@
 /* connection: which life of the server we talk to, by what clock, and whether it knows our scripts.
  *
  * By the rule "life first" a new connection carries nothing but HELLO until the server's life (run_id, master_replid) compares equal. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/connection.h"
+
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/shard.h"
 
 #include <assert.h>
 #include <inttypes.h>

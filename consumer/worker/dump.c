@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker remembers, for the log: asked for by SIGUSR1 when something seems stuck. Bounded; keys only as hashes. */
-#include "consumer/worker/state.h"
-
 #include "base/log.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/shard.h"
 
 #include <inttypes.h>
 #include <stdio.h>

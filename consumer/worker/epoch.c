@@ -1,7 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epoch: joining one, and what its end means (doc/lifecycle.txt, 3). */
-#include "consumer/worker/state.h"
+#include "consumer/worker/epoch.h"
 
+#include "consumer/worker/connection.h"
+#include "consumer/worker/first.h"
+#include "consumer/worker/hints.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/rival.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tend.h"
 #include "queue/epoch.h"
 
 #include <assert.h>

@@ -13,7 +13,13 @@
  * The order matters: a look that was asked before the epoch began proves nothing, because commits and
  * grants may have followed it. Nor does any look if the server was a replica, because its old master may
  * go on granting for a while. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/first.h"
+
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 
 #include <string.h>
 

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gate: new messages ask for their lane: run now, wait in Redis, or done before. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/gate.h"
+
+#include "consumer/worker/grants.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/owed.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/places.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hints: lanes that may be runnable. They come by a blocking pop on a connection of its own (BRPOPLPUSH into claimed:<worker>); once one
  * has come, more are fetched in the turn's pipeline. A hint that is lost is made again by the janitor. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/hints.h"
+
+#include "consumer/worker/claim.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 
 #include <assert.h>
 #include <stdlib.h>

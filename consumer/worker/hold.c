@@ -5,7 +5,18 @@
  *
  * The thread that ran one message starts the next at once where it was linked in time (handlers/handler.h), so the lane does not wait for
  * Redis, nor for this thread, between two messages. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/hold.h"
+
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/owed.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/settle.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tell.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an open call. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/lane.h"
 
+#include "consumer/worker/gate.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 #include "queue/lane.h"
 
 #include <assert.h>
@@ -61,72 +67,6 @@ void lane_call(struct lane *l) {
 void lane_answered(struct lane *l) {
     assert(l->in_call);
     l->in_call = false;
-}
-
-struct msg *msg_new(struct lw_worker *w) {
-    struct msg *m = w->free_msgs;
-    if (m)
-        w->free_msgs = m->next;
-    else
-        m = lw_alloc(sizeof *m);
-    *m = (struct msg){0};
-    return m;
-}
-
-void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
-    assert(!m->bytes);
-    n += sizeof *m;
-    for (size_t i = 0; i < m->n_headers; i++)
-        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` holds them */
-    m->bytes = n;
-    w->held_bytes += n;
-    if (m->raw.p) w->head_bytes += n;
-    w->big_bytes -= w->big_bytes / 256;
-    if (n > w->big_bytes) w->big_bytes = n;
-}
-
-bool heads_fit(const struct lw_worker *w) { return w->head_bytes < w->bytes.heads; }
-
-void msg_free(struct lw_worker *w, struct msg *m) {
-    assert(m->part->n_msgs);
-    if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);
-    assert(w->held_bytes >= m->bytes);
-    w->held_bytes -= m->bytes;
-    if (m->raw.p) w->head_bytes -= m->bytes;
-    if (m->origin) w->io->release(w->ctx, m->origin);
-    free(m->own);
-    free(m->headers);
-    free(m->dedup_own);
-    free(m->dead_reason);
-    m->origin = NULL;
-    m->next = w->free_msgs;
-    w->free_msgs = m;
-}
-
-void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out) {
-    (void)w;
-    if (m->raw.p) {
-        lw_buf_add(out, m->raw.p, m->raw.n);
-        return;
-    }
-    lw_envelope_encode(&(struct lw_envelope){.topic = lw_bytes_of(m->part->topic),
-                                             .key = m->key,
-                                             .dedup = m->dedup,
-                                             .payload = m->payload,
-                                             .partition = m->part->partition,
-                                             .offset = m->offset,
-                                             .replay = m->part->replay,
-                                             .first_ms = m->first_ms,
-                                             .timestamp_ms = m->timestamp_ms,
-                                             .headers = m->headers,
-                                             .n_headers = m->n_headers},
-                       out);
-}
-
-bool msg_current(const struct msg *m) {
-    if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
-    enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
-    return s == LW_OFF_IN || s == LW_OFF_QUEUED;
 }
 
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {

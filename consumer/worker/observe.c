@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the worker's partitions look like from outside, on the board, for metrics: nothing here changes how a message goes. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
 
 static void put(_Atomic int64_t *to, int64_t v) { atomic_store_explicit(to, v, memory_order_relaxed); }
 static int64_t get(_Atomic int64_t *from) { return atomic_load_explicit(from, memory_order_relaxed); }

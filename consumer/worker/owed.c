@@ -3,7 +3,16 @@
  * read the reply, its outcomes are recorded but not counted. So the board holds the outcomes of each
  * settle until it is answered (LW_UNSURE per shard). When a worker dies, the supervisor marks them as
  * owed (board.h). Each is paid once, by the worker that settles the message or finds it finished. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/owed.h"
+
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/settle.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/lane.h"
 
 #include <xxhash.h>
 

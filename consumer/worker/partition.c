@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Partitions: assignment, rewinding, letting go. Records arrive in arrive.c. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/partition.h"
 
+#include "consumer/worker/commit.h"
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/vanished.h"
 #include "queue/commit_meta.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* Records that a worker tracks above its watermarks, at 16 bytes per record; each partition gets an equal share, within these limits. */
+enum { RECORDS_MAX = 4 << 20, PART_RECORDS_MAX = 1 << 20, PART_RECORDS_MIN = 1 << 16, FULL_SAID_MS = 60000 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
     char name[320];

@@ -4,7 +4,22 @@
  * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline
  * at a time, so "unanswered" means "in the open pipeline". The rule "same calls first": after a lost reply the same calls go again before
  * anything else, gate and claim with the same tokens, settle in mode drop. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/pipe.h"
+
+#include "consumer/worker/claim.h"
+#include "consumer/worker/commit.h"
+#include "consumer/worker/connection.h"
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/first.h"
+#include "consumer/worker/gate.h"
+#include "consumer/worker/hints.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/settle.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tend.h"
+#include "consumer/worker/vanished.h"
+#include "consumer/worker/watch.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* places: how a call names messages. Their segments stand once, as keys; a message is then three bytes: which of them, and its index. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/places.h"
+
+#include "consumer/worker/limits.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/shard.h"
 
 #include <assert.h>
 

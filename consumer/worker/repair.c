@@ -2,7 +2,18 @@
 /* repair: what this worker knows to be finished is written back to a Redis that lost its data, while the quarantine lasts. After an epoch
  * is entered come the floors and what survived the rewind; later, what handlers that outlived their epoch did, and what commit metadata
  * knows. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/repair.h"
+
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/owed.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/msg.h"
 
 #include <assert.h>
 #include <stdlib.h>

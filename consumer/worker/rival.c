@@ -10,8 +10,11 @@
  * The older fleet only logs an error, and one such commit is enough for that: the younger one may have
  * stopped before it made another. A commit of our own fleet would mean that Redis was wiped, so the error
  * waits for the same time; a worker whose epoch is over notices it before then. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/rival.h"
 
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 #include "queue/commit_meta.h"
 
 #include <inttypes.h>

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: a granted message goes to the handlers and comes back with an outcome. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/run.h"
+
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tell.h"
 
 #include <assert.h>
 #include <inttypes.h>

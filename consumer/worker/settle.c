@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settle: what became of the messages that ran, and who goes on in their lanes. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/settle.h"
+
+#include "consumer/worker/grants.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/owed.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/places.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tell.h"
+#include "consumer/worker/tend.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -309,63 +324,6 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     if (recorded) count_end(w, r->msg->timestamp_ms, v == V_DONE || v == V_DEAD || v == V_SENT);
     if (recorded && (v == V_DONE || v == V_DEAD || v == V_SENT) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);
-}
-
-int grants_tries(struct grants *g) {
-    g->n++;
-    if (g->at_tries + 1 >= g->tries->elements || g->tries->element[g->at_tries]->integer != (long long)g->n) return 0;
-    int tries = (int)g->tries->element[g->at_tries + 1]->integer;
-    g->at_tries += 2;
-    return tries;
-}
-
-struct msg *grants_head(struct lw_worker *w, struct grants *g) {
-    if (g->at_heads >= g->heads->elements) return NULL;
-    const redisReply *r = g->heads->element[g->at_heads++];
-    struct lw_envelope e;
-    struct lw_err err = {0};
-    if (r->type != REDIS_REPLY_STRING) return NULL;
-    char *own = lw_memdup(r->str, r->len);
-    if (lw_envelope_decode(lw_bytes(own, r->len), &e, &err) != 0) {
-        lw_error("a waiting list holds what is not a message: %s", err.text);
-        free(own);
-        return NULL;
-    }
-    struct msg *m = msg_new(w);
-    m->part = part_get(w, e.topic.p, e.topic.n, e.partition, e.replay);
-    m->part->n_msgs++;
-    m->offset = e.offset;
-    m->first_ms = e.first_ms;
-    m->timestamp_ms = e.timestamp_ms;
-    m->key = e.key;
-    m->payload = e.payload;
-    m->dedup = e.dedup;
-    m->headers = e.headers;
-    m->n_headers = e.n_headers;
-    m->own = own;
-    m->raw = lw_bytes(own, r->len);
-    msg_count(w, m, r->len);
-    return m;
-}
-
-/* Heads were handed over, to a hold that goes on or (NULL) to a new one. */
-void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token) {
-    bool stop = h && (h->failed || w->stopping);
-    for (size_t i = 0; i < n; i++) {
-        int tries = grants_tries(g);
-        struct msg *m = grants_head(w, g), *same;
-        if (!m) {
-            stop = true; /* the list keeps it; nothing behind it may run */
-            continue;
-        }
-        if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {
-            msg_free(w, m);
-            continue;
-        }
-        m->tag = l->tag;
-        if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
-        hold_grant(w, h, m, g->fence + i, tries);
-    }
 }
 
 static void take_named(struct lw_worker *w, struct shard *sh, const struct settle_item *it, const char *letters, struct grants *g) {

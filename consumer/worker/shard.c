@@ -5,8 +5,14 @@
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'       any --LOST, other life, clock jumped--> DOWN
  *
  * connection.c says HELLO, epoch.c enters, repair.c repairs; the steps of a message's way need READY. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/shard.h"
 
+#include "consumer/worker/gate.h"
+#include "consumer/worker/hints.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/settle.h"
 #include "queue/lane.h"
 
 #include <assert.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lines of the log about single messages. Their payload is never in them; their key as log.keys says. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/tell.h"
+
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tend: the janitor of lanes, the heartbeat, and the regular look at the server's life and clock. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/tend.h"
+
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/vanished.h"
 
 enum { TEND_BATCH = 256 };
 

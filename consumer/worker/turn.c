@@ -13,9 +13,29 @@
  *     commit      the watermark, with all that the answers before this turn made of it
  *
  * Arriving is not a step of a turn: Kafka delivers between two of them (arrive.c), and Redis answers there, too (pipe.c). */
-#include "consumer/worker/state.h"
+#include "consumer/worker/claim.h"
+#include "consumer/worker/commit.h"
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/first.h"
+#include "consumer/worker/gate.h"
+#include "consumer/worker/hints.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/settle.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tend.h"
+#include "consumer/worker/vanished.h"
+#include "consumer/worker/watch.h"
 
 #include <assert.h>
+
+enum { PACE_MS = 2 }; /* minimum gap between non-urgent pipelines, so that each carries a larger batch */
 
 /* Finished runs keep their leases until they are settled, BATCH a turn: those beyond what this turn takes. */
 static size_t backlog(const struct lw_worker *w, size_t most) {

@@ -9,7 +9,16 @@
  *
  * Who has just been assigned a partition reads the whole stream, and does this for what was parked before it came, up
  * to the end of the log as it was then. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/vanished.h"
+
+#include "consumer/worker/lane.h"
+#include "consumer/worker/limits.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tell.h"
+#include "consumer/worker/tend.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch: the states in Redis tell an owner what became of the messages it parked, and, on assignment, what was finished before it came. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/watch.h"
+
+#include "consumer/worker/limits.h"
+#include "consumer/worker/owed.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/vanished.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum {
+    LOOK_SEGMENTS = 64,     /* how far ahead the states are read on assign */
+    LOOK_RECORDS = 1 << 16, /* records that one watch call searches for parked ones */
+    RECHECK_MS = 1000,
+};
 
 void watch_begin(struct shard *sh) { sh->watch.n = 0; }
 

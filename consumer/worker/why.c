@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why a worker makes no progress, as far as its own logic knows: for the log and /readyz. This file only
  * reads state. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/gate.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 
 #include <inttypes.h>
 #include <stdio.h>

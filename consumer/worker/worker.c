@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker as a whole: opened, asked about itself, stopped, freed. What it does is in turn.c. */
-#include "consumer/worker/state.h"
-
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/msg.h"
 #include "queue/commit_meta.h"
 
 #include <assert.h>

@@ -3,7 +3,9 @@
  * real logic and scripts over the fake store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its
  * handler busy, so that the watermark stands still; what matters is which effect is the last one of key K. usage: sim_meta [CASE…] */
 #include "base/log.h"
-#include "consumer/worker/state.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
 #include "queue/commit_meta.h"
 #include "tests/sim/redis/store.h"
 

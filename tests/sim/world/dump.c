@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shows what a worker remembers, for a run that is stuck: sim_lanes --trace. */
-#include "consumer/worker/state.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
+#include "consumer/worker/msg.h"
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+#include "consumer/worker/shard.h"
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
@@ -30,8 +36,8 @@ void world_dump(const struct world *w) {
             const struct shard *sh = &x->shards[s];
             fprintf(stderr,
                     "  shard %d phase %d open %d kept %d checking %d quiet %" PRId64 " hints %zu finished %d late %zu gate queue %d\n", s,
-                    sh->phase, sh->pipe.open, sh->pipe.n_kept, sh->server.checking, sh->epoch.quiet_until_ms, sh->hints.n, sh->settle.listed != NULL,
-                    sh->repair.n_late, sh->gate.head != NULL);
+                    sh->phase, sh->pipe.open, sh->pipe.n_kept, sh->server.checking, sh->epoch.quiet_until_ms, sh->hints.n,
+                    sh->settle.listed != NULL, sh->repair.n_late, sh->gate.head != NULL);
             for (const struct lane *l = sh->lanes; l; l = l->hh.next) {
                 fprintf(stderr, "    lane %.*s n %zu in_call %d queued %d stale %d", (int)l->id.n, l->id.p, l->n, l->in_call, l->queued,
                         l->stale != NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the oracles look at inside a worker; consumer/worker/state.h is private to consumer/, so only this file of the world reads it. */
+/* What the oracles look at inside a worker; consumer/worker/private.h is private to consumer/, so only this file of the world reads it. */
 #ifndef LW_SIM_INSIDE_H
 #define LW_SIM_INSIDE_H
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim: lanes that a hint says may be runnable hand over their heads. */
+#ifndef LW_CONSUMER_WORKER_CLAIM_H
+#define LW_CONSUMER_WORKER_CLAIM_H
+
+#include <hiredis/hiredis.h>
+#include <stdint.h>
+
+struct lw_worker;
+struct shard;
+
+enum { CLAIM_BATCH = 64 };
+
+struct claim_item {
+    char *lane;
+    size_t n_lane;
+};
+
+struct claim { /* claim.c */
+    struct claim_item item[CLAIM_BATCH];
+    int n;
+    uint64_t token; /* one for all lanes of a call */
+};
+
+void claim_begin(struct shard *sh); /* of a pipeline */
+size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
+void claim_encode(struct lw_worker *w, struct shard *sh);
+void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void claim_forget(struct lw_worker *w, struct shard *sh);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connection: which life of the server we talk to, by what clock, and whether it knows our scripts. */
+#ifndef LW_CONSUMER_WORKER_CONNECTION_H
+#define LW_CONSUMER_WORKER_CONNECTION_H
+
+#include "queue/life.h"
+
+#include <hiredis/hiredis.h>
+
+struct lw_worker;
+struct shard;
+
+struct connection { /* connection.c */
+    bool loaded;    /* its scripts */
+    bool checking;  /* look at its life and its clock before anything else is sent */
+    struct lw_life life, new_life;
+    char jumped[40];                  /* the epoch in which its clock jumped; "": none */
+    int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
+    int64_t wall_offset_ms;           /* Redis time less the wall clock */
+};
+
+void connection_check(struct shard *sh); /* look at the server's life and clock before anything else is sent */
+void connection_scripts(struct shard *sh, bool loaded);
+bool connection_unsure(const struct shard *sh); /* there is something to check, or scripts to load */
+void connection_restart(struct lw_worker *w, struct shard *sh);
+const struct lw_life *connection_life(struct shard *sh); /* in which the epoch is entered */
+void connection_entered(struct shard *sh);
+void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
+void hello_done(struct lw_worker *w, struct shard *sh);
+void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+#endif

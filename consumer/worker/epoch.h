@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epoch: joining one, its quarantine, and its end. */
+#ifndef LW_CONSUMER_WORKER_EPOCH_H
+#define LW_CONSUMER_WORKER_EPOCH_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lw_worker;
+struct shard;
+
+struct epoch {              /* epoch.c */
+    char id[40];            /* "": none */
+    int64_t quiet_until_ms; /* the quarantine */
+    int64_t ttl_ms;         /* the largest of the epoch joined last, as enter answered; 0 none */
+    int64_t old_until_ms;   /* leases of the epochs before that one are over then */
+};
+
+void epoch_quiet(struct shard *sh, int64_t until_ms);
+void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
+bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now); /* no gate, no claim now */
+void enter_build(struct lw_worker *w, struct shard *sh);
+void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+#endif

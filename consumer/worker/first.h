@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* first: the first run of a name, which needs no quarantine. */
+#ifndef LW_CONSUMER_WORKER_FIRST_H
+#define LW_CONSUMER_WORKER_FIRST_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lw_worker;
+struct shard;
+
+struct first {                                                 /* first.c */
+    bool waits;                                                /* no commit of the group is known yet: handlers are given nothing */
+    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* at the group's commits, since the epoch was joined */
+    int64_t lift_ms;                                           /* when to ask next whether the quarantine was lifted */
+};
+
+void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined, or lost */
+void first_committed(struct lw_worker *w);      /* Kafka has accepted a commit */
+void first_look(struct lw_worker *w);
+bool first_looks(struct lw_worker *w); /* a look is awaited */
+void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
+void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+#endif

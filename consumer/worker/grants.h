@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grants: what a reply grants, read in order: fences, attempts, envelopes. */
+#ifndef LW_CONSUMER_WORKER_GRANTS_H
+#define LW_CONSUMER_WORKER_GRANTS_H
+
+#include <hiredis/hiredis.h>
+#include <stdint.h>
+
+struct hold;
+struct lane;
+struct lw_worker;
+struct msg;
+struct shard;
+
+/* What a reply grants, read in order: fences, attempts, envelopes. */
+struct grants {
+    uint64_t fence;
+    const redisReply *tries, *heads;
+    size_t n, at_tries, at_heads;
+};
+
+int grants_tries(struct grants *g);                             /* attempts so far of the next grant */
+struct msg *grants_head(struct lw_worker *w, struct grants *g); /* NULL: not a message */
+void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* limits: numbers that several steps share. */
+#ifndef LW_CONSUMER_WORKER_LIMITS_H
+#define LW_CONSUMER_WORKER_LIMITS_H
+
+enum {
+    BATCH = 256,    /* messages per call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
+    AHEAD_MAX = 64, /* messages of a lane that one call grants: they run one after the other without asking again */
+    SEGMENT = 16384,
+    OPEN_TAGS = 1 << 16, /* bits of a bitmap over tags */
+};
+enum { WATCH_MS = 100, HOLD_BAD_MS = 1000 };
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* msg: a message in memory, from its record or its envelope to its end. */
+#ifndef LW_CONSUMER_WORKER_MSG_H
+#define LW_CONSUMER_WORKER_MSG_H
+
+#include "queue/envelope.h"
+
+struct lw_worker;
+struct part;
+
+struct msg {
+    struct msg *next;
+    struct part *part;
+    uint32_t gen, pass, tag;
+    int64_t offset, timestamp_ms, first_ms;
+    struct lw_bytes key, payload, dedup;
+    struct lw_header *headers; /* owned */
+    size_t n_headers;
+    void *origin;        /* a Kafka record, released through lw_io */
+    char *own;           /* or the bytes of a claimed envelope */
+    struct lw_bytes raw; /* the envelope as it stands in its list; p == NULL: encode when needed */
+    char *dedup_own;
+    char *dead_reason; /* no handler: a dead letter (no key) */
+    size_t bytes;      /* its size in memory, about that of its envelope */
+};
+
+struct msg *msg_new(struct lw_worker *w);
+void msg_free(struct lw_worker *w, struct msg *m);
+void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message: n bytes plus headers */
+bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for more heads */
+void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
+bool msg_current(const struct msg *m); /* of the present delivery, and not finished */
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipe: one pipeline a turn and shard. */
+#ifndef LW_CONSUMER_WORKER_PIPE_H
+#define LW_CONSUMER_WORKER_PIPE_H
+
+#include "base/redis/command.h"
+#include "base/redis/script.h"
+
+#include <hiredis/hiredis.h>
+
+struct lw_worker;
+struct shard;
+
+enum { PIPE_CALLS = 32, KEPT_CALLS = 3 }; /* kept: settle, gate, claim */
+
+enum call_kind {
+    CALL_LOAD,
+    CALL_INFO,
+    CALL_TIME,
+    CALL_ENTER,
+    CALL_REPAIR,
+    CALL_WATCH,
+    CALL_SETTLE,
+    CALL_GATE,
+    CALL_CLAIM,
+    CALL_HINTS,
+    CALL_TEND,
+    CALL_FLOOR,
+    CALL_VANISHED,
+    CALL_UNPARK,
+    CALL_LIFT,
+    CALL_ALIVE
+};
+
+struct call {
+    enum call_kind kind;
+    bool again; /* did not execute: send it once more as it was */
+};
+
+struct pipeline { /* pipe.c */
+    struct lw_commands commands;
+    struct call calls[PIPE_CALLS];
+    int n, answered;
+    bool open;                       /* a pipeline is out */
+    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items stay with their steps */
+    int n_kept;
+    bool cut; /* a kept call may have executed */
+    int64_t sent_ms;
+};
+
+void pipe_begin(struct lw_worker *w, struct shard *sh);
+void pipe_call(struct shard *sh, enum call_kind kind);
+void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
+void pipe_send(struct lw_worker *w, struct shard *sh);
+void pipe_broken(struct lw_worker *w, struct shard *sh); /* its connection is */
+void pipe_free(struct shard *sh);
+void pipe_forget(struct lw_worker *w, struct shard *sh);
+bool pipe_urgent(struct lw_worker *w, struct shard *sh);
+const char *script_sha(const struct lw_script *s);
+void arg_bounds(struct lw_worker *w, struct shard *sh); /* byte limits of claim and settle: "LANE CALL MET" */
+void arg_lock(struct shard *sh, struct lw_bytes lane);
+void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
+
+#endif

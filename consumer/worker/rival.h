@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rival: another fleet in our group. */
+#ifndef LW_CONSUMER_WORKER_RIVAL_H
+#define LW_CONSUMER_WORKER_RIVAL_H
+
+#include <stdint.h>
+
+struct lw_worker;
+
+enum { FLEETS = 8 };
+
+/* Another fleet in our group whose commits advance: how often that was seen, first and last. */
+struct rival {
+    char fleet[17], part[320]; /* part: where it committed last */
+    int n;                     /* looks at which its commits had advanced */
+    int64_t first_ms, last_ms, said_ms;
+};
+
+void rival_epoch(struct lw_worker *w, const char *epoch); /* rival.c: called when shard 0 joined an epoch */
+
+#endif

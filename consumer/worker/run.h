@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run: a granted message goes to the handlers and comes back with an outcome. */
+#ifndef LW_CONSUMER_WORKER_RUN_H
+#define LW_CONSUMER_WORKER_RUN_H
+
+#include "handlers/handler.h"
+
+struct hold;
+struct lw_worker;
+struct msg;
+struct part;
+
+enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
+
+enum verdict { V_DONE, V_RETRY, V_BACK, V_DEAD, V_SENT };
+
+/* A granted message and what became of it. */
+struct run {
+    struct lw_job job; /* first: the handler knows the run by it */
+    struct hold *hold;
+    struct msg *msg;
+    enum run_state state;
+    enum verdict verdict;
+    int tries;
+    bool linked;    /* AHEAD: the thread of the one before it may start it at any time */
+    bool submitted; /* handed to the handlers */
+    bool accounted; /* its outcome was counted */
+    bool late;      /* its epoch is gone, and it was done after all: blocks its lane until Redis knows or never will */
+    bool in_repair;
+    int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
+    int64_t rest_ms;        /* V_BACK by its handler under a live lease: how long its lane rests */
+    int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
+    struct run *next;       /* in its hold, in order; or free */
+    struct run *next_alone; /* in the line of those that wait for a suspect */
+};
+
+struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
+void run_start(struct lw_worker *w, struct run *r); /* nothing before it in its hold runs any more */
+void run_free(struct lw_worker *w, struct run *r);
+void run_finish(struct lw_worker *w, struct run *r, enum verdict v);
+void run_flush(struct lw_worker *w);                       /* passes started runs to the handlers */
+void run_tend(struct lw_worker *w);                        /* retries dead letters and starts suspects when due */
+void run_leave(struct lw_worker *w, const struct part *p); /* gives back a leaving partition's runs that no handler has */
+bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes it from the queue behind a suspect; true if queued */
+void late_remove(struct lw_worker *w, struct run *r);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* settle: what became of the messages that ran, and who goes on in their lanes. */
+#ifndef LW_CONSUMER_WORKER_SETTLE_H
+#define LW_CONSUMER_WORKER_SETTLE_H
+
+#include "consumer/worker/limits.h"
+#include "consumer/worker/run.h"
+
+#include <hiredis/hiredis.h>
+
+struct hold;
+struct lw_worker;
+struct part;
+struct shard;
+
+struct named { /* of the local chain; only its identity counts: it may have gone meanwhile */
+    struct part *part;
+    int64_t offset;
+};
+
+enum mode { KEEP = 'k', KEEP_ALONE = 'K', NEXT = 'n', DROP = '-', MORE = 'm', HEADS = 'h' }; /* settle.lua */
+
+struct settle_item {
+    struct hold *hold;
+    int n_runs; /* its first so many */
+    enum verdict verdict;
+    enum mode mode;
+    int first_named, n_named; /* of the call's */
+    int want, before;
+    int64_t backoff_ms;
+};
+
+struct settle { /* settle.c */
+    struct settle_item item[BATCH];
+    struct named named[BATCH];
+    int n, n_named;
+    struct hold *listed, **tail; /* to settle */
+    size_t n_listed;
+    bool urgent; /* one of them keeps somebody waiting */
+};
+
+void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
+int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when there is something to settle; INT64_MAX never */
+bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
+void settle_open(struct shard *sh);
+void settle_begin(struct shard *sh);                  /* of a pipeline */
+void settle_list(struct shard *sh, struct hold *h);   /* it has finished runs */
+void settle_unlist(struct shard *sh, struct hold *h); /* nothing happens if it is not in the list */
+void settle_urge(struct shard *sh);                   /* somebody waits for what is listed */
+void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
+void settle_forget(struct lw_worker *w, struct shard *sh); /* its call is never answered */
+void settle_build(struct lw_worker *w, struct shard *sh);
+void settle_encode(struct lw_worker *w, struct shard *sh);
+void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void settle_back(struct lw_worker *w, struct shard *sh);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard: one Redis of the fleet, as this worker knows it. Each step has its part of it, which only its own file changes
+ * (tests/cli/test_owners.py). */
+#ifndef LW_CONSUMER_WORKER_SHARD_H
+#define LW_CONSUMER_WORKER_SHARD_H
+
+#include "consumer/worker/claim.h"
+#include "consumer/worker/commit.h"
+#include "consumer/worker/connection.h"
+#include "consumer/worker/epoch.h"
+#include "consumer/worker/first.h"
+#include "consumer/worker/gate.h"
+#include "consumer/worker/hints.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/repair.h"
+#include "consumer/worker/settle.h"
+#include "consumer/worker/tend.h"
+#include "consumer/worker/vanished.h"
+#include "consumer/worker/watch.h"
+
+struct lane;
+struct lw_worker;
+
+enum phase { DOWN, HELLO, ENTERING, REPAIRING, READY };
+
+struct shard {
+    int index;
+    char *prefix; /* "lw:{NAME.SHARD}:" */
+    size_t n_prefix;
+    char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers, *key_vanished;
+    enum phase phase;
+    struct connection server;
+    struct epoch epoch;
+    struct repair repair;
+    struct tend tend;
+    struct pipeline pipe;
+    struct gate gate;
+    struct settle settle;
+    struct claim claim;
+    struct hints hints;
+    struct watch watch;
+    struct floors floors;
+    struct vanished vanished;
+    struct first first;
+
+    struct lane *lanes; /* hash by id; lane.c */
+};
+
+void shard_init(struct lw_worker *w, struct shard *sh, int index);
+void shard_free(struct lw_worker *w, struct shard *sh);
+void shard_to(struct shard *sh, enum phase to);
+
+#endif

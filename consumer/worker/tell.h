@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tell: why a message did not simply end as done: one line, with who, key (as log.keys says), attempt, fence, time in the handler. */
+#ifndef LW_CONSUMER_WORKER_TELL_H
+#define LW_CONSUMER_WORKER_TELL_H
+
+#include "base/log.h"
+#include "queue/key.h"
+
+struct lw_worker;
+struct run;
+
+void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TEXT]);
+void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what);
+
+#endif

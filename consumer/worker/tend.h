@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tend: the janitor of lanes, the heartbeat, and the regular look at the server. */
+#ifndef LW_CONSUMER_WORKER_TEND_H
+#define LW_CONSUMER_WORKER_TEND_H
+
+#include <hiredis/hiredis.h>
+#include <stdint.h>
+
+struct lw_worker;
+struct shard;
+
+struct tend { /* tend.c */
+    int64_t at_ms;
+    int64_t due_ms; /* a backoff that this worker set ends then: look after the lanes; 0 none */
+};
+
+void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
+void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void tend_now(struct shard *sh, int64_t now);
+void tend_by(struct shard *sh, int64_t due_ms); /* look after the lanes then: the janitor would see the end of a short backoff late */
+
+#endif
