@@ -12,12 +12,14 @@
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 
 void claim_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_commands *c = &sh->pipe.commands;
+    assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
     pipe_script(sh, &lw_script_claim, 6 + sh->claim.n);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
     lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
@@ -63,6 +65,7 @@ void claim_forget(struct lw_worker *w, struct shard *sh) {
 
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int n = sh->claim.n;
+    assert(n > 0 && n <= CLAIM_BATCH);
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)n ||
         e[3]->type != REDIS_REPLY_ARRAY || e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {

@@ -9,6 +9,7 @@
 #include "consumer/worker/shard.h"
 #include "queue/commit_meta.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,6 +17,7 @@ enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* no range fits into less *
 
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
     struct lw_range ranges[META_RANGES];
+    assert(p->gen && p->offsets && w->meta_max <= LW_META_MAX);
     w->meta_tried = w->meta_max;
     size_t n = lw_offsets_finished(p->offsets, ranges, META_RANGES);
     lw_meta_encode(lw_offsets_watermark(p->offsets), ranges, n, w->meta_max, w->fleet, out);
@@ -127,6 +129,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     (void)w;
+    assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
     int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->floors.n : 0;
     for (int i = 0; i < sh->floors.n && i < taken; i++)
         if (sh->floors.item[i].part->gen == sh->floors.item[i].gen) sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;

@@ -82,6 +82,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     unsigned char counts[BATCH];
     bool plain = true;
     p.n = p.n_bytes = 0;
+    assert(sh->gate.n > 0 && sh->gate.n_msgs >= sh->gate.n && sh->gate.n_msgs <= BATCH);
     for (int i = 0; i < sh->gate.n; i++) {
         const struct gate_item *it = &sh->gate.item[i];
         for (int k = 0; k < it->n; k++) places_add(&p, sh->gate.msgs[it->first + k]->part, sh->gate.msgs[it->first + k]->offset);
@@ -114,6 +115,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
 
 /* Takes messages of a lane, in order, into the call. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
+    assert(sh->gate.n < BATCH && !l->queued && !l->stale);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
     it->envelopes = !it->behind && likely_busy(w, l, now);
@@ -212,6 +214,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     struct lane *l = it->lane;
     struct hold *h = NULL;
     struct msg *gone = NULL;
+    assert(!l->hold && !l->stale);
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n; k++) {
         if (letters[k] != 'R' && letters[k] != 'A') continue;
@@ -300,6 +303,7 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         return;
     }
     int n = sh->gate.n, ran = 0;
+    assert(n > 0 && n <= BATCH);
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
     sh->gate.n = 0;
     sh->gate.oom_until_ms = 0;

@@ -54,6 +54,7 @@ static void push(struct shard *sh, struct lw_bytes lane) {
         sh->hints.head = 0;
         sh->hints.cap = cap;
     }
+    assert(sh->hints.n < sh->hints.cap);
     sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
 }
 

@@ -46,7 +46,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     h->n = h->n_finished = h->n_open = h->n_in_call = 0;
     h->failed = h->lost = h->stale = h->listed = false;
     h->next = NULL;
-    assert(!l->hold);
+    assert(!l->hold && !l->stale && fence);
     l->hold = h;
     l->n_asked = 0;
     h->lease.shard = l->shard;
@@ -70,6 +70,7 @@ static bool may_link(const struct lw_worker *w, const struct run *before, const 
 }
 
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+    assert(!h->stale && !h->lost && !h->failed);
     struct run *r = run_new(w, h, m, fence, tries), *before = h->first;
     while (before && before->next) before = before->next;
     *h->tail = r;
@@ -85,6 +86,7 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     while (n-- > 0) {
         struct run *r = h->first;
+        assert(r);
         h->first = r->next;
         if (!h->first) h->tail = &h->first;
         if (r->state == FINISHED)
@@ -128,6 +130,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
 void hold_to_settle(struct lw_worker *w, struct hold *h) {
     struct shard *sh = &w->shards[h->lane->shard];
     if (h->stale) return;
+    assert(h->lane->hold == h && !h->lost);
     if (h->listed) { /* more of it finished */
         if (settle_due(w, h, 0)) settle_urge(sh);
         return;
@@ -162,6 +165,7 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
  * notice, and the key waits for them here; nothing else starts. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
+    assert(l->hold == h && !h->stale);
     settle_unlist(&w->shards[h->lease.shard], h);
     atomic_store(&h->lease.held.cancelled, true);
     h->stale = true;

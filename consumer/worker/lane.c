@@ -70,6 +70,7 @@ void lane_answered(struct lane *l) {
 }
 
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
+    assert(m->part && m->tag == l->tag);
     m->next = NULL;
     *l->tail = m;
     l->tail = &m->next;

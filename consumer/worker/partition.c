@@ -45,6 +45,7 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
 }
 
 void part_free(struct lw_worker *w, struct part *p) {
+    assert(!p->gen && !p->n_msgs && !p->offsets);
     HASH_DELETE(hh, w->parts, p);
     free(p->name), free(p->topic), free(p->fresh), free(p->floor_sent), free(p->watch_at), free(p->missing), free(p->kept);
     free(p);
@@ -87,6 +88,7 @@ struct part *part_of_gen(struct lw_worker *w, uint32_t gen) {
 
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s) {
     (void)w;
+    assert(offset >= 0);
     if (p->gen) lw_offsets_mark(p->offsets, offset, s);
 }
 
@@ -259,6 +261,7 @@ static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint
 }
 
 static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
+    assert(p->gen && p->offsets);
     struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
     p->n_kept = 0;
     part_forget_meta(p);

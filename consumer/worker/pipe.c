@@ -49,6 +49,7 @@ void pipe_call(struct shard *sh, enum call_kind kind) {
 }
 
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
+    assert(n_keys > 0 && script_sha(script)[0]);
     lw_cmd(&sh->pipe.commands, "EVALSHA");
     lw_arg(&sh->pipe.commands, lw_bytes(script_sha(script), 40));
     lw_arg_i64(&sh->pipe.commands, n_keys);
@@ -56,7 +57,7 @@ void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {
     if (!sh->pipe.n) return;
-    assert(sh->pipe.commands.n == sh->pipe.n);
+    assert(sh->pipe.commands.n == sh->pipe.n && sh->phase != DOWN);
     sh->pipe.open = true;
     sh->pipe.answered = 0;
     sh->pipe.sent_ms = now_ms(w);
@@ -70,6 +71,7 @@ void arg_lock(struct shard *sh, struct lw_bytes lane) {
 }
 
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
+    assert(token && token <= w->next_token);
     char text[24];
     size_t n = lw_decimal((int64_t)token, text);
     lw_arg_join(&sh->pipe.commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
@@ -89,6 +91,7 @@ static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE 
 
 /* Sends the kept calls again, before anything else of their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
+    assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
     lw_commands_reset(&sh->pipe.commands);
     settle_again(w, sh, sh->pipe.cut);
     sh->pipe.cut = false;
@@ -232,8 +235,10 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
 }
 
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
+    assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (!sh->pipe.open) return; /* of a pipeline that was given up */
+    assert(sh->pipe.answered < sh->pipe.n);
     struct call *c = &sh->pipe.calls[sh->pipe.answered++];
     if (r->type == REDIS_REPLY_ERROR)
         failed(w, sh, c, r->str);
@@ -247,6 +252,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
 /* What must go out before a turn's own calls: the check of a joined life, scripts to load, calls to send again. True: something was sent.
  */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
+    assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
         /* a pipeline of its own; the calls to send again wait beside it */
         hello_build(w, sh, !sh->server.loaded);

@@ -134,10 +134,12 @@ void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
         sh->repair.cap_meta = sh->repair.cap_meta ? sh->repair.cap_meta * 2 : 64;
         sh->repair.meta = lw_realloc(sh->repair.meta, sh->repair.cap_meta * sizeof sh->repair.meta[0]);
     }
+    assert(p->gen && sh->repair.n_meta < REPAIR_OFFSETS);
     sh->repair.meta[sh->repair.n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};
 }
 
 static void meta_drop(struct shard *sh, size_t n) {
+    assert(n <= sh->repair.n_meta);
     sh->repair.n_meta -= n;
     if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }

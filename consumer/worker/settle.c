@@ -38,6 +38,7 @@ static const char outcome_letter[] = {[V_DONE] = 'd', [V_RETRY] = 'r', [V_BACK] 
 
 static struct run *nth(const struct hold *h, int n) {
     struct run *r = h->first;
+    assert(n >= 0 && n <= h->n_finished + h->n_open);
     while (n-- > 0) r = r->next;
     return r;
 }
@@ -92,6 +93,7 @@ int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
 /* --- how the lane goes on ----------------------------------------------------------------------------------------------------------- */
 
 static void name(struct shard *sh, struct settle_item *it, struct part *part, int64_t offset) {
+    assert(sh->settle.n_named < BATCH && it->first_named + it->n_named == sh->settle.n_named);
     sh->settle.named[sh->settle.n_named++] = (struct named){part, offset};
     it->n_named++;
 }
@@ -266,6 +268,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
             h = next;
             continue;
         }
+        assert(sh->settle.n < BATCH && l->hold == h && !h->stale);
         struct settle_item *it = &sh->settle.item[sh->settle.n++];
         *it = (struct settle_item){.hold = h, .n_runs = n_runs};
         bytes += more;
@@ -355,6 +358,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
 
 static void released(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a) {
     struct lane *l = it->hold->lane;
+    assert(l->hold == it->hold);
     if (a == 'L' && it->backoff_ms) tend_by(sh, now_ms(w) + it->backoff_ms + 2);
     if (a == 'B') l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
     l->hold = NULL;
@@ -379,6 +383,7 @@ static void stale(struct lw_worker *w, struct settle_item *it) {
 static void record(struct lw_worker *w, struct settle_item *it, char a) {
     struct hold *h = it->hold;
     struct run *r = h->first;
+    assert(it->n_runs <= h->n_finished && h->n_in_call == it->n_runs);
     for (int k = 0; k < it->n_runs; k++, r = r->next) {
         bool bad = a == 'B' && k == it->n_runs - 1;
         account(w, r, !bad);

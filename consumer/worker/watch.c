@@ -10,6 +10,7 @@
 #include "consumer/worker/shard.h"
 #include "consumer/worker/vanished.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ enum {
 void watch_begin(struct shard *sh) { sh->watch.n = 0; }
 
 static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
+    assert(sh->watch.n < LOOK_BATCH && p->gen && segment >= 0);
     sh->watch.item[sh->watch.n++] = (struct look_item){.part = p,
                                                        .gen = p->gen,
                                                        .pass = p->pass,
@@ -202,6 +204,7 @@ static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
 
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int n = sh->watch.n;
+    assert(n > 0 && n <= LOOK_BATCH);
     sh->watch.n = 0;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
         lw_error("shard %d: watch answered nonsense", sh->index);
