@@ -111,7 +111,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         return;
     }
     struct msg *m = message_of(w, p, a, &f);
-    part_look_in_meta(w, p, m);
+    if (p->n_meta) part_look_in_meta(w, p, m);
     struct lane *l = lane_get(w, f.lane);
     lane_push(w, l, m);
     lane_wake(w, l);

@@ -57,7 +57,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 }
 
 void hold_free(struct lw_worker *w, struct hold *h) {
-    settle_unlist(&w->shards[h->lease.shard], h);
+    if (h->listed) settle_unlist(&w->shards[h->lease.shard], h);
     lw_leases_remove(w->leases, &h->lease);
     hold_drop_runs(w, h, h->n_finished + h->n_open);
     h->next = w->free_holds;

@@ -59,16 +59,6 @@ void lane_maybe_free(struct lw_worker *w, struct lane *l) {
     w->free_lanes = l;
 }
 
-void lane_call(struct lane *l) {
-    assert(!l->in_call);
-    l->in_call = true;
-}
-
-void lane_answered(struct lane *l) {
-    assert(l->in_call);
-    l->in_call = false;
-}
-
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
     assert(m->part && m->tag == l->tag);
     m->next = NULL;

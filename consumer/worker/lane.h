@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 
+#include <assert.h>
 #include <uthash.h>
 
 struct hold;
@@ -38,8 +39,6 @@ struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id
 void lane_wake(struct lw_worker *w, struct lane *l); /* something changed: queue it for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 struct msg *lane_first(struct lw_worker *w, struct lane *l); /* drops heads that need no gate */
-void lane_call(struct lane *l);                              /* a call names it: nothing else about its key is sent until it is answered */
-void lane_answered(struct lane *l);                          /* or never will be */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
@@ -47,5 +46,16 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only); /* NULL: a
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
+
+/* A call names the lane: nothing else about its key is sent until the call is answered, or never will be. */
+static inline void lane_call(struct lane *l) {
+    assert(!l->in_call);
+    l->in_call = true;
+}
+
+static inline void lane_answered(struct lane *l) {
+    assert(l->in_call);
+    l->in_call = false;
+}
 
 #endif

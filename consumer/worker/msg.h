@@ -3,6 +3,7 @@
 #ifndef LW_CONSUMER_WORKER_MSG_H
 #define LW_CONSUMER_WORKER_MSG_H
 
+#include "consumer/worker/partition.h"
 #include "queue/envelope.h"
 
 struct lw_worker;
@@ -29,6 +30,12 @@ void msg_free(struct lw_worker *w, struct msg *m);
 void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message: n bytes plus headers */
 bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for more heads */
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
-bool msg_current(const struct msg *m); /* of the present delivery, and not finished */
+
+/* Of the present delivery, and not finished. Inline because every step asks it of every message. */
+static inline bool msg_current(const struct msg *m) {
+    if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
+    enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
+    return s == LW_OFF_IN || s == LW_OFF_QUEUED;
+}
 
 #endif

@@ -317,8 +317,7 @@ bool part_closed(const struct part *p, const struct msg *m) {
 /* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being
  * written back, if the rule "no gap below a done" allows it. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
-    assert(p->gen);
-    if (!p->n_meta) return;
+    assert(p->gen && p->n_meta);
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;

@@ -22,7 +22,7 @@ M = {
     'release deletes any lock': [("queue/lua/settle.lua", "if value == mine then return true end", "if value then return true end")],
     'retry goes to the tail': [('queue/lua/settle.lua', "local rotate = skip and backoff > 0", "local rotate = backoff > 0")],
     'chain on claimed runs too': [("consumer/worker/settle.c", "if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {", "if (lane_first(w, h->lane)) {"), ("consumer/worker/lane.c", "return l->hold->kind == LANE || ", "return ")],
-    'old assignment survives': [('consumer/worker/msg.c', "!m->gen || m->part->gen != m->gen || m->part->pass != m->pass", "!m->part->gen"), ('consumer/worker/partition.c', "    lane_drop_pending(w, p);\n    p->gen = 0;", "    p->gen = 0;")],
+    'old assignment survives': [('consumer/worker/msg.h', "!m->gen || m->part->gen != m->gen || m->part->pass != m->pass", "!m->part->gen"), ('consumer/worker/partition.c', "    lane_drop_pending(w, p);\n    p->gen = 0;", "    p->gen = 0;")],
     'commit what is merely parked': [('consumer/worker/gate.c', "part_mark(w, m->part, m->offset, LW_OFF_QUEUED);", "part_mark(w, m->part, m->offset, LW_OFF_DONE);")],
     'fence restarts after a wipe': [('queue/lua/lane.lua', "math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)", "tonumber(call('GET', P .. 'fence') or 0) + 1"), ('queue/lua/enter.lua', "if fence > tonumber", "if false and fence > tonumber")],
     'no rewind when the epoch is lost': [('consumer/worker/epoch.c', "    parts_rewind(w, true);\n    w->confirm", "    w->confirm")],
