@@ -115,7 +115,7 @@ static bool is_full(struct lw_worker *w, struct part *p) {
     return true;
 }
 
-void part_hold(struct lw_worker *w, struct part *p) {
+void part_pause(struct lw_worker *w, struct part *p) {
     bool first = drops_busy(w) && p->committed < 0; /* a later owner must see a commit, so make one first */
     bool hold =
         w->stopping || first || p->n_fresh < w->n_shards || p->claims || (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
@@ -133,7 +133,7 @@ bool all_joined(const struct lw_worker *w) {
 }
 
 /* From which offset on no record can have been granted before the present epochs (gate.lua). Without a commit nothing was granted at all
- * (part_hold). The log's end was asked for after the shards were joined, if they are: answers of Redis are taken only between calls of
+ * (part_pause). The log's end was asked for after the shards were joined, if they are: answers of Redis are taken only between calls of
  * the source. Otherwise the next end of the log that is reached tells it (lw_worker_end). */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     if (a->committed < 0) return a->begin;
@@ -176,7 +176,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
         w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
     }
     w->assigned[w->n_assigned++] = p;
-    part_hold(w, p); /* until its states are read */
+    part_pause(w, p); /* until its states are read */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
 }

@@ -60,7 +60,7 @@ void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offs
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* from its watermark on, what is done stays known */
-void part_hold(struct lw_worker *w, struct part *p);
+void part_pause(struct lw_worker *w, struct part *p);
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
 bool all_joined(const struct lw_worker *w);         /* the epochs of all shards */
 bool part_closed(const struct part *p, const struct msg *m);

@@ -136,7 +136,7 @@ void lw_worker_turn(struct lw_worker *w) {
     size_t most = idle ? room(w) : 0; /* the window counts by round trips */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
-    for (size_t i = 0; i < w->n_assigned; i++) part_hold(w, w->assigned[i]);
+    for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
     commit_step(w);
     run_flush(w);
 }

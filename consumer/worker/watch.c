@@ -177,7 +177,7 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
     if (it->last && !p->fresh[sh->index]) {
         p->fresh[sh->index] = 1;
         if (++p->n_fresh == w->n_shards) part_check_claims(w, p);
-        part_hold(w, p);
+        part_pause(w, p);
     }
 }
 
@@ -228,6 +228,6 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);
         }
-        part_hold(w, p);
+        part_pause(w, p);
     }
 }
