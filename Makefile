@@ -6,12 +6,18 @@ PREFIX ?= /usr/local
 B ?= build
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CFLAGS ?= -O2 -g
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Wcast-qual
 # CI sets WERROR=-Werror; a new warning of a newer compiler must not break a user's build
 WERROR ?=
 SAN ?=
+# Hardening. The C library checks sizes only in optimised code, and the sanitizers check more; who sets _FORTIFY_SOURCE keeps his value.
+OPTIMISED := $(filter-out -O0,$(lastword $(filter -O%,$(CFLAGS))))
+FORTIFY := $(if $(OPTIMISED),$(if $(SAN)$(findstring _FORTIFY_SOURCE,$(CFLAGS) $(CPPFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3))
+HARDEN := $(FORTIFY) -fstack-protector-strong
+HARDEN_LD := -Wl,-z,relro,-z,now
+PIC := -fPIE
 CPPFLAGS += -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude -I$(B)
-override ALLFLAGS = -std=c17 $(WARN) $(WERROR) -fvisibility=hidden $(PIC) $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
+override ALLFLAGS = -std=c17 $(WARN) $(WERROR) $(HARDEN) -fvisibility=hidden $(PIC) $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
 LIBS = $(LW_LIBS) -lpthread -ldl -lm
 
 # V=1 shows the commands
@@ -88,11 +94,11 @@ $(LOCKLIB): $(LOCKOBJ)
 	$(Q)$(AR) qcs $@ $^
 $(B)/$(SO): $(LOCKOBJ)
 	$(call say,LD)
-	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs hiredis) -lpthread
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(HARDEN_LD) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs hiredis) -lpthread
 	@ln -sf $(SO) $(B)/$(SONAME) && ln -sf $(SO) $(B)/liblatchwork.so
 $(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) -pie $(HARDEN_LD) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # --- tests: each test_*.c of tests/unit/*, tests/server, tests/lua, tests/lock is a cmocka program; tests/sim has one program; tests/tools are helpers of the live tests
 include tests/tests.mk

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* Returns false if the error already has a text. */
-static bool fill(struct lw_err *err, const char *fmt, va_list ap) {
+__attribute__((format(printf, 2, 0))) static bool fill(struct lw_err *err, const char *fmt, va_list ap) {
     if (!err || err->text[0]) return false;
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     return true;

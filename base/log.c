@@ -50,7 +50,8 @@ static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bo
     return n;
 }
 
-static void write_line(enum lw_log_level level, const struct lw_log_field *f, int n_fields, const char *fmt, va_list ap) {
+__attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level level, const struct lw_log_field *f, int n_fields,
+                                                             const char *fmt, va_list ap) {
     char text[2048], line[8192], when[40];
     vsnprintf(text, sizeof text, fmt, ap);
     struct timespec ts;

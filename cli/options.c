@@ -103,7 +103,7 @@ static int add_override(const struct parse *p, const struct cli_option *o, char 
     struct cli_args *a = p->args;
     if (!o->path) {
         const char *wrong = lw_override_add(a->set, &a->n_set, CLI_SET_MAX, text);
-        return wrong ? cli_misuse(a, wrong, text) : 0;
+        return wrong ? cli_misuse(a, "--set %s: %s", text, wrong) : 0;
     }
     if (a->n_set == CLI_SET_MAX) return cli_misuse(a, "--%s: too many overrides", o->name);
     a->set[a->n_set++] = (struct lw_override){o->path, text};

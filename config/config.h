@@ -110,7 +110,7 @@ struct lw_override {
     const char *path, *value;
 };
 /* Adds the text of a --set to the n that are there, of at most `max`. `text` is cut at its '=', and must stay. Returns NULL, or what is
- * wrong: a format for the text. */
+ * wrong with it. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
 /* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.

@@ -8,8 +8,8 @@
 
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text) {
     char *equals = strchr(text, '=');
-    if (!equals || equals == text) return "--set %s: path=value is wanted";
-    if (*n == max) return "--set %s: too many overrides";
+    if (!equals || equals == text) return "path=value is wanted";
+    if (*n == max) return "too many overrides";
     *equals = '\0';
     set[(*n)++] = (struct lw_override){text, equals + 1};
     return NULL;

@@ -66,8 +66,8 @@ void lw_seat_leave(struct lw_seat *s) { atomic_store_explicit(&s->busy, false, m
 
 static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion)(word & 3); }
 
-/* Finds the slot of an identity under suspicion and the word under which its texts were read; NULL where there is none. */
-static struct lw_suspect *find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
+/* Finds the slot of an identity under suspicion and the word under which its texts were read; -1 if there is none. */
+static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
     int32_t left = atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots fill from below: most looks end early */
     for (size_t i = 0; i < LW_BOARD_SUSPECTS && left > 0; i++) {
         const struct lw_suspect *s = &b->suspects[i];
@@ -77,14 +77,14 @@ static struct lw_suspect *find(const struct lw_board *b, const char *identity, u
         if (strncmp(s->identity, identity, sizeof s->identity) != 0) continue;
         if (reason) snprintf(reason, LW_REASON_MAX, "%.*s", LW_REASON_MAX - 1, s->reason);
         atomic_thread_fence(memory_order_acquire);
-        if (atomic_load_explicit(&s->word, memory_order_relaxed) == *word) return (struct lw_suspect *)s;
+        if (atomic_load_explicit(&s->word, memory_order_relaxed) == *word) return (int)i;
     }
-    return NULL;
+    return -1;
 }
 
 enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason) {
     uint32_t word;
-    return find(b, identity, &word, reason) ? suspicion_of(word) : LW_INNOCENT;
+    return find(b, identity, &word, reason) >= 0 ? suspicion_of(word) : LW_INNOCENT;
 }
 
 /* Moves a slot to another suspicion, unless it changed since the word was read. */
@@ -97,14 +97,14 @@ static bool move(struct lw_board *b, struct lw_suspect *s, uint32_t word, enum l
 
 void lw_board_counted(struct lw_board *b, const char *identity) {
     uint32_t word;
-    struct lw_suspect *s = find(b, identity, &word, NULL);
-    if (s && suspicion_of(word) == LW_BLAMED) move(b, s, word, LW_SUSPECT);
+    int i = find(b, identity, &word, NULL);
+    if (i >= 0 && suspicion_of(word) == LW_BLAMED) move(b, &b->suspects[i], word, LW_SUSPECT);
 }
 
 void lw_board_forget(struct lw_board *b, const char *identity) {
     uint32_t word;
-    struct lw_suspect *s = find(b, identity, &word, NULL);
-    if (s) move(b, s, word, LW_INNOCENT);
+    int i = find(b, identity, &word, NULL);
+    if (i >= 0) move(b, &b->suspects[i], word, LW_INNOCENT);
 }
 
 /* The lowest free slot; where there is none, the oldest suspect's, and only then the oldest blamed one's: forgetting a suspect costs one
@@ -135,9 +135,9 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
 /* Suspicion of one message grows by a death: a suspect already blamed stays blamed until its try was counted. */
 static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
     uint32_t word;
-    struct lw_suspect *s = find(b, identity, &word, NULL);
-    if (s && (suspicion_of(word) == LW_BLAMED || !blamed)) return;
-    fill(b, s ? s : slot_for_new(b), identity, reason, blamed ? LW_BLAMED : LW_SUSPECT);
+    int i = find(b, identity, &word, NULL);
+    if (i >= 0 && (suspicion_of(word) == LW_BLAMED || !blamed)) return;
+    fill(b, i >= 0 ? &b->suspects[i] : slot_for_new(b), identity, reason, blamed ? LW_BLAMED : LW_SUSPECT);
 }
 
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {

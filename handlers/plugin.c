@@ -55,7 +55,7 @@ struct lw_slot {
 
 /* --- the services ---------------------------------------------------------------------------------------------------------------- */
 
-static void host_log(enum latchwork_level level, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level level, const char *format, ...) {
     static const enum lw_log_level levels[] = {LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR};
     unsigned l = (unsigned)level > LATCHWORK_LOG_ERROR ? LATCHWORK_LOG_ERROR : (unsigned)level;
     if (!lw_log_on(levels[l])) return;

@@ -11,10 +11,10 @@ const char *lw_section_nearest(const char *word, const char *const *known) {
     return lw_nearest(word, known, n);
 }
 
-void lw_section_known(const json_t *section, const char *const *known, struct lw_problems *problems) {
+void lw_section_known(json_t *section, const char *const *known, struct lw_problems *problems) {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)section, key, value) {
+    json_object_foreach(section, key, value) {
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0) k++;
         if (*k) continue;

@@ -120,7 +120,7 @@ static int produce(struct letter *l, const char *topic, struct lw_bytes key, str
     bool ready = !mend(k, l->by, err);
     if (ready)
         code = rd_kafka_producev(k->rk[l->by], RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                                 RD_KAFKA_V_KEY(key.p, key.n), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload.p, payload.n),
+                                 RD_KAFKA_V_KEY((void *)(uintptr_t)key.p, key.n), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload.p, payload.n),
                                  RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(l), RD_KAFKA_V_END);
     if (!code) {
         k->unanswered[l->by]++;

@@ -5,24 +5,19 @@
 
 enum { DEPTH_MAX = 512 };
 
-static enum lw_key_result missing(struct lw_err *err, const char *what, const char *arg) {
-    lw_fail(err, what, arg);
-    return LW_KEY_MISSING;
-}
-
 static enum lw_key_result find_json(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                     struct lw_err *err) {
     static const struct lw_json_rules rules = {.depth_max = DEPTH_MAX};
     static const char *const kinds[] = {
         [LW_JSON_TRUE] = "true or false", [LW_JSON_FALSE] = "true or false", [LW_JSON_OBJECT] = "an object", [LW_JSON_ARRAY] = "a list"};
-    if (!r->payload.p) return missing(err, "the payload is null, so it has no %s", rule->arg);
+    if (!r->payload.p) return lw_fail(err, "the payload is null, so it has no %s", rule->arg), LW_KEY_MISSING;
     struct lw_json_path path;
     struct lw_json_value v;
     lw_json_path_init(&path, rule->arg);
     if (lw_json_scan(r->payload, rules, &path, 1, &v, scratch, err)) return LW_KEY_BAD;
     switch (v.kind) {
-    case LW_JSON_NOTHING: return missing(err, "the payload has no %s", rule->arg);
-    case LW_JSON_NULL: return missing(err, "%s is null", rule->arg);
+    case LW_JSON_NOTHING: return lw_fail(err, "the payload has no %s", rule->arg), LW_KEY_MISSING;
+    case LW_JSON_NULL: return lw_fail(err, "%s is null", rule->arg), LW_KEY_MISSING;
     case LW_JSON_STRING:
     case LW_JSON_INTEGER:
     case LW_JSON_REAL: *out = lw_json_text(&v, scratch); return LW_KEY_OK;
@@ -34,11 +29,11 @@ static enum lw_key_result find_header(const struct lw_rule *rule, const struct l
     struct lw_bytes name = lw_bytes_of(rule->arg);
     for (size_t i = r->n_headers; i-- > 0;) {
         if (!lw_bytes_eq(r->headers[i].name, name)) continue;
-        if (!r->headers[i].value.p) return missing(err, "header %s is null", rule->arg);
+        if (!r->headers[i].value.p) return lw_fail(err, "header %s is null", rule->arg), LW_KEY_MISSING;
         *out = r->headers[i].value;
         return LW_KEY_OK;
     }
-    return missing(err, "no header %s", rule->arg);
+    return lw_fail(err, "no header %s", rule->arg), LW_KEY_MISSING;
 }
 
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
@@ -49,7 +44,7 @@ enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_recor
     case LW_KEY_JSON: return find_json(rule, r, scratch, out, err);
     case LW_KEY_MESSAGE: break;
     }
-    if (!r->key.p) return missing(err, "%s", "the message has no key");
+    if (!r->key.p) return lw_fail(err, "the message has no key"), LW_KEY_MISSING;
     *out = r->key;
     return LW_KEY_OK;
 }

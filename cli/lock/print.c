@@ -172,15 +172,13 @@ void lock_print_row(const struct lock_row *r) {
            since, until, fence, r->waiting, r->paused ? "  paused" : "");
 }
 
-static void print_time(const char *what, int64_t ms, int64_t distance_ms, const char *how) {
+static void print_time(const char *what, int64_t ms, int64_t distance_ms, const char *before, const char *after) {
     char text[64], far[32];
     time_t s = (time_t)(ms / 1000);
     struct tm tm;
     if (!gmtime_r(&s, &tm)) return;
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    printf("%-8s %s (", what, text);
-    printf(how, span(distance_ms, far, sizeof far));
-    puts(")");
+    printf("%-8s %s (%s%s%s)\n", what, text, before, span(distance_ms, far, sizeof far), after);
 }
 
 void lock_print_whole(const struct lock_row *r) {
@@ -189,9 +187,9 @@ void lock_print_whole(const struct lock_row *r) {
     printf("%-8s %s\n", "kind", r->kind);
     if (r->shard >= 0) printf("%-8s %d\n", "shard", r->shard);
     printf("%-8s %s\n", "holder", holder(r, who, sizeof who));
-    if (r->since_ms) print_time("since", r->since_ms, r->now_ms - r->since_ms, "%s ago");
+    if (r->since_ms) print_time("since", r->since_ms, r->now_ms - r->since_ms, "", " ago");
     if (r->left_ms >= 0)
-        print_time("until", r->now_ms + r->left_ms, r->left_ms, "in %s, unless renewed");
+        print_time("until", r->now_ms + r->left_ms, r->left_ms, "in ", ", unless renewed");
     else
         printf("%-8s never: it has no TTL; --set-ttl MS gives it one\n", "until");
     if (r->fence) printf("%-8s %" PRIu64 "\n", "fence", r->fence);

@@ -82,14 +82,14 @@ static struct lw_job *take_from(struct hand *h) {
     return NULL;
 }
 
-static size_t left_in(struct hand *h) {
+static size_t left_in(const struct hand *h) {
     uint64_t r = atomic_load(&h->range);
     return next_of(r) < end_of(r) ? end_of(r) - next_of(r) : 0;
 }
 
 static bool any_hand(const struct lw_pool *p) {
     for (int i = 0; i < p->n; i++)
-        if (left_in((struct hand *)&p->threads[i].hand)) return true;
+        if (left_in(&p->threads[i].hand)) return true;
     return false;
 }
 

@@ -41,7 +41,7 @@ static void check_table(const json_t *section, struct lw_problems *problems) {
 }
 
 static void check_columns(const json_t *section, struct lw_problems *problems) {
-    const json_t *columns = json_object_get(section, "columns");
+    json_t *columns = json_object_get(section, "columns");
     if (!json_is_object(columns) || !json_object_size(columns)) {
         lw_problem(problems, "handler.columns: %s: {\"column\": \"/json/pointer\", …}",
                    columns ? "must be an object, not empty" : "required");
@@ -50,7 +50,7 @@ static void check_columns(const json_t *section, struct lw_problems *problems) {
     if (json_object_size(columns) > LW_INSERT_COLUMNS) lw_problem(problems, "handler.columns: more than %d columns", LW_INSERT_COLUMNS);
     const char *name;
     json_t *v;
-    json_object_foreach((json_t *)columns, name, v) {
+    json_object_foreach(columns, name, v) {
         const char *pointer = json_string_value(v);
         if (!name[0]) lw_problem(problems, "handler.columns: a column without a name");
         if (!pointer || !lw_json_pointer_ok(pointer))
@@ -86,7 +86,7 @@ static int conflict_of(const char *word) {
 static void check(const struct lw_config *c, struct lw_problems *problems) {
     static const char *const known[] = {"type",        "store",  "table",   "columns",    "primary_key",
                                         "on_conflict", "create", "threads", "timeout_ms", NULL};
-    const json_t *section = c->handler.json;
+    json_t *section = c->handler.json;
     lw_section_known(section, known, problems);
     check_store(section, problems);
     check_table(section, problems);
@@ -102,16 +102,16 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
     if (create && !json_is_boolean(create)) lw_problem(problems, "handler.create: must be true or false");
 }
 
-static bool is_primary(const json_t *primary, const char *name) {
+static bool is_primary(json_t *primary, const char *name) {
     size_t i;
     json_t *v;
-    json_array_foreach((json_t *)primary, i, v)
+    json_array_foreach(primary, i, v)
         if (strcmp(json_string_value(v), name) == 0) return true;
     return false;
 }
 
 static int read_section(struct lw_insert *in, const struct lw_config *c, struct lw_err *err) {
-    const json_t *section = c->handler.json, *columns = json_object_get(section, "columns");
+    json_t *section = c->handler.json, *columns = json_object_get(section, "columns");
     in->app = c->name;
     in->path = json_string_value(json_object_get(section, "store")) + strlen("sqlite:");
     in->table = json_string_value(json_object_get(section, "table"));
@@ -121,7 +121,7 @@ static int read_section(struct lw_insert *in, const struct lw_config *c, struct 
     in->columns = lw_alloc(json_object_size(columns) * sizeof *in->columns);
     const char *name;
     json_t *v;
-    json_object_foreach((json_t *)columns, name, v) {
+    json_object_foreach(columns, name, v) {
         struct lw_column *col = &in->columns[in->n_columns];
         *col = (struct lw_column){.name = name, .pointer = json_string_value(v)};
         if (!lw_json_pointer_ok(col->pointer)) return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);

@@ -304,7 +304,7 @@ static void a_killed_holder_is_followed(void **state) {
     assert_ok(latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
-    munmap((void *)fence, sizeof *fence);
+    munmap(fence, sizeof *fence);
 }
 
 /* --- the rest

@@ -18,21 +18,22 @@ static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET
 
 enum { MOST = 80 };
 /* Offsets from `first`, n of them, in an array that lives until the next call with the same `slot`. */
+enum { DONE, NAMED, CALLED };
+static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
-    static struct lt_msg m[3][MOST];
     assert_true(n <= MOST);
-    for (int i = 0; i < n; i++) m[slot][i] = message(first + i);
-    return m[slot];
+    for (int i = 0; i < n; i++) runs[slot][i] = message(first + i);
+    return runs[slot];
 }
 static void gate_run(struct lt *l, int64_t first, int n) {
-    const struct lt_msg *m = run_of(2, first, n);
+    const struct lt_msg *m = run_of(CALLED, first, n);
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* so that an extension is seen */
 }
 static void park_run(struct lt *l, int64_t first, int n) {
-    struct lt_msg *m = run_of(2, first, n);
+    struct lt_msg *m = run_of(CALLED, first, n);
     bool was_free = strcmp(lt_lock(l, *m), "(nil)") == 0;
     if (was_free) lt_text(l, "SET " LT_TAG "lock:k other:1");
     for (int i = 0; i < n; i++) m[i].token = "x1";
@@ -43,12 +44,12 @@ static void park_run(struct lt *l, int64_t first, int n) {
 static const char *settle(struct lt *l, struct lt_item item) { return lt_settle_items(l, &item, 1); }
 /* done: n from first; its last with the outcome. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
-    struct lt_item it = {.done = run_of(0, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
-    if (n) run_of(0, first, n)[n - 1].outcome = outcome;
+    struct lt_item it = {.done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
+    if (n) run_of(DONE, first, n)[n - 1].outcome = outcome;
     return it;
 }
 static struct lt_item naming(struct lt_item it, int64_t first, int n) {
-    it.named = run_of(1, first, n);
+    it.named = run_of(NAMED, first, n);
     it.n_named = (size_t)n;
     return it;
 }
@@ -98,7 +99,7 @@ static void the_last_of_the_heads_fails(void **state) {
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/1 0/2 0/3");
     struct lt_item it = item(1, 2, "retry", 'n');
-    ((struct lt_msg *)it.done)[1].backoff_ms = 100000;
+    runs[DONE][1].backoff_ms = 100000;
     assert_string_equal(settle(l, it), "L");
     assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* once, and in its place */
     assert_string_equal(lt_lock(l, message(1)), "backoff");
@@ -130,7 +131,7 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     lt_text(l, "SET " LT_TAG "lock:k other:1");
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s 2 %s", "1 5 0", "1 5 0");
     struct lt_item it = naming(item(1, 3, "done", 'k'), 4, 2);
-    for (int i = 0; i < 3; i++) ((struct lt_msg *)it.done)[i].dedup = (const char *[]){"a", "b", "c"}[i];
+    for (int i = 0; i < 3; i++) runs[DONE][i].dedup = (const char *[]){"a", "b", "c"}[i];
     assert_string_equal(settle(l, it), "S");
     assert_string_equal(l->named, "GG");
     assert_int_equal(lt_state(l, message(1)), 2);
@@ -514,7 +515,7 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     l->window_s = 1000;
     gate_run(l, 1, 3);
     struct lt_item it = naming(item(1, 3, "dead", 'k'), 4, 3);
-    struct lt_msg *done = (struct lt_msg *)it.done, *named = (struct lt_msg *)it.named;
+    struct lt_msg *done = runs[DONE], *named = runs[NAMED];
     done[0].dedup = "a", done[2].dedup = "c";
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
@@ -534,7 +535,7 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
     for (int i = 0; i < 3; i++) copies[i].token = "x1", copies[i].dedup = i == 1 ? "b" : "a";
     assert_string_equal(lt_gate(l, copies, 3), "WWW");
     struct lt_item it = item(1, 1, "done", 'n');
-    ((struct lt_msg *)it.done)->dedup = "a";
+    runs[DONE]->dedup = "a";
     assert_string_equal(settle(l, wanting(it, 1, 0)), "N");
     assert_string_equal(lt_heads(l, 0), "0/8");
     assert_int_equal(lt_duplicates(l), 1);

@@ -23,7 +23,7 @@ struct lw_test_redis {
 };
 
 static void run_server(struct lw_test_redis *r, pid_t parent) {
-    const char *argv[FIXED_ARGS + EXTRA_ARGS_MAX + 1] = {
+    char *argv[FIXED_ARGS + EXTRA_ARGS_MAX + 1] = {
         "redis-server", "--port", "0", "--unixsocket", r->path, "--dir", r->dir, "--logfile",
         "redis.log",    "--save", "",  "--appendonly", "no",
     };
@@ -35,7 +35,7 @@ static void run_server(struct lw_test_redis *r, pid_t parent) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
-    execvp(argv[0], (char *const *)argv);
+    execvp(argv[0], argv);
     fprintf(stderr, "redis-server: cannot be run: %s\n", strerror(errno));
     _exit(127);
 }

@@ -45,7 +45,7 @@ static void problem(const char *fmt, ...) {
 
 /* --- running tools ---------------------------------------------------------------------------------------------------------- */
 
-static pid_t spawn(const char *fmt, va_list args) {
+__attribute__((format(printf, 1, 0))) static pid_t spawn(const char *fmt, va_list args) {
     char line[1024];
     vsnprintf(line, sizeof line, fmt, args);
     fflush(stdout);
