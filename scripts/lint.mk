@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # make lint: what can be found without running anything. It installs its tools: the packages of the group lint in
-# scripts/packages.txt, and ruff, which Debian 12 does not have, into $(B)/lint.
+# scripts/packages.txt, and ruff, which Debian 12 does not have, into $(B)/lint (scripts/lint-python.sh).
 RUFF_VERSION := 0.17.6
-RUFF := $(B)/lint/ruff-$(RUFF_VERSION)/bin/ruff
 SHELLS = $(shell git ls-files '*.sh' .ci/run)
 CPPCHECK := cppcheck --std=c11 --quiet -j2 --enable=warning,performance,portability --inline-suppr --library=posix --max-configs=1 \
     --suppressions-list=scripts/cppcheck.txt --include=scripts/cppcheck.h --error-exitcode=1 \
@@ -26,12 +25,9 @@ lint-words:
 ## lint-shell: check shell scripts with shellcheck
 lint-shell:
 	@shellcheck -x $(SHELLS)
-## lint-python: check Python scripts with ruff
-lint-python: $(RUFF)
-	@$(RUFF) check --quiet --cache-dir $(B)/lint/ruff .
-$(RUFF):
-	@mkdir -p $(B)/lint
-	@python3 -m venv $(B)/lint/ruff-$(RUFF_VERSION) && $(B)/lint/ruff-$(RUFF_VERSION)/bin/pip install -q ruff==$(RUFF_VERSION)
+## lint-python: check Python scripts with ruff, or with pyflakes on a machine that cannot get ruff
+lint-python:
+	@scripts/lint-python.sh $(B) $(RUFF_VERSION)
 ## lint-c: check the program's C files with cppcheck
 lint-c:
 	@$(CPPCHECK) $(DIRS)

@@ -4,7 +4,7 @@
 
 Both sides of a comparison take turns, round by round, in one run. usage: locks.py [--build DIR] [--rounds N]; writes BUILD/bench/locks.json
 """
-import argparse, json, multiprocessing, os, random, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, importlib.util, json, multiprocessing, os, random, shutil, statistics, subprocess, sys, tempfile, time
 
 PAIRS, OURS, THEIRS, PAUSE_US = 20000, 40, 6, 100000
 
@@ -114,9 +114,7 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        import redis  # noqa: F401
-    except ImportError: # Debian's python3-redis is for Debian's python3, which need not be the first
+    if not importlib.util.find_spec("redis"): # Debian's python3-redis is for Debian's python3, which need not be the first
         if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
             os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
         sys.exit("locks.py: the Python package redis is missing: make deps-test")
