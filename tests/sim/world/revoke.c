@@ -18,10 +18,10 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
 }
 
 /* A head is known as waiting (1) in Redis; a message that nobody knows there can only come from the fast path. Where Redis may have lost
- * data that says nothing. */
+ * data that says nothing, nor where a script that was torn has reported a list as vanished: its messages count as unknown then. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
-        !leaves(w, worker, job))
+        w->f->torn > 0 || !leaves(w, worker, job))
         return;
     uint32_t tag;
     char tp[16];
