@@ -77,7 +77,7 @@ static void on_sent(void *ctx, enum lw_letter_end how, const char *reason) {
     free(s);
 }
 
-static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
+static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) {
     struct process *p = ctx;
     struct sending *s = lw_alloc(sizeof *s);
     *s = (struct sending){p, l->run};

@@ -238,7 +238,7 @@ static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
     int n = FD_LINKS;
     p->fds[FD_SIGNALS] = (struct pollfd){.fd = p->signal_fd, .events = POLLIN};
     p->fds[FD_HANDLERS] = (struct pollfd){.fd = p->notify_fd, .events = POLLIN};
-    p->fds[FD_KAFKA] = (struct pollfd){.fd = kafka && lw_worker_appetite(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
+    p->fds[FD_KAFKA] = (struct pollfd){.fd = kafka && lw_worker_wants(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
     for (int s = 0; s < p->c->redis.shards; s++) {
         p->fds[n++] = lw_wire_poll(p->links[s].wire);
         p->fds[n++] = lw_hints_poll(p->links[s].hints);
@@ -264,12 +264,12 @@ static void look_at_group(struct process *p, int64_t now) {
 
 static void take_records(struct process *p) {
     int64_t now = lw_boot_ms();
-    size_t room = lw_worker_appetite(p->logic);
+    size_t wanted = lw_worker_wants(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
-    if (room) drain_fd(lw_source_fd(p->source)); /* before the look: what comes after it signals again */
+    if (wanted) drain_fd(lw_source_fd(p->source)); /* before the look: what comes after it signals again */
     look_at_group(p, now);
-    lw_source_poll(p->source, room < RECORDS ? (int)room : RECORDS);
+    lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
 }
 
 static void beat(struct process *p) {

@@ -126,7 +126,7 @@ void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
 }
 
-size_t lw_worker_appetite(const struct lw_worker *w) {
+size_t lw_worker_wants(const struct lw_worker *w) {
     if (w->stopping || w->held >= HELD_MAX || w->held_bytes >= w->bytes.held) return 0;
     size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;
     return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;

@@ -36,7 +36,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
-        if (l->hold || l->stale || l->in_call) { /* its own settle sees the waiters */
+        if (l->hold || l->lost || l->in_call) { /* its own settle sees the waiters */
             free((void *)(uintptr_t)id.p);
             continue;
         }

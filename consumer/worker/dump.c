@@ -29,14 +29,14 @@ static void dump_hold(const struct hold *h, const struct lane *l, int64_t now, c
     while (r && r->state == FINISHED) r = r->next;
     lw_info("dump: %s of lane %08" PRIx32 " in shard %d, %s, for %" PRId64 " ms more: %d finished, %d open%s%s%s; %s %s", what, l->tag,
             l->shard, h->kind == FAST ? "fast" : "from its list", atomic_load(&h->lease.held.deadline_ms) - now, h->n_finished, h->n_open,
-            h->failed ? ", failed" : "", h->lost ? ", lost" : "", l->in_call ? ", Redis is asked" : "",
+            h->failed ? ", failed" : "", h->stale ? ", stale" : "", l->in_call ? ", Redis is asked" : "",
             r ? r->job.identity : "nothing runs", r ? run_name[r->state] : "here");
 }
 
 static int dump_holds(const struct shard *sh, int64_t now, int left) {
     for (const struct lane *l = sh->lanes; l && left > 0; l = l->hh.next) {
         if (l->hold && left-- > 0) dump_hold(l->hold, l, now, "hold");
-        for (const struct hold *h = l->stale; h && left-- > 0; h = h->next) dump_hold(h, l, now, "stale hold");
+        for (const struct hold *h = l->lost; h && left-- > 0; h = h->next) dump_hold(h, l, now, "hold of a lost epoch");
     }
     return left;
 }

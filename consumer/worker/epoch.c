@@ -50,7 +50,7 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 
 /* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
 
-/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions. Handlers that run on go to the stale
+/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions. Handlers that run on go to the lost
  * list and block their key here. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     if (!sh->epoch.id[0]) return;
@@ -64,7 +64,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     HASH_ITER(hh, sh->lanes, l, tmp) {
         if (!l->hold) continue;
         l->in_call = false;
-        hold_to_stale(w, l->hold);
+        hold_to_lost(w, l->hold);
     }
     hints_forget(sh);
     for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;

@@ -115,7 +115,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
 
 /* Takes messages of a lane, in order, into the call. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
-    assert(sh->gate.n < BATCH && !l->queued && !l->stale);
+    assert(sh->gate.n < BATCH && !l->queued && !l->lost);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
     it->envelopes = !it->behind && likely_busy(w, l, now);
@@ -214,7 +214,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     struct lane *l = it->lane;
     struct hold *h = NULL;
     struct msg *gone = NULL;
-    assert(!l->hold && !l->stale);
+    assert(!l->hold && !l->lost);
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n; k++) {
         if (letters[k] != 'R' && letters[k] != 'A') continue;

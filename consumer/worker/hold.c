@@ -44,9 +44,9 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     h->first = NULL;
     h->tail = &h->first;
     h->n = h->n_finished = h->n_open = h->n_in_call = 0;
-    h->failed = h->lost = h->stale = h->listed = false;
+    h->failed = h->stale = h->lost = h->listed = false;
     h->next = NULL;
-    assert(!l->hold && !l->stale && fence);
+    assert(!l->hold && !l->lost && fence);
     l->hold = h;
     l->n_asked = 0;
     h->lease.shard = l->shard;
@@ -70,7 +70,7 @@ static bool may_link(const struct lw_worker *w, const struct run *before, const 
 }
 
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
-    assert(!h->stale && !h->lost && !h->failed);
+    assert(!h->lost && !h->stale && !h->failed);
     struct run *r = run_new(w, h, m, fence, tries), *before = h->first;
     while (before && before->next) before = before->next;
     *h->tail = r;
@@ -104,7 +104,7 @@ static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     struct msg *m = r->msg;
     r->msg = NULL;
     h->n_open--;
-    if (h->kind == FAST && !h->stale && msg_current(m))
+    if (h->kind == FAST && !h->lost && msg_current(m))
         lane_push_front(w, h->lane, m);
     else
         msg_free(w, m);
@@ -129,8 +129,8 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
 
 void hold_to_settle(struct lw_worker *w, struct hold *h) {
     struct shard *sh = &w->shards[h->lane->shard];
-    if (h->stale) return;
-    assert(h->lane->hold == h && !h->lost);
+    if (h->lost) return;
+    assert(h->lane->hold == h && !h->stale);
     if (h->listed) { /* more of it finished */
         if (settle_due(w, h, 0)) settle_urge(sh);
         return;
@@ -152,7 +152,7 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
  * can have run these messages. After the lease the rule "first done only" holds, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
-    for (struct run *r = h->first; r && r->state == FINISHED && !h->lost; r = r->next) {
+    for (struct run *r = h->first; r && r->state == FINISHED && !h->stale; r = r->next) {
         if (r->verdict == V_DONE) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
             owed_add(w, r);
@@ -163,12 +163,12 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
 
 /* The epoch is gone under it: what finished done is known here, and the rewind decides what of that survives; handlers go on until they
  * notice, and the key waits for them here; nothing else starts. */
-void hold_to_stale(struct lw_worker *w, struct hold *h) {
+void hold_to_lost(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
-    assert(l->hold == h && !h->stale);
+    assert(l->hold == h && !h->lost);
     settle_unlist(&w->shards[h->lease.shard], h);
     atomic_store(&h->lease.held.cancelled, true);
-    h->stale = true;
+    h->lost = true;
     hold_cut(w, h);
     note_dones(w, h);
     hold_drop_runs(w, h, h->n_finished);
@@ -189,8 +189,8 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
         w->in_flight--;
     }
     if (h->first) {
-        h->next = l->stale;
-        l->stale = h;
+        h->next = l->lost;
+        l->lost = h;
     } else {
         hold_free(w, h);
         lane_wake(w, l);
@@ -199,14 +199,14 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
 
 /* The lease is somebody else's. What finished while the settle was out is not settled either: it would be recorded, and skipped, before
  * what came before it runs again. */
-void hold_to_lost(struct lw_worker *w, struct hold *h) {
+void hold_to_stale(struct lw_worker *w, struct hold *h) {
     settle_unlist(&w->shards[h->lease.shard], h);
-    h->lost = true;
+    h->stale = true;
     atomic_store(&h->lease.held.cancelled, true);
 }
 
-/* Of a lost hold nothing is recorded any more: what it did is asked for again once nothing of it runs. */
-static void end_lost(struct lw_worker *w, struct hold *h) {
+/* Of a stale hold nothing is recorded any more: what it did is asked for again once nothing of it runs. */
+static void end_stale(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
     if (h->n_open || h->n_in_call) return;
     struct msg *again[4 * AHEAD_MAX];
@@ -225,10 +225,10 @@ static void end_lost(struct lw_worker *w, struct hold *h) {
     lane_wake(w, l);
 }
 
-static void end_stale(struct lw_worker *w, struct hold *h) {
+static void end_lost(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
     if (h->first) return;
-    for (struct hold **at = &l->stale; *at; at = &(*at)->next)
+    for (struct hold **at = &l->lost; *at; at = &(*at)->next)
         if (*at == h) {
             *at = h->next;
             break;
@@ -238,8 +238,8 @@ static void end_stale(struct lw_worker *w, struct hold *h) {
 }
 
 void hold_maybe_end(struct lw_worker *w, struct hold *h) {
-    if (h->stale)
-        end_stale(w, h);
-    else if (h->lost)
+    if (h->lost)
         end_lost(w, h);
+    else if (h->stale)
+        end_stale(w, h);
 }

@@ -21,14 +21,14 @@ struct hold {
     enum hold_kind kind;
     uint64_t fence; /* as the lock's value names it */
     struct run *first, **tail;
-    int n;           /* messages granted since the lane was last looked at for others (max_run) */
-    int n_finished;  /* the first so many runs are FINISHED */
-    int n_open;      /* behind them: RUNNING, SENDING or AHEAD */
-    int n_in_call;   /* the first so many runs are in the settle that is under way */
-    bool failed;     /* the last finished one is not done: nothing more runs */
-    bool lost;       /* settle said stale: nothing more is recorded, and the lane waits until what runs has ended */
-    bool stale;      /* its epoch is gone */
-    bool listed;     /* in its shard's list of those to settle */
+    int n;          /* messages granted since the lane was last looked at for others (max_run) */
+    int n_finished; /* the first so many runs are FINISHED */
+    int n_open;     /* behind them: RUNNING, SENDING or AHEAD */
+    int n_in_call;  /* the first so many runs are in the settle that is under way */
+    bool failed;    /* the last finished one is not done: nothing more runs */
+    bool stale;     /* settle said so (S), its lease is another's: nothing more is recorded, and the lane waits until what runs has ended */
+    bool lost;      /* its epoch is (LOST) */
+    bool listed;    /* in its shard's list of those to settle */
     int64_t done_ms; /* when the first of the finished came */
     struct hold *next;
 };
@@ -40,8 +40,8 @@ void hold_cut(struct lw_worker *w, struct hold *h);                             
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);                                /* the first n, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-void hold_to_stale(struct lw_worker *w, struct hold *h);  /* its epoch is gone */
-void hold_to_lost(struct lw_worker *w, struct hold *h);   /* its lease is: nothing more of it is settled */
+void hold_to_lost(struct lw_worker *w, struct hold *h);   /* its epoch is lost */
+void hold_to_stale(struct lw_worker *w, struct hold *h);  /* its lease is: nothing more of it is settled */
 void hold_maybe_end(struct lw_worker *w, struct hold *h); /* stale or lost: over once nothing runs */
 size_t wanted_heads(const struct lw_worker *w);
 bool drops_busy(const struct lw_worker *w); /* true with queue.on_busy drop */

@@ -51,7 +51,7 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
 }
 
 void lane_maybe_free(struct lw_worker *w, struct lane *l) {
-    if (l->head || l->hold || l->stale || l->in_call || l->queued) return;
+    if (l->head || l->hold || l->lost || l->in_call || l->queued) return;
     struct shard *sh = &w->shards[l->shard];
     HASH_DELETE(hh, sh->lanes, l);
     free(l->own);
@@ -142,11 +142,11 @@ static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
 }
 
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
-    if (l->in_call || l->stale || l->not_before_ms > now) return false;
+    if (l->in_call || l->lost || l->not_before_ms > now) return false;
     if (!lane_first(w, l)) return false;
     if (!l->hold) return true;
     if (!asks_behind(w, l)) return false;
-    return l->hold->n_open && !l->hold->lost && atomic_load(&l->hold->lease.held.deadline_ms) > now;
+    return l->hold->n_open && !l->hold->stale && atomic_load(&l->hold->lease.held.deadline_ms) > now;
 }
 
 void lane_wake(struct lw_worker *w, struct lane *l) {
@@ -154,16 +154,16 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
         lane_maybe_free(w, l);
         return;
     }
-    if (l->hold && (!asks_behind(w, l) || l->hold->lost)) return;
+    if (l->hold && (!asks_behind(w, l) || l->hold->stale)) return;
     gate_queue(&w->shards[l->shard], l, now_ms(w));
 }
 
 void lanes_free(struct lw_worker *w, struct shard *sh) {
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
-        while (l->stale) {
-            struct hold *h = l->stale;
-            l->stale = h->next;
+        while (l->lost) {
+            struct hold *h = l->lost;
+            l->lost = h->next;
             hold_free(w, h);
         }
         if (l->hold) hold_free(w, l->hold);

@@ -26,7 +26,7 @@ struct lane {
     size_t n;
     size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate; they are not dropped */
     struct hold *hold;
-    struct hold *stale;    /* holds whose epoch is gone, with runs that are still in their handler, or late */
+    struct hold *lost;     /* holds whose epoch is lost, with runs that are still in their handler, or late */
     bool in_call;          /* named by a call that is not answered */
     bool queued;           /* in its shard's gate queue */
     bool settled;          /* its last call was a settle: messages that wait for gate go first now */

@@ -110,7 +110,7 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
     struct lane *l, *tmp;
     bool quiet = shard_quiet(w, sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
-        for (struct hold *h = l->stale, *next; h; h = next) {
+        for (struct hold *h = l->lost, *next; h; h = next) {
             next = h->next;
             collect_of(w, sh, h, quiet);
         }

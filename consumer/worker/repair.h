@@ -27,7 +27,7 @@ struct repair { /* repair.c */
     int n;
     size_t part, at;          /* how far the repair after enter has come */
     bool floors_sent, over;   /* over: all was said; only then gate and claim */
-    size_t n_late;            /* stale runs that were done after all */
+    size_t n_late;            /* runs of lost holds that were done after all */
     struct repair_item *meta; /* finished by commit metadata, to be written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };

@@ -117,7 +117,7 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
 /* It is its turn. */
 void run_start(struct lw_worker *w, struct run *r) {
     int64_t now = now_ms(w);
-    assert(!r->hold->stale);
+    assert(!r->hold->lost);
     run_to(r, RUNNING);
     r->linked = false;
     w->in_flight++;
@@ -159,7 +159,7 @@ static void started_behind(struct lw_worker *w, struct run *r) {
 
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
     struct hold *h = r->hold;
-    assert(!h->stale && !r->submitted && h->n_open > 0 && w->in_flight > 0);
+    assert(!h->lost && !r->submitted && h->n_open > 0 && w->in_flight > 0);
     run_to(r, FINISHED);
     r->verdict = v;
     h->n_open--;
@@ -176,7 +176,7 @@ void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
     } else if (next) {
         run_start(w, next);
     }
-    if (h->lost)
+    if (h->stale)
         hold_maybe_end(w, h);
     else
         hold_to_settle(w, h);
@@ -202,7 +202,7 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     h[n++] = (struct lw_header){lw_bytes_of("latchwork-origin"), lw_bytes_of(r->job.identity)};
     h[n++] = (struct lw_header){lw_bytes_of("latchwork-reason"), lw_bytes_of(r->job.reason)};
     h[n++] = (struct lw_header){lw_bytes_of("latchwork-attempts"), lw_bytes(attempts, digits)};
-    struct lw_letter letter = {w->c->dead.topic, m->key, m->payload, h, n, r};
+    struct lw_dead_letter letter = {w->c->dead.topic, m->key, m->payload, h, n, r};
     struct lw_err err = {0};
     int bad = w->io->letter(w->ctx, &letter, &err);
     if (bad > 0) {
@@ -245,7 +245,7 @@ void run_flush(struct lw_worker *w) {
     for (size_t i = 0; i < w->n_start; i++) {
         struct run *r = (struct run *)(void *)w->start[i];
         struct lw_job_lease *lease = r->job.lease;
-        if (r->hold->stale) {
+        if (r->hold->lost) {
             left_handler(w, r);
             late_remove(w, r);
         } else if (atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) {
@@ -312,7 +312,7 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
     struct run *r = (struct run *)(void *)job;
     left_handler(w, r);
     if (job->outcome != LW_BACK) took_it(w, r);
-    if (r->hold->stale) {
+    if (r->hold->lost) {
         finished_late(w, r);
         return;
     }
@@ -337,7 +337,7 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
 
 void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason) {
     struct run *r = run;
-    if (r->hold->stale) {
+    if (r->hold->lost) {
         late_remove(w, r);
     } else if (how == LW_SENT) {
         run_finish(w, r, V_SENT);
@@ -395,7 +395,7 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-static bool leaves(const struct run *r, const struct part *p) { return r->msg->part == p && r->hold->kind == FAST && !r->hold->stale; }
+static bool leaves(const struct run *r, const struct part *p) { return r->msg->part == p && r->hold->kind == FAST && !r->hold->lost; }
 
 void run_leave(struct lw_worker *w, const struct part *p) {
     size_t n = w->n_start;
@@ -415,10 +415,10 @@ void run_leave(struct lw_worker *w, const struct part *p) {
     }
 }
 
-/* A run of a stale hold is over. */
+/* A run of a lost hold is over. */
 void late_remove(struct lw_worker *w, struct run *r) {
     struct hold *h = r->hold;
-    assert(h->stale && h->n_open > 0);
+    assert(h->lost && h->n_open > 0);
     if (r->late) late_count(&w->shards[h->lane->shard], -1);
     for (struct run **at = &h->first; *at; at = &(*at)->next)
         if (*at == r) {

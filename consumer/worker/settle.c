@@ -50,7 +50,7 @@ void settle_open(struct shard *sh) { sh->settle.tail = &sh->settle.listed; }
 void settle_begin(struct shard *sh) { sh->settle.n = sh->settle.n_named = 0; }
 
 void settle_list(struct shard *sh, struct hold *h) {
-    assert(!h->stale && !h->lost);
+    assert(!h->lost && !h->stale);
     h->listed = true;
     h->next = NULL;
     *sh->settle.tail = h;
@@ -116,7 +116,7 @@ static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) 
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     struct hold *h = it->hold;
     int open = h->n_open + h->n_finished - it->n_runs;
-    bool no_more = again || h->failed || h->lost || w->stopping || !runs_ahead(w);
+    bool no_more = again || h->failed || h->stale || w->stopping || !runs_ahead(w);
     it->mode = h->kind == FAST ? MORE : HEADS;
     if (no_more) return;
     int most = (int)wanted_heads(w) - open;
@@ -268,7 +268,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
             h = next;
             continue;
         }
-        assert(sh->settle.n < BATCH && l->hold == h && !h->stale);
+        assert(sh->settle.n < BATCH && l->hold == h && !h->lost);
         struct settle_item *it = &sh->settle.item[sh->settle.n++];
         *it = (struct settle_item){.hold = h, .n_runs = n_runs};
         bytes += more;
@@ -369,7 +369,7 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
 static void stale(struct lw_worker *w, struct settle_item *it) {
     struct hold *h = it->hold;
     struct run *first = h->first;
-    hold_to_lost(w, h);
+    hold_to_stale(w, h);
     if (it->n_runs && first->verdict == V_DONE) {
         account(w, first, true);
         part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);

@@ -50,7 +50,7 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
 
 /* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers
  * get full batches and slow ones don't make this worker hold locks it can't use yet. */
-static size_t room(struct lw_worker *w) {
+static size_t may_grant_now(struct lw_worker *w) {
     size_t least = 2 * (size_t)w->c->handler.threads;
     size_t want = 2 * w->finished_since;
     if (want > w->window)
@@ -68,7 +68,7 @@ static size_t room(struct lw_worker *w) {
 
 /* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The
  * rest goes along, or PACE_MS after the last pipeline. */
-static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
         now - sh->pipe.sent_ms >= PACE_MS)
         return true;
@@ -78,7 +78,7 @@ static bool worth(const struct lw_worker *w, const struct shard *sh, int64_t now
 }
 
 /* How many lanes gate asks for where so many may run. At most ASK_LANES, because all of them may turn out to be free. */
-static size_t asked(const struct lw_worker *w, size_t most, size_t ask) {
+static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     enum { ASK_LANES = 64 };
     size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;
     if (n > ASK_LANES) n = ASK_LANES;
@@ -92,13 +92,13 @@ static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int
     size_t claimed = claim_build(w, sh, *most);
     assert(claimed <= *most);
     *most -= claimed;
-    size_t lanes = asked(w, *most, sh->gate.ask);
+    size_t lanes = lanes_to_ask(w, *most, sh->gate.ask);
     if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
     if (lanes) *most -= ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* charge the grants we expect against the budget */
 }
 
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
-    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !worth(w, sh, now_ms(w))) return;
+    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w))) return;
     if (pipe_urgent(w, sh)) return;
     if (sh->phase == ENTERING) {
         if (sh->index && !w->joined) return;
@@ -132,8 +132,8 @@ void lw_worker_turn(struct lw_worker *w) {
     if (w->confirm && !commit_confirm(w)) return;
     first_look(w);
     bool idle = false;
-    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && worth(w, &w->shards[i], now_ms(w));
-    size_t most = idle ? room(w) : 0; /* the window counts by round trips */
+    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
+    size_t most = idle ? may_grant_now(w) : 0; /* the window counts by round trips */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
     for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
@@ -166,7 +166,7 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
         if (sh->pipe.n_kept) return 0;
         int64_t due = settle_due_ms(w, sh);
         if (has_work(w, sh, now) && may_grant(w)) due = now;
-        if (due <= now) due = worth(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
+        if (due <= now) due = should_send(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
         if (due <= now) return 0;
         if (due - now < wait) wait = due - now;
     }

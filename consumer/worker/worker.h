@@ -21,7 +21,7 @@
 struct lw_worker;
 
 /* A dead letter on its way to a topic. */
-struct lw_letter {
+struct lw_dead_letter {
     const char *topic;
     struct lw_bytes key, payload;
     const struct lw_header *headers; /* the message's own, then origin, reason, attempts */
@@ -44,7 +44,7 @@ struct lw_io {
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
     /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if it cannot be
      * queued now, 1 if it never can be; err says why. */
-    int (*letter)(void *ctx, const struct lw_letter *l, struct lw_err *err);
+    int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
     /* Kafka: as in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
     int (*seek)(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
@@ -133,7 +133,7 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
 /* The broker refused a commit because its metadata is too large: the next commits carry less. Called
  * before lw_worker_committed(). */
 void lw_worker_metadata_refused(struct lw_worker *w);
-size_t lw_worker_appetite(const struct lw_worker *w); /* how many records it would take now */
+size_t lw_worker_wants(const struct lw_worker *w); /* how many records it would take now */
 
 /* Shutdown: starts nothing new. When lw_worker_busy() is false, all is settled; then commit (lw_worker_commit_all) and leave the group. */
 void lw_worker_stop(struct lw_worker *w);

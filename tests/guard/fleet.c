@@ -201,7 +201,7 @@ static void serve_handlers(struct member *me) {
         }
 }
 
-static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
+static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) {
     (void)ctx, (void)l;
     return lw_fail(err, "no dead letters here");
 }
@@ -265,13 +265,13 @@ static int deliver(struct member *me, int p, int most) {
 }
 
 static void serve_kafka(struct member *me) {
-    size_t appetite = lw_worker_appetite(me->lw);
+    size_t wanted = lw_worker_wants(me->lw);
     int most = me->fleet->shape->ahead, n = 0, before;
     serve_commits(me);
     for (int p = 0; p < FLEET_PARTITIONS; p++)
         if (mine(me, p)) most -= me->fleet->log[p].next - me->fleet->log[p].ran;
     if (most > RECORDS) most = RECORDS;
-    if ((size_t)(most > 0 ? most : 0) > appetite) most = (int)appetite;
+    if ((size_t)(most > 0 ? most : 0) > wanted) most = (int)wanted;
     do {
         before = n;
         for (int p = 0; p < FLEET_PARTITIONS && n < most; p++)

@@ -104,7 +104,7 @@ static void run_jobs(void *ctx, struct lw_job **jobs, size_t n) {
     (void)ctx;
     for (size_t i = 0; i < n; i++) s.job[s.n_job++] = jobs[i];
 }
-static int letter(void *ctx, const struct lw_letter *l, struct lw_err *err) { return (void)ctx, (void)l, lw_fail(err, "no topic"); }
+static int letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) { return (void)ctx, (void)l, lw_fail(err, "no topic"); }
 static void hold(void *ctx, uint32_t gen, bool held) {
     (void)ctx, (void)gen;
     s.held = held;

@@ -201,9 +201,9 @@ void step_poll(struct world *w, struct sim_worker *me) {
     if (rnd_unit(w) < (w->f->deaf ? 0.01 : 0.3)) learn(w, me);
     int p = rnd_below(w, PARTS);
     struct sim_part *part = &w->part[p];
-    if (!me->gen[p] || me->hold[p] || lw_worker_appetite(me->lw) == 0) return;
-    int appetite = (int)lw_worker_appetite(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
-    for (int i = 0; i < n && i < appetite && me->gen[p]; i++) {
+    if (!me->gen[p] || me->hold[p] || lw_worker_wants(me->lw) == 0) return;
+    int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
+    for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
             lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* markers at the end */
             return;

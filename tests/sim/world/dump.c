@@ -15,7 +15,7 @@
 static void dump_hold(const struct hold *h, const char *what) {
     if (!h) return;
     fprintf(stderr, " %s kind %d finished %d open %d in call %d failed %d lost %d listed %d:", what, h->kind, h->n_finished, h->n_open,
-            h->n_in_call, h->failed, h->lost, h->listed);
+            h->n_in_call, h->failed, h->stale, h->listed);
     for (const struct run *r = h->first; r; r = r->next)
         fprintf(stderr, " [%s state %d linked %d late %d repair %d]", r->job.identity, r->state, r->linked, r->late, r->in_repair);
 }
@@ -40,9 +40,9 @@ void world_dump(const struct world *w) {
                     sh->settle.listed != NULL, sh->repair.n_late, sh->gate.head != NULL);
             for (const struct lane *l = sh->lanes; l; l = l->hh.next) {
                 fprintf(stderr, "    lane %.*s n %zu in_call %d queued %d stale %d", (int)l->id.n, l->id.p, l->n, l->in_call, l->queued,
-                        l->stale != NULL);
+                        l->lost != NULL);
                 if (l->head) fprintf(stderr, " head %s/%" PRId64, l->head->part->name, l->head->offset);
-                dump_hold(l->stale, "stale");
+                dump_hold(l->lost, "lost");
                 dump_hold(l->hold, "hold");
                 fputc('\n', stderr);
             }

@@ -118,12 +118,12 @@ static void step_finish(struct world *w, struct sim_worker *me) {
 }
 
 /* One in ten is too large for the producer, one in ten for the topic, whoever sends it and however often; other refusals pass. */
-static char last_digit(const struct lw_letter *l) {
+static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
 }
 
-static int io_letter(void *ctx, const struct lw_letter *l, struct lw_err *err) {
+static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) {
     struct sim_worker *me = ctx;
     if (me->n_letter == 64 || rnd_unit(me->world) < 0.1) return lw_fail(err, "queue full");
     if (last_digit(l) == '0') return lw_fail(err, "too large for the producer") ? 1 : 0;
