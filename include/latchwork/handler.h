@@ -50,8 +50,8 @@
  *   Stack     Threads have the system's default stack (`ulimit -s`, 8 MiB as a rule). Keep large buffers and deep recursion off it:
  *             an overflow is a crash of the worker.
  *   Process   exit(), abort() and a fault end the worker, which counts as a crash of each message that it ran. chdir(), setlocale(),
- *             setenv(), umask() and rlimits change it for all: call them in init at most. Plugins are loaded RTLD_NOW | RTLD_LOCAL and
- * never unloaded.
+ *             setenv(), umask() and rlimits change it for all: call them in init at most. Plugins are loaded with RTLD_NOW and
+ *             RTLD_LOCAL, and never unloaded.
  *
  * This interface only grows: members are added at the ends of structures, and each carries its size (or its table does), so a plugin built
  * with this header runs in later versions of Latchwork of the same LATCHWORK_ABI. Structures that Latchwork fills and hands over in

@@ -50,7 +50,7 @@ def plugins():
         assert found, "%s shows no plugin" % page
         yield page, found[0]
     with open(os.path.join(ROOT, "include/latchwork/handler.h")) as f:
-        lines = [line[7:] for line in f.read().split("*/")[0].splitlines() if line.startswith(" *     ") or line == " *"]
+        lines = [line[7:] for line in f.read().split("*/")[1].splitlines() if line.startswith(" *     ") or line == " *"]
     text = "\n".join(lines)
     yield "handler.h", text[:text.index("LATCHWORK_HANDLER_INIT") + len("LATCHWORK_HANDLER_INIT, .handle = handle};")] + "\n"
 

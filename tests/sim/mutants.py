@@ -225,7 +225,7 @@ MODE = {
     'the lease of a trial is not renewed': OPERATE,
     'a command does not compare the clock': 'trialsclock',
     'lists lose what is not recorded yet': 'torn',
-    'a try counts before the lock says so': 'torn',
+    'a try counts before the lock says so': 'tornkill',
     'a list before its lane is listed': 'tornkill',
     'said to wait before it stands in its list': 'tornkill',
     'an error reply to settle is taken for an answer': 'errors',
@@ -261,7 +261,7 @@ TEST = {
     'records above the watermark without a bound': 'tests/guard/guard --far',
 }
 # So many seeds where the usual number is too few.
-MORE = {'named messages known by their place alone': 300}
+MORE = {'named messages known by their place alone': 300, 'drop asks for nothing behind a run': 300}
 # Break no promise within the seeds; run with --all only.
 QUIET = {
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
