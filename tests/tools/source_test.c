@@ -19,7 +19,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     property(&a, "heartbeat.interval.ms", "200");
     if (strategy) property(&a, "partition.assignment.strategy", strategy);
     join(&a);
-    pid_t producing = start("%s/kafkatool %s generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin --rate 30000",
+    pid_t producing = start("%s/kafkatool %s generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin --rate 12000",
                             tools_dir, brokers, topic, messages);
     UNTIL(a.records > messages / 20, &a);
     int shared = 0;
