@@ -43,7 +43,8 @@ all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 DIRS := base config lock queue handlers kafka consumer monitor ops cli
 MAIN := cli/main
 SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name examples -prune -o -name '*.c' -print)))
-LUA := $(filter-out queue/lua/lane.lua,$(sort $(wildcard queue/lua/*.lua lock/lua/*.lua)))
+LUA := $(sort $(wildcard queue/lua/*.lua lock/lua/*.lua))
+LUA_PARTS := $(wildcard queue/lua/parts/*.lua)
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o
 # the lock library: lock/, and what it needs of base/
@@ -68,15 +69,15 @@ $(B)/%.o: %.c $(B)/flags.mk
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/scripts.gen.c: queue/lua/lane.lua $(LUA) scripts/embed-lua.sh Makefile
+$(B)/scripts.gen.c: $(LUA_PARTS) $(LUA) scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh base/redis/script.h lw_script_ queue/lua $(LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh base/redis/script.h lw_script_ queue/lua/parts $(LUA) > $@.tmp && mv $@.tmp $@
 $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/ops-scripts.gen.c: queue/lua/lane.lua $(OPS_LUA) ops/script.h scripts/embed-lua.sh Makefile
+$(B)/ops-scripts.gen.c: $(LUA_PARTS) $(OPS_LUA) ops/script.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua $(OPS_LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua/parts $(OPS_LUA) > $@.tmp && mv $@.tmp $@
 # what the reference of the commands says beyond their tables
 PAGES := $(sort $(wildcard cli/page.md cli/*/page.md))
 $(B)/pages.gen.c: $(PAGES) scripts/embed-pages.sh

@@ -2,7 +2,7 @@
 /* Waiting lists that vanish: a person deletes one, or Redis evicts it, while states say that messages wait in it.
  *
  * Scripts keep a lane in `lanes` just while its list exists, so each of them that meets one without the other knows
- * (list_vanished in queue/lua/lane.lua), and adds the lane to the stream `vanished`. Every worker reads that stream.
+ * (list_vanished in queue/lua/parts/lanes.lua), and adds the lane to the stream `vanished`. Every worker reads that stream.
  * Of what it parked in such a lane it sets the states back to unseen (unpark), and the watch then has the partition
  * read from Kafka again. A record is known by its key's tag: two keys with one tag are taken for one, which parks a
  * message twice at worst; the second one is dropped as finished.

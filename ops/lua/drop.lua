@@ -7,7 +7,7 @@
 -- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
 --      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held   - ask again: enough
 --      for one call
--- @lane
+-- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
 if why then return why end

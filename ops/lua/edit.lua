@@ -4,7 +4,7 @@
 -- KEYS 1 epoch, 2 dead
 -- ARGV 1 id in the stream, 2 envelope as it was read, 3 new envelope, 4 who, 5 wall time ms
 -- Result: the new id, or 0: the dead letter has gone or was changed meanwhile
--- @lane
+-- @epoch
 local found = call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
 if #found == 0 then return 0 end
 local fields, entry, original = found[1][2], {}, ARGV[2]

@@ -6,7 +6,7 @@
 --      6.. name, value… to record; renew, end: 4 number, 5.. name, value… to record
 -- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 where another has begun. One that was silent for
 --      longer than ttl_ms, and after which none began, goes on.
--- @lane
+-- @states
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 -- The record goes before the marks of what the job put: a job that went on without them would put it all once more.
 local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000

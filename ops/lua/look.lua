@@ -7,7 +7,7 @@
 --      where none is; value of the lock, ''; ms until it ends, -1 never; '1' where the lane is paused; attempts of the oldest so far; when it
 --      is due, 0 now. Elements that are finished may still be counted: the next claim or settle of the lane drops them.
 --      Of large messages fewer lanes than were asked for, one at least: ask again for the others.
--- @lane
+-- @tries @envelopes @lanes
 -- Lanes' messages lie anywhere: a byte each, not the bytes around it, of which a call over many lanes would read megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end

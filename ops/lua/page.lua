@@ -6,7 +6,7 @@
 -- Result: {elements of the list, -1 where its name holds another type, then four an element: 'w' it waits, 'f' it is finished and will be
 --      dropped, '?' not an envelope of this version; attempts so far; when it is due, ms; the envelope}. If elements are
 --      large, fewer than requested are returned, but at least two if there are two: ask again for the others.
--- @lane
+-- @heads
 local BYTES_MAX = 1048576
 local skip, most, wait = tonumber(ARGV[1]), tonumber(ARGV[2]), KEYS[4]
 local n = pcall_('LLEN', wait)

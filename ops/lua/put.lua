@@ -9,7 +9,7 @@
 --      P put   A there already, or finished: this identity was put before   D left out: the original is done   U left out: the original is not
 --      finished and comes by itself   G its dead letter has gone   B not put: a name holds another type
 -- Order of writes: `lanes`, the list, its state, and last the dead letter that leaves.
--- @lane
+-- @locks @states @envelopes @lanes
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)

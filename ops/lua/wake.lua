@@ -4,7 +4,7 @@
 -- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 handoff_ms
 -- Result: a letter a lane: R it goes on   N it was not paused
--- @lane
+-- @lanes @hints
 local handoff, out = tonumber(ARGV[1]), {}
 for i = 1, #KEYS - 4 do
     local lock = KEYS[4 + i]

@@ -4,7 +4,7 @@
 -- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
 -- ARGV 1 handoff_ms, 2 who asks
 -- Result: {fence, value that was there} or {} where nobody held it
--- @lane
+-- @fences @lanes @hints
 local AUDIT_MAX = 10000
 local lanes, audit, lock = KEYS[2], KEYS[5], KEYS[6]
 local was = call('GET', lock)

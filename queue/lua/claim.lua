@@ -5,10 +5,10 @@
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 handoff_ms, 6 retry.order, 7 how many hints leave `claimed`, 8 token, the
 --      same for all lanes of the call, 9 how many fences a lane may need, 10 how many heads are wanted of each lane, at most,
 --      11 "LANE CALL MET": LANE: maximum bytes granted of a lane, or one message; CALL: maximum bytes that the call reads, plus one page
---      (lane.lua); MET: the largest envelope that the caller met recently. Lanes that the call does not reach get another hint.
+--      (parts/heads.lua); MET: the largest envelope that the caller met recently. Lanes that the call does not reach get another hint.
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a lane, duplicates dropped, tries, heads, how many heads each lane gave, a byte
 --      each}: N heads are handed over, E empty, B busy; the i-th head of a lane has fence + i, from 0; tries as in gate
--- @lane
+-- @fences @locks @heads @grants @hints
 local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),
     ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 local why = refuse(id, expected, slack)

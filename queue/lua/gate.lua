@@ -6,7 +6,7 @@
 --      which on its partition is new in this epoch, or ' -' if that is not known, 6 token, the same for all lanes of the call, 7 '1'
 --      where messages carry a dedup id, 8 how many fences a lane may need, 9 how many messages each lane has, a byte each, 128 more
 --      where their envelopes are here, 64 more (with 'drop') where the caller runs one of the lane and asks only which of these are
---      dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (lane.lua), 11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are such: envelope, dedup id
+--      dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (parts/groups.lua), 11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are such: envelope, dedup id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a message, tries}
 --      R run: the lane is ours; the i-th message that it grants has fence + i, from 0   A run after the one before it, under the same lease
 --      W waiting   D finished before   X dropped for a busy lane   U dropped as a duplicate   G not decided: ask again (with 'drop': once the lane's run is over)
@@ -14,7 +14,7 @@
 --      B a name of this lane holds another type
 --      tries: number of a grant, from 1, and its attempts so far, where there are any
 -- Order of writes: locks, which the same token finds again; `lanes` before a list; states of what waits after its list.
--- @lane
+-- @fences @locks @groups @envelopes @lanes @grants
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
     ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
 local why = refuse(id, expected, slack)

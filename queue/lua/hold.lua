@@ -5,7 +5,7 @@
 -- KEYS 1 epoch, 2 fence, 3 lock
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 token, 6 '1' a paused lane too
 -- Result: 'LOST', 'JUMP', or {'H', fence} held, {'B', ms left or -1} locked by another, {'Q', ms left} quarantine, {'P', 0} paused
--- @lane
+-- @fences @locks @lanes
 local id, expected, slack, ttl, token, paused_too = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 local why = refuse(id, expected, slack, true)
 if why == 'QUARANTINE' then return {'Q', tonumber(epoch[2]) - now} end

@@ -6,7 +6,7 @@
 -- ARGV 1 epoch id, 2 '1': the group has a commit, 3 '1': the group had none at a moment after this epoch began, and this server was never
 --      a replica, so no other server goes on with these locks
 -- Result: 'LOST', or {ms left of the quarantine, 1 while no commit is known, else 0}
--- @lane
+-- @epoch
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 local left, first = tonumber(epoch[2] or 0) - now, epoch[4]
 if first and ARGV[2] == '1' then

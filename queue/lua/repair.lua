@@ -6,7 +6,7 @@
 --      excluded, at most 4,096 offsets in all
 -- Result: 'OK'; 'LATE' where the quarantine is over: the floors were taken, the ranges not; 'LOST'. Segments below a floor that are too many for
 --      one call are deleted by the floor calls that follow
--- @lane
+-- @floors
 local id, n = ARGV[1], tonumber(ARGV[2])
 local why = refuse(id, '', 0)
 if why == 'LOST' then return why end

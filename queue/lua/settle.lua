@@ -5,7 +5,7 @@
 --      wait:<lane>
 -- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, '' where messages carry no dedup id, 6 how
 --      many fences a lane may need, 7 "LANE CALL MET", bounds in bytes as in claim, 8 the lanes' items, seven bytes each (below), 9 the
---      messages' places, three bytes each (lane.lua), 10 G, then G × (topic:partition, number of its segment, first and last byte to read at
+--      messages' places, three bytes each (parts/groups.lua), 10 G, then G × (topic:partition, number of its segment, first and last byte to read at
 --      once), 11 + 4G how many locks' values follow, then those, then what the items need
 -- An item: which value, from 0, its lock has while it is ours; how many messages finished, in order; what became of the last of them (those
 --      before it are done); how to go on; how many messages are named behind them; how many heads are wanted, of 'n' one
@@ -23,7 +23,7 @@
 --   named: A granted   P finished already   G not decided; all G where the lease is not kept
 -- Order of writes: dead letters and business ids, states, tries that end, lists, states of what was put back, locks, and last the tries that
 -- count. Each item is looked at twice: record, then, when its states are in Redis, go_on.
--- @lane
+-- @fences @locks @groups @heads @grants @hints
 local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
     ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
 local why = refuse(id, '', 0)
@@ -39,6 +39,10 @@ local waiting = who_waits(lanes, first_key, n)
 local item, place = bytes_of(items), bytes_of(places)
 local at = 1 -- in the places
 local until_ms = now + tonumber(ttl)
+
+-- the letters of an item, as bytes
+local DONE, RETRY, BACK, DEAD, SENT = byte('drbxs', 1, -1)
+local KEEP, KEEP_ALONE, NEXT, DROP, NAME_MORE, HAND_MORE = byte('kKn-mh', 1, -1)
 
 local function take_place()
     local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
@@ -137,22 +141,22 @@ local function record(i, o)
     local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
     for k = 1, count do
         s, index = take_place()
-        if (k < count or outcome == 100) and (is_held or k == 1) then -- the effect has happened, whoever holds the lease now
+        if (k < count or outcome == DONE) and (is_held or k == 1) then -- the effect has happened, whoever holds the lease now
             if s.base + index >= s.floor then put_state(s, index, 2) end
             forget_later(s, index)
         end
     end
     local backoff, reason, envelope
-    if outcome == 114 or outcome == 98 then
+    if outcome == RETRY or outcome == BACK then
         backoff, envelope = tonumber(take_arg()), take_arg()
-    elseif outcome == 120 then
+    elseif outcome == DEAD then
         reason, envelope = take_arg(), take_arg()
     end
     local ids = nil
     if with_dedup then
         for k = 0, count - 1 do
             local dedup = take_arg()
-            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == 100) and (is_held or k == 0) then
+            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == DONE) and (is_held or k == 0) then
                 local p = first_place + 3 * k
                 local g = groups[place[p]]
                 call('SET', P .. 'dedup:' .. dedup, g.tp .. ':' .. text(g.base + place[p + 1] * 256 + place[p + 2]), 'EX', window, 'NX')
@@ -161,8 +165,8 @@ local function record(i, o)
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
-    if is_held and outcome ~= 100 and count > 0 and (s.base + index < s.floor or get_state(s, index) >= 2) then outcome = 100 end -- never down
-    if is_held and (outcome == 120 or outcome == 115) then die(s, index, reason, envelope) end
+    if is_held and outcome ~= DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= 2) then outcome = DONE end -- never down
+    if is_held and (outcome == DEAD or outcome == SENT) then die(s, index, reason, envelope) end
     return {o = o, at = at, is_held = is_held, s = s, index = index, outcome = outcome, backoff = backoff, envelope = envelope, ids = ids}
 end
 
@@ -177,15 +181,15 @@ local function go_on(i, r)
         answer = 'S'
         grant_none(named)
     else
-        if outcome == 114 or outcome == 98 then
-            answer = put_back(outcome == 114 and 'r' or 'b', lock, s, index, r.backoff, r.envelope)
+        if outcome == RETRY or outcome == BACK then
+            answer = put_back(outcome == RETRY and 'r' or 'b', lock, s, index, r.backoff, r.envelope)
             grant_none(named)
-        elseif not (waiting and waiting[i]) and (mode == 110 or mode == 45) then
+        elseif not (waiting and waiting[i]) and (mode == NEXT or mode == DROP) then
             free[#free + 1] = lock
             answer = 'L'
             grant_none(named)
         else
-            local stop = mode ~= 45 and is_paused(lock)
+            local stop = mode ~= DROP and is_paused(lock)
             local lane, heads, due = nil, nil, nil
             if waiting and waiting[i] then
                 lane = lane_of(lock)
@@ -201,28 +205,28 @@ local function go_on(i, r)
                         before, trimmed = before - count, true
                     end
                 end
-                if mode == 104 and want > 0 then
+                if mode == HAND_MORE and want > 0 then
                     local last, last_index = nil, nil
                     if named > 0 then last, last_index = take_place() end
                     named_out[#named_out + 1] = named > 0 and 'G' or nil
                     heads = take_heads(lane, want, before, last and last.tp, last and last.base + last_index)
-                elseif mode == 110 then
+                elseif mode == NEXT then
                     heads, due = runnable_heads(lane, skip, want, before)
                 else
                     heads = take_heads(lane, 1, 0)
-                    if mode == 104 then -- none is wanted now
+                    if mode == HAND_MORE then -- none is wanted now
                         grant_none(named)
                         if type(heads) == 'table' then heads = {} end
                     end
                 end
-            elseif mode == 104 then
+            elseif mode == HAND_MORE then
                 grant_none(named)
             end
-            if mode == 104 or mode == 109 or ((mode == 107 or (mode == 75 and not heads)) and not stop) then
+            if mode == HAND_MORE or mode == NAME_MORE or ((mode == KEEP or (mode == KEEP_ALONE and not heads)) and not stop) then
                 call('PEXPIRE', lock, ttl)
                 if heads and heads ~= 'BAD' then call('ZADD', lanes, text(until_ms), lane) end
                 answer = 'K'
-                if mode == 104 then
+                if mode == HAND_MORE then
                     if type(heads) == 'table' and not stop then given = grant_heads(heads) end
                 elseif stop then
                     grant_none(named)
@@ -238,7 +242,7 @@ local function go_on(i, r)
                     backoffs[#backoffs + 1] = {lock, math.max(due - now, 1)}
                     call('ZADD', lanes, text(due), lane)
                     answer = 'L'
-                elseif mode == 110 and not stop and heads ~= 'MORE' then
+                elseif mode == NEXT and not stop and heads ~= 'MORE' then
                     call('PEXPIRE', lock, ttl)
                     call('ZADD', lanes, text(until_ms), lane)
                     given = grant_heads(heads)
@@ -258,7 +262,7 @@ local lanes_left = {}
 for i = 1, n do
     local o = 7 * i - 6
     local mode = item[o + 3]
-    if item[o + 1] == 1 and item[o + 2] == 100 and (mode == 110 or mode == 45) and item[o + 4] == 0 and not (waiting and waiting[i]) and
+    if item[o + 1] == 1 and item[o + 2] == DONE and (mode == NEXT or mode == DROP) and item[o + 4] == 0 and not (waiting and waiting[i]) and
         not with_dedup and held[i] == ARGV[first_value + item[o]] then -- as most are: one message, done, and nobody waits
         local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
         at = at + 3

@@ -5,7 +5,7 @@
 -- KEYS 1 epoch, 2 lanes, 3 ready
 -- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms, 4 handoff_ms
 -- Result: 'LOST', 'QUARANTINE', or the number of lanes looked at: fewer than asked for means that none is left
--- @lane
+-- @locks @lanes @hints
 local READY_MAX, VANISHED_A_CALL = 1024, 64
 local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local why = refuse(id, '', 0)

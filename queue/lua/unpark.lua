@@ -4,7 +4,7 @@
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, 2 topic:partition, 3.. offsets, 1,024 at most
 -- Result: 'LOST', or how many of them were waiting
--- @lane
+-- @states
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 local tp, n = ARGV[2], 0
 for i = 3, #ARGV do

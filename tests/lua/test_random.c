@@ -95,7 +95,7 @@ static void drop_first(struct lane *k, int n) {
     k->n -= n;
 }
 
-/* As lane.lua says. The number of heads; -1: none, and the lane is no more. */
+/* As heads.lua says. The number of heads; -1: none, and the lane has ended. */
 static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after, struct id *out) {
     for (int size = before + want;; size = 16) {
         int n = 0, drop = 0, looked = k->n < size ? k->n : size;

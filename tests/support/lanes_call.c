@@ -48,7 +48,7 @@ struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode) {
     return m;
 }
 
-/* --- places: see lane.lua ----------------------------------------------------------------------------------------------------- */
+/* --- places: see queue/lua/parts/groups.lua ------------------------------------------------------------------------------------------ */
 
 struct group {
     const char *topic;

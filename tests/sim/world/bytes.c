@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 enum { LARGE = 250000, MEDIUM = 3000, HEADER = 3000, OTHER = 200 /* what an envelope has beside payload and headers, at most */ };
-enum { READ_AT_ONCE = 8 /* as lane.lua */ };
+enum { READ_AT_ONCE = 8 /* as queue/lua/parts/heads.lua */ };
 
 static const struct lw_byte_bounds usual = {.call = 2 << 20, .lane = 1 << 20, .heads = 32 << 20, .held = 64 << 20};
 static const struct lw_byte_bounds tight = {.call = 4000, .lane = 3500, .heads = 9000, .held = 40000};

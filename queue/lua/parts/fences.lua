@@ -1,0 +1,10 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- @epoch
+-- Fences grow across expiry, release and a wiped Redis: max(last + 1, time in microseconds). A call that grants takes `reserve` numbers at
+-- once: the i-th message that it grants under a lane's lock has fence_base + i, from 0.
+local fence_base = nil
+local function take_fences(reserve)
+    if fence_base then return end
+    fence_base = math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)
+    call('SET', P .. 'fence', text(fence_base + reserve - 1))
+end

@@ -1,0 +1,22 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- @tries
+-- What gate, settle and claim grant, in order: attempts other than 0 by number of the grant, and the envelopes of heads.
+local n_grants, tries_out, heads_out = 0, {}, {}
+local function grant(tp, offset, s) -- s: its segment, where that is at hand
+    n_grants = n_grants + 1
+    s = s or segment_of(tp, offset)
+    if s.has_tries == nil then s.has_tries = call('EXISTS', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT))) == 1 end
+    if not s.has_tries then return end
+    local tried = tries_of(tp, offset)
+    if tried > 0 then
+        tries_out[#tries_out + 1] = n_grants
+        tries_out[#tries_out + 1] = tried
+    end
+end
+local function grant_heads(heads)
+    for _, h in ipairs(heads) do
+        grant(h[2], h[3])
+        heads_out[#heads_out + 1] = h[1]
+    end
+    return #heads
+end

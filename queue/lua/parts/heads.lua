@@ -1,0 +1,148 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- @tries @envelopes @lanes
+-- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left: what it may still read; lane_bytes: the
+-- most that one lane is granted; `largest`: the largest envelope that the caller met recently or this call has read, which decides how many
+-- are read at once. The size of an element is not known before it is read, so READ_AT_ONCE limits the cost of unexpectedly large ones.
+local READ_AT_ONCE = 8
+local call_left, lane_bytes, largest = 2097152, 1048576, 0
+local function take_bounds(bounds)
+    local lane, all, met = string.match(bounds, '^(%d+) (%d+) (%d+)$')
+    lane_bytes, call_left, largest = tonumber(lane), tonumber(all), tonumber(met)
+end
+local function read_at_once(room)
+    local n = READ_AT_ONCE
+    if largest * n > room then n = math.max(1, floor(math.min(room, call_left) / largest)) end
+    return n
+end
+local function count_read(envelope)
+    call_left = call_left - #envelope
+    if #envelope > largest then largest = #envelope end
+end
+
+-- Drops finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset}, oldest first, of at most
+-- lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those behind it are returned; those before it are granted
+-- already and count against lane_bytes. `before`: how many elements stand before the wanted ones, as far as known. Returns nil if none is
+-- left (and the lane is removed), 'MORE' if a limit was reached first, 'BAD' if the list's name holds another type.
+local trimmed = false -- the caller has just dropped heads of the lane
+local function take_heads(lane, want, before, after_tp, after_offset)
+    local emptied = trimmed
+    trimmed = false
+    if call_left <= 0 then
+        if emptied and call('EXISTS', P .. 'wait:' .. lane) == 0 then
+            call('ZREM', P .. 'lanes', lane)
+            return nil
+        end
+        return 'MORE'
+    end
+    local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0 -- at: elements looked at that stay
+    local out, n, any, behind, seen, full = {}, 0, false, after_tp == nil, {}, false
+    repeat
+        local most = read_at_once(lane_bytes - granted)
+        if at + dropped == 0 then most = most + before end
+        most = math.min(most, size - at - dropped)
+        local list = pcall_('LRANGE', wait, -at - most, -at - 1)
+        if list.err then return 'BAD' end
+        local drop, read, most_bytes = 0, 0, largest
+        for i = #list, 1, -1 do
+            local envelope = list[i]
+            local bytes = #envelope
+            read = read + bytes
+            if bytes > most_bytes then most_bytes = bytes end
+            local tp, offset, n_dedup = identity_of(envelope)
+            local over = tp and finished(tp, offset)
+            local mine = any and tp and seen[tp]
+            local again = mine and mine[offset] -- the same message twice: one owner put it back, the next parked it
+            if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
+                set_state(tp, offset, 2)
+                finish_unsaved = true
+                duplicates = duplicates + 1
+                over = true
+            end
+            if not tp and not any then -- not ours, or torn: kept where people look, out of the way
+                pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
+                over = true
+            end
+            if over then
+                if not any then drop = drop + 1 end
+            elseif not tp then
+                full = true
+            elseif not again then
+                any = true
+                if not mine then
+                    mine = {}
+                    seen[tp] = mine
+                end
+                mine[offset] = true
+                granted = granted + bytes
+                local fits = granted <= lane_bytes
+                if not behind then
+                    behind = tp == after_tp and offset == after_offset
+                elseif fits or (n == 0 and not after_tp) then
+                    n = n + 1
+                    out[n] = {envelope, tp, offset}
+                    full = n == want
+                else
+                    full = true
+                end
+            end
+            if full then break end
+        end
+        call_left, largest = call_left - read, most_bytes
+        if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end -- the next one would not fit either, if it is as large
+        if drop > 0 then
+            if finish_unsaved then save_states() end
+            call('LTRIM', wait, 0, -1 - drop)
+        end
+        at, dropped = at + #list - drop, dropped + drop
+        if not any and #list < most then
+            if dropped > 0 or emptied then
+                call('ZREM', P .. 'lanes', lane)
+            elseif call('ZMSCORE', P .. 'lanes', lane)[1] then
+                forget_vanished(lane)
+            end
+            return nil
+        end
+        if at + dropped == size and not any then size = size + 16 end
+    until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
+    if not any and call('EXISTS', wait) == 0 then -- a bound was reached just where the list ended
+        call('ZREM', P .. 'lanes', lane)
+        return nil
+    end
+    return any and out or 'MORE'
+end
+
+-- The first of them with its identity, or what take_heads says.
+local function first_unfinished(lane)
+    local heads = take_heads(lane, 1, 0)
+    if type(heads) ~= 'table' then return heads end
+    return heads[1][1], heads[1][2], heads[1][3]
+end
+
+-- Returns the head to run now. With retry.order skip, heads that are not due yet rotate to the left end; if none is due, returns 'UNDUE' and
+-- the earliest due time. If the call reached its limit before it saw them all, the lane is examined again after LOOK_ON_MS.
+local LOOK_ON_MS = 100
+local function runnable_head(lane, skip)
+    local head, tp, offset = first_unfinished(lane)
+    if not skip or not tp then return head, tp, offset end
+    local wait = P .. 'wait:' .. lane
+    local earliest = nil
+    for _ = 1, math.min(call('LLEN', wait), 256) do
+        local _, _, due = tries_of(tp, offset)
+        if due <= now then return head, tp, offset end
+        earliest = math.min(earliest or due, due)
+        call('RPOPLPUSH', wait, wait)
+        call_left = call_left - #head
+        head, tp, offset = first_unfinished(lane)
+        if head == 'MORE' then return 'UNDUE', math.min(earliest, now + LOOK_ON_MS) end
+        if not tp then return head end
+    end
+    return 'UNDUE', earliest
+end
+
+-- As take_heads; with retry.order skip, only the one head that is due.
+local function runnable_heads(lane, skip, want, before, after_tp, after_offset)
+    if not skip then return take_heads(lane, want, before, after_tp, after_offset) end
+    local head, tp, offset = runnable_head(lane, true)
+    if not tp or head == 'UNDUE' then return head, tp end
+    return {{head, tp, offset}}
+end

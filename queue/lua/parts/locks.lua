@@ -1,0 +1,22 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- @epoch
+-- A lock's value is TOKEN:FENCE.
+local function is_mine(value, token)
+    return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
+end
+
+-- Returns the lock's remaining ms, as PTTL. A lock is set for at most the largest TTL in use, "backoff:MS" for MS. If it has longer to
+-- go, it was set before Redis' clock went back and nobody would end it in time, so this cuts it to its maximum. A bare "backoff", of an
+-- older version, does not tell its length and stays as it is.
+local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
+local function lock_left(lock)
+    local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)
+    if left <= most or most == 0 then return left end
+    local value = pcall_('GET', lock)
+    if type(value) ~= 'string' then return left end
+    if is_backoff(value) then most = tonumber(sub(value, 9)) or left end
+    if left <= most then return left end
+    call('PEXPIRE', lock, text(most))
+    return most
+end
+local function set_backoff(lock, wait_ms) call('SET', lock, 'backoff:' .. text(wait_ms), 'PX', text(wait_ms)) end

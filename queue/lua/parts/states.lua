@@ -1,0 +1,95 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- @epoch
+-- A replayed message (queue/envelope.h: replay > 0) is one of a partition "TOPIC:PARTITION#REPLAY" that nobody owns: its state and tries are its
+-- own, it has no floor, and what is known of the original does not drop it. Its marks go with time, long after it left its list.
+local REPLAY_MARK_S = 604800
+
+-- States, two bits an offset, four a byte, the first in the highest bits. A call reads the pages of a segment that it needs, many as one where
+-- it names them; what was written is seen by later reads of the call; save_states writes it back, of a page what stands between its first and
+-- its last change. Nothing that relies on a state is written before it: not the end of a list that held what has finished, not the end of a
+-- lock. finish_unsaved: a message has been found finished by this call, and Redis does not know yet.
+local finish_unsaved = false
+local floors, segments, dirty = {}, {}, {}
+local DIVISOR = {[0] = 64, 16, 4, 1}
+local PAGE = 64 -- bytes
+local function floor_of(tp)
+    local f = floors[tp]
+    if not f then
+        f = tonumber(call('HGET', P .. 'floor', tp) or 0)
+        floors[tp] = f
+    end
+    return f
+end
+local function segment_name(tp, number) return tp .. ':' .. text(number) end
+local function segment_at(tp, number, key)
+    local mine = segments[tp]
+    if not mine then
+        mine = {}
+        segments[tp] = mine
+    end
+    local s = mine[number]
+    if not s then
+        s = {key = key or P .. 'state:' .. segment_name(tp, number), number = number, first = 0, page = {}}
+        mine[number] = s
+    end
+    return s
+end
+local function segment_of(tp, offset) return segment_at(tp, (offset - offset % SEGMENT) / SEGMENT) end
+-- s.page, from the byte s.first on, is what was looked at last; pages that were read stand in s by their number, one that spans several by each.
+local function read_pages(s, first, last)
+    local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
+    for i = #page + 1, (last - first + 1) * PAGE do page[i] = 0 end
+    page.first = first * PAGE
+    for n = first, last do s[n] = page end
+    return page
+end
+local function turn_to(s, at)
+    local n = floor(at / PAGE)
+    local page = s[n] or read_pages(s, n, n)
+    s.page, s.first = page, page.first
+    return page[at - page.first + 1]
+end
+local function get_state(s, index)
+    local k = index % 4
+    local at = (index - k) / 4
+    local b = s.page[at - s.first + 1] or turn_to(s, at)
+    if b == 0 then return 0 end
+    local d = DIVISOR[k]
+    return (b - b % d) / d % 4
+end
+local function put_state(s, index, state) -- never down; the floor is the caller's to look at
+    local k = index % 4
+    local at, d = (index - k) / 4, DIVISOR[k]
+    local b = s.page[at - s.first + 1] or turn_to(s, at)
+    local was = (b - b % d) / d % 4
+    if was >= 2 or was == state then return end
+    local page, i = s.page, at - s.first + 1
+    page[i] = b + (state - was) * d
+    if not page.lo then
+        page.lo, page.hi, page.key, page.segment = i, i, s.key, s.number
+        dirty[#dirty + 1] = page
+    elseif i < page.lo then
+        page.lo = i
+    elseif i > page.hi then
+        page.hi = i
+    end
+end
+local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % SEGMENT) end
+local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= 2 end
+local function set_state(tp, offset, state) -- never below the floor
+    if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % SEGMENT, state) end
+end
+-- Of a partition the oldest go first: a later message of a key must never be known as done without those before it.
+local function is_older(a, b)
+    if a.segment ~= b.segment then return a.segment < b.segment end
+    return a.first < b.first
+end
+local function save_states()
+    if #dirty > 1 then table.sort(dirty, is_older) end
+    for _, page in ipairs(dirty) do
+        call('SETRANGE', page.key, page.first + page.lo - 1, string.char(unpack(page, page.lo, page.hi)))
+        if find(page.key, '#%d+:%d+$') then call('EXPIRE', page.key, REPLAY_MARK_S) end
+        page.lo = nil
+    end
+    dirty, finish_unsaved = {}, false
+end
