@@ -20,6 +20,12 @@ def counts(run):
     return dict(zip(("done", "dead", "dropped", "skipped"), map(int, COUNTS.findall(run.log())[-1])))
 
 
+def judge_after_deaths(t, run, found, **want):
+    """A count is short by at most one message a death: test_counts.py (plugin_crashes) says why, and doc/how-to/monitor.md tells users."""
+    for name, n in want.items():
+        t.check(n - len(run.deaths) <= found[name] <= n, "%s in the summary: %d, not %d" % (name, found[name], n))
+
+
 def kill_one(t, run):
     """kill -9 of a random worker under load; returns when another one has taken its place."""
     before = t.ends_so_far()
@@ -216,7 +222,7 @@ def dedup_workers_killed(t):
     dropped, doubled = judge_ids(t, run)
     t.judge()
     found = counts(run)
-    t.same(found["done"], len(by_business_id(t)), "done in the summary")
+    judge_after_deaths(t, run, found, done=len(by_business_id(t)))
     dropped += doubled  # an effect that was not recorded: its message is a duplicate by now
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
@@ -316,7 +322,7 @@ def drop_workers_killed(t):
     samples = sampler.end()
     t.judge(samples=samples)
     found = counts(run)
-    t.same(found["done"], len(finished(runs)), "done in the summary: what ran is not recorded as dropped")
+    judge_after_deaths(t, run, found, done=len(finished(runs)))  # what ran is not recorded as dropped
     judge_dropped_count(t, found, dropped)
     t.check(dropped > 500, "%d were dropped: the test does not test much" % dropped)
     t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
@@ -409,7 +415,7 @@ def skip_workers_killed(t):
     t.same({header["latchwork-origin"] for header in headers}, t.dead, "dead letters in the topic")
     t.judge(unordered=failing)
     found = counts(run)
-    t.same((found["done"], found["dead"]), (3 * 60 * 4, 3 * 60 * 2), "done and dead in the summary")
+    judge_after_deaths(t, run, found, done=3 * 60 * 4, dead=3 * 60 * 2)
     t.figure(kills=len(run.deaths), dead=len(t.dead), letters=len(headers))
 
 

@@ -48,7 +48,7 @@ def check_refused(t, run, when):
 def flushall_twice(t):
     """Row 5: all data gone, twice: the epoch is lost, one TTL of quiet, back to the watermark; nothing lost, nothing at once."""
     t.start_redis()
-    run = under_load(t, 7000 * SOAK, 700)
+    run = under_load(t, 10000 * SOAK, 700)
     before = sorted(run.workers())
     sampler = t.sample_commits()
     pauses = []
