@@ -90,7 +90,7 @@ static void counted_take(struct lw_call *c, struct lw_take *t) {
         lw_call_number(c, l->o.give_ttl_ms);
 }
 
-static enum lw_took nonsense(struct lw_take *t, struct latchwork_error *error) {
+static enum lw_took malformed(struct lw_take *t, struct latchwork_error *error) {
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", t->lock->client->where);
     return LW_FAILED;
 }
@@ -104,12 +104,12 @@ static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms
     }
     if (r->type == REDIS_REPLY_ARRAY) {
         if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_INTEGER || r->element[1]->type != REDIS_REPLY_STRING)
-            return nonsense(t, error);
+            return malformed(t, error);
         t->left_ms = r->element[0]->integer;
         snprintf(t->ticket, sizeof t->ticket, "%s", r->element[1]->str);
         return LW_HELD;
     }
-    if (r->type != REDIS_REPLY_INTEGER) return nonsense(t, error);
+    if (r->type != REDIS_REPLY_INTEGER) return malformed(t, error);
     t->left_ms = lw_one_left_ms(r->integer);
     return LW_HELD;
 }

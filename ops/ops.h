@@ -103,7 +103,8 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* The same, of one type; another one is an error. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
-/* How many elements to ask for next (2 to OPS_PAGE), after so many that were so large: Redis shall not be held up by large messages. */
+/* How many elements to ask for next (2 to OPS_PAGE), after `asked` of them had `bytes` in all, so that large messages do not hold up Redis.
+ */
 int64_t ops_page_size(int64_t asked, size_t bytes);
 
 /* ---- messages (ops/message.c) ---- */

@@ -47,7 +47,7 @@ int64_t ops_time_ms(const char *text, int64_t now_ms) {
     }
     char *end;
     long long ms = strtoll(text, &end, 10);
-    if (end - text >= 12 && !*end) return ms; /* no one means so many seconds ago */
+    if (end - text >= 12 && !*end) return ms; /* such a large number is no count of seconds */
     int64_t ago = ops_duration_ms(text);
     return ago < 0 ? -1 : now_ms - ago;
 }

@@ -160,7 +160,7 @@ void calls_settle(struct calls *c, const struct call_batch *b) {
 static void check(const char *script, const redisReply *r, size_t parts, int n, char letter) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != parts || !r->element[0]->str || !r->element[1]->str ||
         r->element[1]->len != (size_t)n)
-        tool_die("%s answered %s", script, r->str ? r->str : "nonsense");
+        tool_die("%s answered %s", script, r->str ? r->str : "a malformed reply");
     const char *letters = r->element[1]->str;
     for (int i = 0; i < n; i++)
         if (letters[i] != letter)
@@ -184,7 +184,7 @@ static void load(redisContext *redis, const struct lw_script *script, char sha[4
 
 static int64_t redis_ms(redisContext *redis) {
     redisReply *r = tool_ask(redis, "TIME");
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) tool_die("Redis: TIME answered nonsense");
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) tool_die("malformed reply to TIME");
     int64_t ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
     freeReplyObject(r);
     return ms;

@@ -118,7 +118,7 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
         sh->loaded = false;
         renew(sh);
     } else {
-        complain(sh, r->type == REDIS_REPLY_ERROR ? r->str : "renew answered nonsense");
+        complain(sh, r->type == REDIS_REPLY_ERROR ? r->str : "malformed reply to renew");
     }
 }
 
@@ -133,7 +133,7 @@ static void on_reply(void *ctx, const redisReply *r) {
         sh->loaded = true;
         renew(sh);
     } else {
-        complain(sh, r->type == REDIS_REPLY_ERROR ? r->str : "SCRIPT LOAD answered nonsense");
+        complain(sh, r->type == REDIS_REPLY_ERROR ? r->str : "malformed reply to SCRIPT LOAD");
     }
 }
 

@@ -69,7 +69,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)n ||
         e[3]->type != REDIS_REPLY_ARRAY || e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
-        lw_error("shard %d: claim answered nonsense", sh->index);
+        lw_error("shard %d: malformed reply to claim", sh->index);
         claim_forget(w, sh);
         return;
     }

@@ -116,7 +116,7 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
 
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) {
-        lw_worker_disconnected(w, sh->index, "enter answered nonsense");
+        lw_worker_disconnected(w, sh->index, "malformed reply to enter");
         return;
     }
     if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 6) {

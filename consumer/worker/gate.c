@@ -298,7 +298,7 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->gate.n_msgs ||
         e[2]->type != REDIS_REPLY_ARRAY) {
-        lw_error("shard %d: gate answered nonsense", sh->index);
+        lw_error("shard %d: malformed reply to gate", sh->index);
         gate_back(w, sh);
         return;
     }

@@ -22,9 +22,9 @@ struct hold {
     uint64_t fence; /* as the lock's value names it */
     struct run *first, **tail;
     int n;          /* messages granted since the lane was last looked at for others (max_run) */
-    int n_finished; /* the first so many runs are FINISHED */
+    int n_finished; /* how many runs, from the first on, are FINISHED */
     int n_open;     /* behind them: RUNNING, SENDING or AHEAD */
-    int n_in_call;  /* the first so many runs are in the settle that is under way */
+    int n_in_call;  /* how many runs, from the first on, are in the settle that is under way */
     bool failed;    /* the last finished one is not done: nothing more runs */
     bool stale;     /* settle said so (S), its lease is another's: nothing more is recorded, and the lane waits until what runs has ended */
     bool lost;      /* its epoch is (LOST) */

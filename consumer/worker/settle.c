@@ -443,7 +443,7 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
               e[2]->len == (size_t)sh->settle.n_named && e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
               e[6]->len == (size_t)n;
     if (!ok) {
-        lw_error("shard %d: settle answered nonsense", sh->index);
+        lw_error("shard %d: malformed reply to settle", sh->index);
         settle_back(w, sh);
         return;
     }

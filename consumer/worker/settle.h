@@ -22,7 +22,7 @@ enum mode { KEEP = 'k', KEEP_ALONE = 'K', NEXT = 'n', DROP = '-', MORE = 'm', HE
 
 struct settle_item {
     struct hold *hold;
-    int n_runs; /* its first so many */
+    int n_runs; /* how many of its runs, from the first on */
     enum verdict verdict;
     enum mode mode;
     int first_named, n_named; /* of the call's */

@@ -77,7 +77,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (sh->gate.head || hints) && w->in_flight < (size_t)w->c->handler.threads;
 }
 
-/* How many lanes gate asks for where so many may run. At most ASK_LANES, because all of them may turn out to be free. */
+/* How many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because all of them may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     enum { ASK_LANES = 64 };
     size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;

@@ -207,7 +207,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(n > 0 && n <= LOOK_BATCH);
     sh->watch.n = 0;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
-        lw_error("shard %d: watch answered nonsense", sh->index);
+        lw_error("shard %d: malformed reply to watch", sh->index);
         return;
     }
     for (int i = 0; i < n; i++) {

@@ -430,7 +430,7 @@ enum {
 struct latchwork_redlock_options {
     uint32_t size;
     unsigned flags; /* none yet; scripts are needed */
-    /* Per server, LATCHWORK_DEFAULT_CONNECTIONS, and one for extending: so many ask at the same time. */
+    /* Per server, LATCHWORK_DEFAULT_CONNECTIONS, and one for extending: the most calls at the same time. */
     int connections;
     int64_t node_ms; /* for each server's answer, and for connecting; LATCHWORK_DEFAULT_NODE_MS. Small beside the TTL */
     /* Random pause between attempts of an acquire that waits: LATCHWORK_DEFAULT_RETRY_MIN_MS, LATCHWORK_DEFAULT_RETRY_MAX_MS. */

@@ -25,13 +25,13 @@ struct faults {
     bool back;               /* the clock may jump back, too */
     int split_ms;
     /* How the world runs; 0: the usual. */
-    int pace;           /* time goes so many times faster, so that calls, handlers and renewals come late for a TTL */
-    int idle;           /* of ten chances to end a handler or renew, so many are missed */
-    int sparse;         /* so many offsets lie between two records: segments end, and are deleted, all the time */
-    double churn;       /* rebalances, so many times more often */
+    int pace;           /* how many times faster time goes, so that calls, handlers and renewals come late for a TTL */
+    int idle;           /* how many of ten chances to end a handler or to renew are missed */
+    int sparse;         /* how many offsets lie between two records: segments end, and are deleted, all the time */
+    double churn;       /* how many times more often rebalances come */
     bool deaf;          /* a worker hears late that it lost a partition */
     bool lag;           /* replicas are far behind */
-    int burst;          /* so many records more in one poll */
+    int burst;          /* how many more records come in one poll */
     bool pool;          /* a follower may have to wait in the pool's queue before it starts */
     bool big;           /* now and then a large message, so that few are granted at once and more are asked for often */
     bool tight;         /* bounds in bytes that messages of some thousand bytes reach (bytes.h) */
@@ -45,10 +45,10 @@ struct faults {
     bool stubborn;      /* some messages are given back under a live lease, for a while */
     double operate;     /* an operator pauses, breaks, drops, replays, tries: so often (operator.h) */
     int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. A longer one makes quarantines in which much happens */
-    int longer;         /* worker 1 has so many times the lock.ttl_ms of the others; 0: the same */
-    int repairs;        /* so many ranges a repair call; 0: as many as the program sends */
+    int longer;         /* how many times the lock.ttl_ms of the others worker 1 has; 0: the same */
+    int repairs;        /* how many ranges a repair call has; 0: as many as the program sends */
     int linger;         /* records whose offset is a multiple of it keep their handler busy for long; 0: none */
-    int meta_max;       /* the broker refuses commit metadata above so many bytes; 0: it takes all */
+    int meta_max;       /* the most bytes of commit metadata that the broker takes; 0: any number */
     double commits;     /* Kafka's coordinator goes away for a while, so often */
     double seeks;       /* seeks fail, so often */
     double cut_repairs; /* connections break under a repair, so often */
