@@ -62,7 +62,7 @@ static bool log_in(struct server *s, const struct lw_redis_url *u) {
 
 /* ---- INFO ---- */
 
-/* The value of a field, cut at its line's end; "" where there is none. */
+/* The value of a field, up to the end of its line; "" if it is missing. */
 static void field(const char *info, const char *name, char *out, size_t size) {
     size_t n = strlen(name);
     *out = '\0';

@@ -4,7 +4,7 @@
 local LOCK_PREFIX = #P + 6
 local function lane_of(lock) return sub(lock, LOCK_PREFIX) end
 
--- Which of a batch's lanes have waiters: nil where none has, which spares the look at each.
+-- Which of a batch's lanes have waiters; nil if none has, which spares the look at each.
 local function who_waits(lanes, first_key, n)
     if call('EXISTS', lanes) == 0 then return nil end
     local names = {}
