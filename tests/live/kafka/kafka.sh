@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A real Apache Kafka (KRaft, broker and controller in one) for tests, on loopback only.
 #
-#   kafka.sh fetch            gets the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs)
+#   kafka.sh fetch            gets the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs), and prints where they are
 #   kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client is answered, prints the bootstrap address
 #                             (PORT for clients, PORT+1 for the controller; PORT 0: free ones, kept in DIR for restarts)
 #   kafka.sh stop DIR         SIGTERM, and SIGKILL when that takes over 15 s
@@ -10,11 +10,14 @@
 #   kafka.sh restart DIR      stop, then start on the same files and ports
 #
 # DIR holds everything: data, server.properties, pid, server.log. KAFKA_OPTS_EXTRA: more "name=value" lines for server.properties.
+# KAFKA_FORMAT_EXTRA: more arguments for the formatting, one a line. LW_KAFKA_VERSION: another Kafka than 3.9.1, in $LW_KAFKA_LIBS-VERSION.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
+version=${LW_KAFKA_VERSION:-3.9.1}
 libs=${LW_KAFKA_LIBS:-$root/build/kafka/libs}
+if [ "$version" != 3.9.1 ]; then libs=$libs-$version; fi
 ready_s=60
 
 die() {
@@ -25,8 +28,8 @@ die() {
 fetch() {
     if [ -e "$libs/.complete" ]; then return; fi
     mkdir -p "$libs"
-    echo "kafka.sh: fetching Apache Kafka with Maven (once)" >&2
-    mvn -q -B -f "$here/pom.xml" dependency:copy-dependencies -DoutputDirectory="$libs" >&2 || die "Maven could not fetch the jars"
+    echo "kafka.sh: fetching Apache Kafka $version with Maven (once)" >&2
+    mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" dependency:copy-dependencies -DoutputDirectory="$libs" >&2 || die "Maven could not fetch the jars"
     touch "$libs/.complete"
 }
 
@@ -84,7 +87,13 @@ EOF
 
 format() {
     if [ -e "$dir/data/meta.properties" ]; then return; fi
-    (java_run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/server.properties" --ignore-formatted) > "$dir/format.log" 2>&1 ||
+    set --
+    while IFS= read -r argument; do
+        if [ -n "$argument" ]; then set -- "$@" "$argument"; fi
+    done <<EOF
+${KAFKA_FORMAT_EXTRA:-}
+EOF
+    (java_run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/server.properties" --ignore-formatted "$@") > "$dir/format.log" 2>&1 ||
         die "can't format: $(tail -n 5 "$dir/format.log")"
 }
 
@@ -168,7 +177,7 @@ end() {
 }
 
 usage() {
-    sed -n '3,13s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -177,7 +186,7 @@ command=$1
 dir=${2:-}
 port=${3:-0}
 case $command in
-fetch) fetch ;;
+fetch) fetch && echo "$libs" ;;
 start | stop | kill | restart)
     [ -n "$dir" ] || usage
     case $command in

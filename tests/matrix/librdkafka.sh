@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds a librdkafka that this distribution does not have, below build/, and runs a command with it.
+# usage: tests/matrix/librdkafka.sh VERSION [COMMAND [ARGUMENT…]]      (VERSION: 2.12.0 or 2.15.1)
+#
+#   librdkafka.sh 2.15.1                                   builds it once and prints its prefix
+#   librdkafka.sh 2.15.1 build/latchwork version           the program that was built with the system's library loads this one
+#   librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   compiles against its headers, too
+#
+# The source comes from the npm registry: two packages carry all of it. The archive must have the checksum below. Needs npm, a C compiler, make
+# and python3. OIDC is compiled in only where libcurl's headers are installed; SSL where OpenSSL's are (libssl-dev). The prefix is
+# $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION).
+# exit: that of the command; 2 usage, or the library can't be built
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+
+die() {
+    echo "librdkafka.sh: $*" >&2
+    exit 2
+}
+
+[ $# -ge 1 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
+version=$1
+shift
+case $version in
+2.12.0) package=node-rdkafka@3.6.1 sum=148f7e7b65c510314c70762d8f1be052c8fe1fdf03a128e6c78083a729a57a30 ;;
+2.15.1) package=@confluentinc/kafka-javascript@1.10.1 sum=ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66 ;;
+*) die "no package is known that carries librdkafka $version; known: 2.12.0, 2.15.1" ;;
+esac
+store=${LW_LIBRDKAFKA:-$top/build/librdkafka}
+prefix=$store/$version
+log=$store/$version.log
+
+unpack() {
+    (cd "$1" && npm pack --silent "$package" >/dev/null) >>"$log" 2>&1 || die "npm could not fetch $package; see $log"
+    echo "$sum  $(echo "$1"/*.tgz)" | sha256sum --check --quiet >>"$log" 2>&1 || die "$package has another checksum than expected; see $log"
+    tar -xzf "$1"/*.tgz -C "$1" --strip-components=3 package/deps/librdkafka
+}
+
+# CC is ours, not the caller's: a sanitizer build of Latchwork uses an ordinary library.
+compile() {
+    cd "$1"
+    unset CC CFLAGS CPPFLAGS LDFLAGS MAKEFLAGS MFLAGS MAKELEVEL
+    ./configure --prefix="$prefix" --disable-gssapi --disable-debug-symbols
+    make -j2 libs
+    make -C src install
+}
+
+build() {
+    local work
+    [ ! -e "$prefix/.complete" ] || return 0
+    work=$(mktemp -d "$store/$version.XXXXXX")
+    : >"$log"
+    echo "librdkafka.sh: building librdkafka $version (once)" >&2
+    unpack "$work"
+    (compile "$work") >>"$log" 2>&1 || die "librdkafka $version does not build; see $log"
+    rm -rf "$work"
+    touch "$prefix/.complete"
+}
+
+mkdir -p "$store"
+exec 9>"$store/$version.lock"
+flock 9
+build
+exec 9>&-
+[ $# -gt 0 ] || { echo "$prefix"; exit 0; }
+export LD_LIBRARY_PATH=$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+exec "$@"
