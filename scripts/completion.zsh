@@ -42,7 +42,7 @@ _latchwork_options() {
     case "$1 $2" in
     "run "*) echo "-c --config --workers --drain --set --json --help" ;;
     "dev "*) echo "--workers --rate --keep --demo --help" ;;
-    "check "*) echo "-c --config --connect --set --json --reference --reference-metrics --metric-names --help" ;;
+    "check "*) echo "-c --config --connect --acl --for --set --json --reference --reference-metrics --metric-names --help" ;;
     "queue ls") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts --sort --reverse --limit --help" ;;
     "queue show") echo "-c --config --set --json --limit --raw --help" ;;
     "queue pause") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts -x --execute --help" ;;
@@ -81,6 +81,8 @@ _latchwork_values() {
     "dev --workers") echo "-" ;;
     "dev --rate") echo "-" ;;
     "check --config" | "check -c") echo "FILE" ;;
+    "check --acl") echo "-" ;;
+    "check --for") echo "application lock" ;;
     "check --set") echo "PATH" ;;
     "queue --config" | "queue -c") echo "FILE" ;;
     "queue --set") echo "PATH" ;;

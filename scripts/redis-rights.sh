@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints the Redis commands that the code uses, found in its text: "worker NAME" or "operator NAME", one per line, sorted.
+# Prints the Redis commands that the code uses, found in its text: "worker NAME", "operator NAME" or "lock NAME", one per line, sorted.
 #
 # Every quoted word in capitals that is the name of a Redis command counts, in the C files and Lua scripts of a role: "ZADD", 'ZADD',
 # "LLEN %swait". So no command that is used can be left out. A word that only looks like a command has a row in cli/check/redis_rights.c
-# that says so. tests/cli/test_rights.py compares the two. Operators' commands are those of ops/ and cli/ (queue, dead, lock -c, ledger, top).
+# that says so. tests/cli/test_rights.py compares the two. Operators' commands are those of ops/ and cli/ (queue, dead, lock -c, ledger, top), those of
+# "lock" the lock library's, with `lock --redis`.
 set -eu
 cd "$(dirname "$0")/.."
 commands="
@@ -40,3 +41,4 @@ words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua base/redi
 words operator ops/*.c $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \
     lock/call.c lock/client.c lock/inspect.c lock/one.c lock/lua/lib/mutex_drop.lua lock/lua/lib/string_keep.lua \
     queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/parts/*.lua ops/lua/*.lua
+words lock lock/*.c lock/redlock/*.c lock/lua/lib/*.lua lock/lua/parts/*.lua base/redis/*.c

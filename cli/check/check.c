@@ -2,6 +2,7 @@
 /* latchwork check */
 #include "cli/check/check.h"
 
+#include "cli/check/acl.h"
 #include "cli/check/servers.h"
 #include "monitor/metrics.h"
 
@@ -12,6 +13,7 @@
 struct check_args {
     struct cli_args cli;
     bool connect, reference, reference_metrics, metric_names;
+    const char *acl, *whose; /* --acl, --for */
 };
 
 static const struct cli_option options[] = {
@@ -26,6 +28,20 @@ static const struct cli_option options[] = {
      .help = "also check brokers and topics, each Redis (version, policies, rights of the scripts), and whether the handler opens; changes "
              "nothing there",
      .at = offsetof(struct check_args, connect)},
+    {.name = "acl",
+     .kind = CLI_TEXT,
+     .metavar = "USER",
+     .help =
+         "print the Redis command that gives this user the rights that the application needs, and no others; its passwords stay as they "
+         "are",
+     .at = offsetof(struct check_args, acl)},
+    {.name = "for",
+     .kind = CLI_WORD,
+     .metavar = "application|lock",
+     .dflt = "application",
+     .help = "with --acl: who logs in as USER. application: run, queue, dead, top, ledger and lock -c with the configuration. lock: the "
+             "lock library and lock --redis, which need no configuration",
+     .at = offsetof(struct check_args, whose)},
     CLI_SET_OPTION,
     CLI_JSON_OPTION("print the result as one JSON object"),
     {.name = "reference",
@@ -43,9 +59,9 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const char *const usage[] = {"-c\1FILE [--connect] [--set\1PATH=VALUE]... [--json]",
-                                    "--reference | --reference-metrics | --metric-names", NULL};
-static const char *const examples[] = {"-c orders.json --connect", NULL};
+static const char *const usage[] = {"-c\1FILE [--connect] [--set\1PATH=VALUE]... [--json]", "--acl\1USER -c\1FILE [--set\1PATH=VALUE]...",
+                                    "--acl\1USER --for\1lock", "--reference | --reference-metrics | --metric-names", NULL};
+static const char *const examples[] = {"-c orders.json --connect", "--acl orders -c orders.json | redis-cli", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "no problem", 0},
@@ -137,6 +153,22 @@ static int check(const struct check_args *a) {
     return status;
 }
 
+static int print_acl(const struct check_args *a) {
+    bool lock = a->whose && !strcmp(a->whose, "lock");
+    struct lw_buf line = {0};
+    if (a->connect || a->cli.json) return cli_misuse(&a->cli, "--acl goes with neither --connect nor --json");
+    if (!lw_acl_may_name(a->acl))
+        return cli_misuse(&a->cli, "--acl %s: a user other than default is wanted, without spaces, quotes and backslashes", a->acl);
+    if (!lock && !a->cli.config) return cli_misuse(&a->cli, "--acl: -c FILE is wanted, or --for lock");
+    struct lw_config *c = lock ? NULL : cli_config(&a->cli);
+    if (!lock && !c) return CLI_USAGE;
+    lw_acl_line(&line, a->acl, c ? c->name : NULL);
+    fwrite(line.p, 1, line.n, stdout);
+    lw_buf_free(&line);
+    lw_config_free(c);
+    return 0;
+}
+
 static int print_page(void (*make)(struct lw_buf *out)) {
     struct lw_buf page = {0};
     make(&page);
@@ -148,7 +180,11 @@ static int print_page(void (*make)(struct lw_buf *out)) {
 static int run(void *args) {
     const struct check_args *a = args;
     int status;
-    if (a->metric_names)
+    if (a->acl)
+        status = print_acl(a);
+    else if (a->whose)
+        status = cli_misuse(&a->cli, "--for goes with --acl");
+    else if (a->metric_names)
         status = print_page(lw_metrics_names);
     else if (a->reference_metrics)
         status = print_page(lw_metrics_reference);

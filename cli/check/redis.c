@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/redis/script.h"
 #include "base/redis/url.h"
+#include "cli/check/acl.h"
 #include "cli/check/redis_rights.h"
 #include "cli/check/servers.h"
 #include "ops/script.h"
@@ -18,7 +19,8 @@ struct server {
     const struct lw_config *c;
     struct lw_check_report *r;
     redisContext *ctx;
-    char *shown; /* its URL, for messages */
+    char *shown;      /* its URL, for messages */
+    const char *user; /* that we log in as */
 };
 
 #define PROBLEM(s, fmt, ...) lw_problem(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
@@ -143,14 +145,72 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     if (all->argc == WORDS_MAX) all->argc = count; /* cannot happen: the tables are constant */
 }
 
-/* Returns the server's answer, one letter per sample. NULL: failed, and a problem was added. */
-static redisReply *ask_samples(struct server *s, struct samples *all) {
+/* NULL: the connection failed. */
+static redisReply *call(struct server *s, size_t argc, const char **argv) { return redisCommandArgv(s->ctx, (int)argc, argv, NULL); }
+
+static void malformed(struct server *s) {
+    PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
+}
+
+/* One letter per sample: 1 allowed, 0 refused, ? not known. False: the user may not run scripts. */
+static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
-    redisReply *reply = ask(s, "EVAL", (int)all->argc, all->argv);
-    if (reply && reply->type == REDIS_REPLY_STRING && reply->len == all->n) return reply;
-    if (reply) PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
+    redisReply *reply = call(s, all->argc, all->argv);
+    bool fine = reply && reply->type == REDIS_REPLY_STRING && reply->len == all->n;
+    if (fine) memcpy(letters, reply->str, all->n);
+    bool refused = reply && reply->type == REDIS_REPLY_ERROR;
+    if (!reply) PROBLEM(s, "EVAL: %s", s->ctx->errstr);
+    if (reply && !fine && !refused) malformed(s);
     if (reply) freeReplyObject(reply);
-    return NULL;
+    return fine;
+}
+
+static char letter_of(const redisReply *r, bool queued) {
+    if (r->type == REDIS_REPLY_ERROR) return strncmp(r->str, "NOPERM", 6) && strncmp(r->str, "ERR unknown", 11) ? '1' : '0';
+    return queued || r->type == REDIS_REPLY_STATUS ? '1' : '0';
+}
+
+/* Sends each sample behind the words of `before` and reads the answers. False: the connection failed. */
+static bool ask_each(struct server *s, const struct samples *all, const char *const *before, size_t n_before, char *letters) {
+    const char *argv[16];
+    size_t at = 3;
+    for (size_t i = 0; i < n_before; i++) argv[i] = before[i];
+    for (size_t i = 0; i < all->n; i++) {
+        size_t words = strtoul(all->argv[at], NULL, 10);
+        for (size_t k = 0; k < words; k++) argv[n_before + k] = all->argv[at + 1 + k];
+        at += words + 1;
+        redisReply *reply = call(s, n_before + words, argv);
+        if (!reply) return false;
+        letters[i] = letter_of(reply, !n_before);
+        freeReplyObject(reply);
+    }
+    return true;
+}
+
+static bool may(struct server *s, size_t argc, const char **argv) {
+    redisReply *reply = call(s, argc, argv);
+    bool fine = reply && reply->type != REDIS_REPLY_ERROR;
+    if (reply) freeReplyObject(reply);
+    return fine;
+}
+
+/* For a user that may not run EVAL: ACL DRYRUN, or commands that are queued in a transaction and then discarded. */
+static bool ask_otherwise(struct server *s, const struct samples *all, char *letters) {
+    const char *dry[] = {"ACL", "DRYRUN", s->user, "PING"};
+    if (may(s, 4, dry)) return ask_each(s, all, dry, 3, letters);
+    if (!may(s, 1, (const char *[]){"MULTI"})) return false;
+    return ask_each(s, all, NULL, 0, letters) & may(s, 1, (const char *[]){"DISCARD"});
+}
+
+/* Fills letters[all->n]. False: it is not known, and a problem was added. */
+static bool ask_samples(struct server *s, struct samples *all, char *letters) {
+    if (ask_script(s, all, letters)) return true;
+    if (s->ctx->err) return false;
+    if (ask_otherwise(s, all, letters)) return true;
+    PROBLEM(s,
+            "this user may not run EVAL, so that its other rights can't be checked; give it all of them: latchwork check --acl %s -c FILE",
+            s->user);
+    return false;
 }
 
 static const char *who_needs(int roles) {
@@ -160,33 +220,36 @@ static const char *who_needs(int roles) {
 
 /* Reports the refused commands that exactly these roles need, in one line. */
 static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
-    struct lw_buf list = {0};
+    struct lw_buf list = {0}, rules = {0};
     size_t at = 0;
     for (size_t i = 0; i < lw_n_redis_rights; i++) {
         const struct lw_redis_right *r = &lw_redis_rights[i];
-        if (!r->roles) continue;
-        if (letters[at++] == '1' || r->roles != roles) continue;
+        if (!(r->roles & LW_RIGHT_LANES)) continue;
+        if (letters[at++] == '1' || (r->roles & LW_RIGHT_LANES) != roles) continue;
         lw_buf_addf(&list, "%s%s", list.n ? ", " : "", r->command);
+        lw_buf_add(&rules, " ", 1);
+        lw_acl_allow(&rules, r->command, r->args);
     }
     bool fine = !list.n;
-    if (!fine) PROBLEM(s, "this user may not run %s on names like %s, %s; give it the rights (ACL)", list.p, key, who_needs(roles));
+    if (!fine)
+        PROBLEM(s, "this user may not run %s on names like %s, %s; give it the rights: ACL SETUSER %s%.*s", list.p, key, who_needs(roles),
+                s->user, (int)rules.n, rules.p);
     lw_buf_free(&list);
+    lw_buf_free(&rules);
     return fine;
 }
 
-static bool check_commands(struct server *s, const char *tag) {
+static bool check_commands(struct server *s, const char *key) {
     static struct samples all;
-    char key[160];
+    char letters[SAMPLES_MAX];
     bool fine = true;
     all = (struct samples){.argc = 3};
-    snprintf(key, sizeof key, "%slock:check", tag);
     for (size_t i = 0; i < lw_n_redis_rights; i++)
-        if (lw_redis_rights[i].roles) add_sample(&all, lw_redis_rights[i].command, lw_redis_rights[i].args, key);
-    redisReply *reply = ask_samples(s, &all);
-    for (int roles = LW_RIGHT_WORKER; reply && roles <= (LW_RIGHT_WORKER | LW_RIGHT_OPERATOR); roles++)
-        if (!tell_commands(s, reply->str, roles, key)) fine = false;
-    if (reply) freeReplyObject(reply);
-    return fine && reply;
+        if (lw_redis_rights[i].roles & LW_RIGHT_LANES) add_sample(&all, lw_redis_rights[i].command, lw_redis_rights[i].args, key);
+    if (!ask_samples(s, &all, letters)) return false;
+    for (int roles = LW_RIGHT_WORKER; roles <= LW_RIGHT_LANES; roles++)
+        if (!tell_commands(s, letters, roles, key)) fine = false;
+    return fine;
 }
 
 /* Calls that read and write a key. A name counts as refused only if all of them are refused, because one
@@ -194,30 +257,36 @@ static bool check_commands(struct server *s, const char *tag) {
 static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
-static bool check_names(struct server *s, const char *tag) {
+/* `usable` is the first name that is not refused; "" if there is none. */
+static bool check_names(struct server *s, const char *tag, char usable[200]) {
     static struct samples all;
     static char names[SAMPLES_MAX][200];
+    char letters[SAMPLES_MAX], pattern[LW_ACL_PATTERN];
     struct lw_buf list = {0};
     all = (struct samples){.argc = 3};
     for (size_t i = 0; lw_redis_names[i]; i++) {
         snprintf(names[i], sizeof names[i], "%s%s%s", tag, lw_redis_names[i], strchr(lw_redis_names[i], ':') ? "check" : "");
         for (size_t k = 0; k < TOUCHES; k++) add_sample(&all, touches[k].command, touches[k].args, names[i]);
     }
-    redisReply *reply = ask_samples(s, &all);
-    for (size_t i = 0; reply && i < all.n; i += TOUCHES)
-        if (!memchr(reply->str + i, '1', TOUCHES)) lw_buf_addf(&list, "%s%s", list.n ? ", " : "", names[i / TOUCHES]);
-    if (list.n) PROBLEM(s, "this user may not read and write %s; give it the key pattern ~lw:{%s.*}:* (ACL)", list.p, s->c->name);
-    bool fine = reply && !list.n;
-    if (reply) freeReplyObject(reply);
+    if (!ask_samples(s, &all, letters)) return false;
+    for (size_t i = 0; i < all.n; i += TOUCHES)
+        if (!memchr(letters + i, '1', TOUCHES))
+            lw_buf_addf(&list, "%s%s", list.n ? ", " : "", names[i / TOUCHES]);
+        else if (!*usable)
+            memcpy(usable, names[i / TOUCHES], sizeof names[0]);
+    lw_acl_pattern(s->c->name, pattern);
+    if (list.n) PROBLEM(s, "this user may not read and write %s; give it the key pattern: ACL SETUSER %s ~%s", list.p, s->user, pattern);
+    bool fine = !list.n;
     lw_buf_free(&list);
     return fine;
 }
 
-/* One shard that lacks rights says enough: false. */
+/* All that is missing at once: the names, and the commands on a name that is not. One shard that lacks rights says enough: false. */
 static bool check_rights(struct server *s, int shard) {
-    char tag[128];
+    char tag[128], usable[200] = "";
     snprintf(tag, sizeof tag, "lw:{%s.%d}:", s->c->name, shard);
-    return check_names(s, tag) && check_commands(s, tag);
+    bool names = check_names(s, tag, usable);
+    return (*usable ? check_commands(s, usable) : false) && names;
 }
 
 static void check_scripts(struct server *s) {
@@ -243,6 +312,7 @@ static void learn_fleet(struct server *s) {
 }
 
 static void check_server(struct server *s, size_t index, const struct lw_redis_url *u) {
+    s->user = u->user ? u->user : "default";
     if (!connect_to(s, u) || !log_in(s, u)) return;
     check_info(s);
     if (!s->ctx->err) check_scripts(s);

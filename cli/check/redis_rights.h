@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rights that `check --connect` checks. */
+/* The rights that `check --connect` checks and `check --acl` prints. */
 #ifndef LW_CLI_CHECK_REDIS_RIGHTS_H
 #define LW_CLI_CHECK_REDIS_RIGHTS_H
 
 #include <stddef.h>
 
-enum { LW_RIGHT_WORKER = 1, LW_RIGHT_OPERATOR = 2 };
+enum {
+    LW_RIGHT_WORKER = 1,
+    LW_RIGHT_OPERATOR = 2, /* operators' commands and the HTTP API */
+    LW_RIGHT_LANES = LW_RIGHT_WORKER | LW_RIGHT_OPERATOR,
+    LW_RIGHT_LOCK = 4, /* the lock library, `lock --redis` */
+};
 struct lw_redis_right {
     const char *command;
     int roles;        /* the callers (LW_RIGHT_…); 0: nobody needs it */
-    const char *args; /* arguments of a sample call, separated by one space; K is a key */
+    const char *args; /* of a sample call, separated by one space; K is a key. SCRIPT and the like: the subcommand first */
 };
 extern const struct lw_redis_right lw_redis_rights[];
 extern const size_t lw_n_redis_rights;

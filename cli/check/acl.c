@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/check/acl.h"
+
+#include "cli/check/redis_rights.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A shard's number stands between the name's dot and the brace. The digit keeps "orders" out of the keys of "orders.eu". */
+void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) { snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name); }
+
+static void add_lower(struct lw_buf *out, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char c = (char)tolower((unsigned char)text[i]);
+        lw_buf_add(out, &c, 1);
+    }
+}
+
+/* Rights to a command that has subcommands are given one by one: SCRIPT LOAD, but not SCRIPT FLUSH. */
+static bool has_subcommands(const char *command) {
+    static const char *const names[] = {"SCRIPT", "CLIENT", "CLUSTER", "CONFIG", "ACL"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(command, names[i]) == 0) return true;
+    return false;
+}
+
+void lw_acl_allow(struct lw_buf *out, const char *command, const char *args) {
+    lw_buf_add(out, "+", 1);
+    add_lower(out, command, strlen(command));
+    if (!has_subcommands(command)) return;
+    lw_buf_add(out, "|", 1);
+    add_lower(out, args, strcspn(args, " "));
+}
+
+/* The line is made for redis-cli, which splits it at spaces and reads quotes and backslashes. The user "default" administers most
+ * servers: the line would take that from it. */
+bool lw_acl_may_name(const char *user) {
+    if (!*user || strcmp(user, "default") == 0) return false;
+    for (const char *c = user; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f || strchr("\"'\\", *c)) return false;
+    return true;
+}
+
+static void add_commands(struct lw_buf *out, int roles) {
+    for (size_t i = 0; i < lw_n_redis_rights; i++) {
+        const struct lw_redis_right *r = &lw_redis_rights[i];
+        if (!(r->roles & roles) || strcmp(r->command, "AUTH") == 0) continue; /* everybody may AUTH */
+        lw_buf_add(out, " ", 1);
+        lw_acl_allow(out, r->command, r->args);
+    }
+}
+
+void lw_acl_line(struct lw_buf *out, const char *user, const char *name) {
+    char pattern[LW_ACL_PATTERN] = "lwl:* &lwl:*";
+    if (name) lw_acl_pattern(name, pattern);
+    lw_buf_addf(out, "ACL SETUSER %s on clearselectors resetkeys resetchannels -@all ~%s", user, pattern);
+    add_commands(out, name ? LW_RIGHT_LANES : LW_RIGHT_LOCK);
+    lw_buf_add(out, "\n", 1);
+}
