@@ -29,7 +29,7 @@ PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd ncursesw
 NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, jansson >= 2.14, sqlite3 >= 3.35, libxxhash, libmicrohttpd >= 0.9.75, ncursesw >= 6
 
 # goals that need no compiler yet
-EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
+EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
 endif

@@ -99,9 +99,8 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
         }
         lw_buf_free(&line);
         return;
-    } else {
-        cli_usage(c, v, &line);
     }
+    cli_usage(c, v, &line);
     lw_buf_add(&line, "", 1);
     usage_line(out, "usage: ", line.p);
     lw_buf_free(&line);

@@ -74,7 +74,7 @@ void lw_source_wake(struct lw_source *s); /* makes the fd readable */
 int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, struct lw_err *err);
 
 /* librdkafka's rebalance callback; runs inside lw_source_poll() and lw_source_close(). */
-void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err, rd_kafka_topic_partition_list_t *list, void *source);
+void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *source);
 /* Tells the callee that everything is lost, and forgets it (close without the group's help). */
 void lw_source_lose_all(struct lw_source *s);
 void lw_source_forget_commits(struct lw_source *s); /* for good: nobody can answer any more */

@@ -201,7 +201,7 @@ int ops_tell_missing(struct ops *o, const char *why);
 /* ---- output (ops/out.c) ---- */
 
 void ops_put_json(json_t *o);                                       /* one line; takes the reference */
-void ops_out_to(struct lw_buf *lines);                              /* where this thread's lines go from now on; NULL: stdout */
+void ops_out_to(struct lw_buf *b);                                  /* where this thread's lines go from now on; NULL: stdout */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b); /* name, or name_base64 where it is not UTF-8; null where b is */
 /* Printable, at most `most` columns or bytes; what a terminal could take for a command is '?'. */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);

@@ -7,12 +7,14 @@ CPPCHECK := cppcheck --std=c11 --quiet -j2 --enable=warning,performance,portabil
     --suppressions-list=scripts/cppcheck.txt --include=scripts/cppcheck.h --error-exitcode=1 \
     --template='{file}:{line}: {severity}: {message} [{id}]' -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude
 
-.PHONY: lint lint-format lint-spdx lint-words lint-shell lint-python lint-c asserts
+TIDY = scripts/tidy.py $(B) --flags "-std=c17 -D_GNU_SOURCE '-DLW_VERSION=\"\"' -I. -Iinclude $(shell pkg-config --cflags $(PKGS) lua5.1)"
+
+.PHONY: lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts
 ##@ Tests
 ## lint: install the linters, then check layout, licence lines, words, shell, Python and C
 lint:
 	@scripts/deps.sh lint
-	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-shell lint-python lint-c asserts
+	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy asserts
 ## lint-format: check the layout of C files (make format mends it)
 lint-format:
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
@@ -31,6 +33,13 @@ lint-python:
 ## lint-c: check the program's C files with cppcheck
 lint-c:
 	@$(CPPCHECK) $(DIRS)
+## lint-tidy: check C files with clang-tidy, without its analyzer; a file that did not change is not checked again
+lint-tidy:
+	@$(TIDY)
+## tidy: check C files with clang-tidy and its analyzer: 20 minutes of CPU the first time
+tidy:
+	@scripts/deps.sh lint
+	@$(TIDY) --analyze
 ## asserts: count assertions per function in the worker's logic and the queue
 asserts:
 	@scripts/asserts.py | tail -n 1

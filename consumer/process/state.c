@@ -35,13 +35,10 @@ static bool find_trouble(struct process *p, char *why, size_t size) {
     if (p->source) kafka = lw_source_state(p->source, remark, sizeof remark);
     atomic_store(&p->self->kafka, (uint32_t)kafka + 1);
     bool served = lw_worker_ready(p->logic);
-    if (kafka != LW_KAFKA_JOINED)
-        snprintf(why, size, "%s", remark);
-    else if (served && handler_trouble(p, why, size))
-        return true;
-    else if (!lw_worker_why(p->logic, why, size))
-        snprintf(why, size, "%s", remark);
-    return kafka != LW_KAFKA_JOINED || !served;
+    bool joined = kafka == LW_KAFKA_JOINED;
+    if (joined && served && handler_trouble(p, why, size)) return true;
+    if (!joined || !lw_worker_why(p->logic, why, size)) snprintf(why, size, "%s", remark);
+    return !joined || !served;
 }
 
 static uint64_t progress(const struct process *p) {

@@ -139,11 +139,9 @@ static redisReply *scan_options(struct scan *want, int argc, const struct slice 
             want->match = &argv[i + 1];
         else if (slice_is(argv[i], "type"))
             want->type = &argv[i + 1];
-        else if (!slice_is(argv[i], "count"))
-            return reply_syntax();
-        else if (!parse_int(argv[i + 1], &count))
+        else if (slice_is(argv[i], "count") && !parse_int(argv[i + 1], &count))
             return reply_not_integer();
-        else if (count < 1)
+        else if (!slice_is(argv[i], "count") || count < 1)
             return reply_syntax();
     }
     return NULL;

@@ -3,6 +3,7 @@
 #include "base/json_scan.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,7 +231,7 @@ static bool same(const struct lw_json_value *got, const json_t *want) {
     case JSON_INTEGER: return got->kind == LW_JSON_INTEGER && lw_json_integer(got->raw, &integer) && integer == json_integer_value(want);
     case JSON_REAL:
         expected = json_real_value(want);
-        return got->kind == LW_JSON_REAL && lw_json_real(got->raw, &real) && memcmp(&real, &expected, sizeof real) == 0;
+        return got->kind == LW_JSON_REAL && lw_json_real(got->raw, &real) && real == expected && !signbit(real) == !signbit(expected);
     case JSON_TRUE: return got->kind == LW_JSON_TRUE;
     case JSON_FALSE: return got->kind == LW_JSON_FALSE;
     case JSON_NULL: return got->kind == LW_JSON_NULL;

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks C files with clang-tidy, and only those that changed since they were last found clean.
+usage: tidy.py BUILD_DIR [--analyze] [--flags "FLAGS"] [FILE...]   (from the top of the tree; default: every .c file that git knows)
+  --analyze   run the static analyzer too, which takes fifteen times as long
+A clean file leaves a stamp below BUILD_DIR/lint/tidy: the hash of its text, of the project's headers that it includes, of
+.clang-tidy, of the flags and of clang-tidy's version. Headers of the system are not in the hash: `rm -r BUILD_DIR/lint/tidy`
+after an upgrade of libraries.
+exit: 0 every file is clean, 1 there are findings, 2 usage error or no clang-tidy"""
+import argparse, concurrent.futures, hashlib, os, re, shlex, subprocess, sys
+
+INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
+PLACES = ('', 'include')  # where a header is looked for, after the folder of the file that includes it
+
+
+def text_of(path):
+    with open(path, 'rb') as f: return f.read()
+
+
+def configs(path):
+    """The files that configure clang-tidy for it: one in its folder may add to that of a folder above."""
+    folder, found = os.path.dirname(path), []
+    while True:
+        at = os.path.join(folder, '.clang-tidy')
+        if os.path.isfile(at): found.append(at)
+        if not folder: return found
+        folder = os.path.dirname(folder)
+
+
+class Texts:
+    """Every file of the tree with the headers it includes, directly or not, each read once."""
+    def __init__(self): self.direct = {}
+
+    def headers(self, path):
+        if path not in self.direct:
+            found = [self.find(name.decode(), os.path.dirname(path)) for name in INCLUDE.findall(text_of(path))]
+            self.direct[path] = [h for h in found if h]
+        return self.direct[path]
+
+    def find(self, name, folder):
+        paths = [os.path.normpath(os.path.join(place, name)) for place in (folder,) + PLACES]
+        return next((p for p in paths if os.path.isfile(p)), None)
+
+    def closure(self, path):
+        seen, todo = set(), [path]
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                todo += self.headers(at)
+        return sorted(seen)
+
+
+class Tidy:
+    def __init__(self, build, analyze, flags):
+        self.stamps, self.analyze, self.flags = os.path.join(build, 'lint', 'tidy'), analyze, shlex.split(flags)
+        version = subprocess.run(['clang-tidy', '--version'], stdout=subprocess.PIPE, check=True).stdout
+        self.common = hashlib.sha256(version + flags.encode()).digest()
+        self.texts = Texts()
+
+    def key(self, path):
+        sums = [hashlib.sha256(text_of(p)).digest() for p in configs(path) + self.texts.closure(path)]
+        return hashlib.sha256(self.common + b''.join(sums)).hexdigest()
+
+    def stamp(self, path, analyzed): return os.path.join(self.stamps, path + ('.analyzed' if analyzed else '.checked'))
+
+    def is_clean(self, path, key):
+        for analyzed in {True, self.analyze}:
+            try:
+                if text_of(self.stamp(path, analyzed)).decode() == key: return True
+            except FileNotFoundError: pass
+        return False
+
+    def run(self, path, key):
+        """What clang-tidy says of the file; '' if it is clean, which is stamped."""
+        without = [] if self.analyze else ['--checks=-clang-analyzer-*']
+        r = subprocess.run(['clang-tidy', '--quiet'] + without + [path, '--'] + self.flags,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        if r.returncode: return r.stdout or r.stderr
+        stamp = self.stamp(path, self.analyze)
+        os.makedirs(os.path.dirname(stamp), exist_ok=True)
+        with open(stamp, 'w', encoding='ascii') as f: f.write(key)
+        return ''
+
+
+def main():
+    p = argparse.ArgumentParser(description='Check C files with clang-tidy, only those that changed since they were found clean.')
+    p.add_argument('build')
+    p.add_argument('--analyze', action='store_true', help='run the static analyzer too')
+    p.add_argument('--flags', default='', help='flags of the compiler, as one word')
+    p.add_argument('files', nargs='*')
+    a = p.parse_intermixed_args()
+    files = a.files or subprocess.run(['git', 'ls-files', '*.c'], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    try: tidy = Tidy(a.build, a.analyze, a.flags)
+    except FileNotFoundError as e: sys.exit(f'tidy.py: {e.filename} is missing; `scripts/deps.sh lint` installs clang-tidy')
+    todo = [(path, key) for path, key in ((path, tidy.key(path)) for path in files) if not tidy.is_clean(path, key)]
+    findings = set()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for said in pool.map(lambda job: tidy.run(*job), todo):
+            if said and said not in findings: print(said.rstrip())
+            findings.add(said)
+    return 1 if findings - {''} else 0
+
+
+sys.exit(main())
