@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/commit_meta.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ enum { BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN, PACKED_MAX = BODY_MAX / 4
 
 /* Returns how many bytes, before base64, fit into a text of `max` bytes with this head. */
 static size_t packed_room(size_t max, size_t head) {
+    assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
     if (max <= head + TAIL_LEN) return 0;
     size_t body = max - head - TAIL_LEN;
@@ -30,6 +32,7 @@ static size_t put_varint(unsigned char *out, uint64_t v) {
 
 /* Reads one varint; false at the end of the bytes or where it does not fit 64 bits. */
 static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v) {
+    assert(v && *at <= n);
     *v = 0;
     for (int shift = 0; *at < n; shift += 7) {
         unsigned char b = p[(*at)++];
@@ -42,6 +45,7 @@ static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v
 
 /* Without padding: 1, 2 or 3 bytes make 2, 3 or 4 digits. */
 static size_t put_base64(char *out, const unsigned char *p, size_t n) {
+    assert(n <= PACKED_MAX);
     size_t w = 0;
     for (size_t i = 0; i < n; i += 3) {
         size_t have = n - i < 3 ? n - i : 3;
@@ -52,6 +56,7 @@ static size_t put_base64(char *out, const unsigned char *p, size_t n) {
 }
 
 static bool get_base64(const char *s, size_t n, unsigned char *out, size_t *n_out) {
+    assert(out && n <= LW_META_MAX);
     uint32_t acc = 0;
     int bits = 0;
     *n_out = 0;
@@ -69,6 +74,7 @@ static bool get_base64(const char *s, size_t n, unsigned char *out, size_t *n_ou
 
 /* The checksum covers the committed offset, so that metadata never counts for another offset than its own. */
 static uint32_t checksum(int64_t committed, const char *text, size_t len) {
+    assert(text && len <= LW_META_MAX);
     unsigned char buf[8 + LW_META_MAX];
     for (int i = 0; i < 8; i++) buf[i] = (unsigned char)((uint64_t)committed >> (8 * i));
     memcpy(buf + 8, text, len);
@@ -76,12 +82,14 @@ static uint32_t checksum(int64_t committed, const char *text, size_t len) {
 }
 
 static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, size_t room, unsigned char *packed) {
+    assert(room <= PACKED_MAX);
     size_t used = 0;
     int64_t from = committed;
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
         while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* ranges that touch are one: one form for one content */
+        assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));
         len += put_varint(one + len, (uint64_t)(r.hi - r.lo));
@@ -95,10 +103,13 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
 
 /* Writes the head, the text before the base64: "lw1:" or "lw2:FLEET:". */
 static size_t put_head(char *out, const char *fleet) {
+    assert(!*fleet || strlen(fleet) == LW_META_FLEET);
     return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet) : snprintf(out, HEAD_MAX + 1, PREFIX));
 }
 
 size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, size_t max, const char *fleet, char *out) {
+    assert(out && fleet);
+    assert(ranges || !n);
     unsigned char packed[PACKED_MAX];
     char head[HEAD_MAX + 1];
     size_t len = put_head(head, fleet), used = pack(committed, ranges, n, packed_room(max, len), packed);
@@ -110,6 +121,8 @@ size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n
 }
 
 static bool checksum_matches(int64_t committed, const char *text, size_t len) {
+    assert(len >= TAIL_LEN && len <= LW_META_MAX);
+    assert(committed >= 0);
     char want[TAIL_LEN + 1];
     snprintf(want, sizeof want, ":%08" PRIx32, checksum(committed, text, len - TAIL_LEN));
     return memcmp(want, text + len - TAIL_LEN, TAIL_LEN) == 0;
@@ -117,6 +130,7 @@ static bool checksum_matches(int64_t committed, const char *text, size_t len) {
 
 /* One range; false where no sound writer can have written it: empty, touching the one before, or past the largest offset. */
 static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first, struct lw_range *r) {
+    assert(from >= 0 && *at < n);
     uint64_t skip, len;
     if (!get_varint(packed, n, at, &skip) || !get_varint(packed, n, at, &len)) return false;
     if (len == 0 || (skip == 0 && !first)) return false;
@@ -127,6 +141,7 @@ static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_
 }
 
 static int unpack(int64_t committed, const unsigned char *packed, size_t n, struct lw_range *out, size_t max, struct lw_err *err) {
+    assert(committed >= 0 && (out || !max));
     size_t at = 0, count = 0;
     int64_t from = committed;
     for (size_t k = 0; at < n; k++) {
@@ -141,12 +156,15 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
 
 /* Returns the length of the head, 0 if the text is not one of ours. */
 static size_t head_of(const char *text, size_t len) {
+    assert(text || !len);
     if (len < PREFIX_LEN) return 0;
     if (!memcmp(text, PREFIX, PREFIX_LEN)) return PREFIX_LEN;
     return memcmp(text, PREFIX2, PREFIX_LEN) ? 0 : HEAD_MAX;
 }
 
 int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out, size_t max, struct lw_err *err) {
+    assert(text || !len);
+    assert(out || !max);
     if (len == 0) return 0;
     size_t head = head_of(text, len);
     if (!head) return lw_fail(err, "foreign commit metadata: %zu bytes that do not begin with \"%s\" or \"%s\"", len, PREFIX, PREFIX2);
@@ -160,6 +178,8 @@ int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_ra
 }
 
 bool lw_meta_fleet(int64_t committed, const char *text, size_t len, char *out) {
+    assert(text || !len);
+    assert(out);
     if (head_of(text, len) != HEAD_MAX || committed < 0 || len < HEAD_MAX + TAIL_LEN || len > LW_META_MAX) return false;
     if (!checksum_matches(committed, text, len)) return false;
     memcpy(out, text + PREFIX_LEN, LW_META_FLEET);

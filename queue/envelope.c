@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/envelope.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* bytes of a header's two lengths */ };
@@ -8,6 +9,7 @@ enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* bytes of a header's two lengths */ }
 /* ---- encoding ---- */
 
 static void put_u32(struct lw_buf *out, uint32_t v) {
+    assert(out);
     unsigned char b[4] = {(unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16), (unsigned char)(v >> 24)};
     lw_buf_add(out, b, sizeof b);
 }
@@ -15,6 +17,7 @@ static void put_u32(struct lw_buf *out, uint32_t v) {
 static long long length_of(struct lw_bytes b) { return b.p ? (long long)b.n : -1; }
 
 static void put_header(struct lw_buf *out, const struct lw_header *h) {
+    assert(h->name.n < UINT32_MAX && h->value.n < UINT32_MAX);
     put_u32(out, (uint32_t)h->name.n);
     lw_buf_add(out, h->name.p, h->name.n);
     put_u32(out, h->value.p ? (uint32_t)h->value.n : UINT32_MAX);
@@ -22,6 +25,9 @@ static void put_header(struct lw_buf *out, const struct lw_header *h) {
 }
 
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
+    assert(e->topic.p && e->topic.n);
+    assert(e->partition >= 0 && e->offset >= 0 && e->replay >= 0);
+    assert(e->headers || !e->n_headers); /* what decoding refuses is never written */
     lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n, e->topic.p, (int)e->partition,
                 (long long)e->offset, (long long)e->replay, (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key),
                 e->dedup.n, e->n_headers, length_of(e->payload));
@@ -38,14 +44,27 @@ struct reader {
     struct lw_err *err;
 };
 
-static size_t left(const struct reader *r) { return (size_t)(r->end - r->p); }
+/* It never reads behind the end, nor goes back before the beginning. */
+static inline void check_reader(const struct reader *r) {
+    assert(r->begin && r->begin <= r->p);
+    assert(r->p <= r->end);
+}
+
+static size_t left(const struct reader *r) {
+    check_reader(r);
+    return (size_t)(r->end - r->p);
+}
 
 static int bad(const struct reader *r, const char *what) {
+    check_reader(r);
+    assert(what);
     return lw_fail(r->err, "broken envelope at byte %zu: %s", (size_t)(r->p - r->begin), what);
 }
 
 /* A decimal number in its one canonical form from min to max, and the byte behind it. */
 static int take_number(struct reader *r, const char *what, char behind, int64_t min, int64_t max, int64_t *out) {
+    check_reader(r);
+    assert(min <= max);
     const char *p = r->p;
     bool negative = p < r->end && *p == '-';
     if (negative) p++;
@@ -66,6 +85,7 @@ static bool topic_char(char c) {
 }
 
 static int take_topic(struct reader *r, struct lw_bytes *out) {
+    check_reader(r);
     size_t n = 0;
     while (n < left(r) && n <= TOPIC_MAX && topic_char(r->p[n])) n++;
     if (n == 0 || n > TOPIC_MAX || n == left(r) || r->p[n] != ' ') return bad(r, "no topic name");
@@ -79,6 +99,7 @@ struct lengths {
 };
 
 static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n) {
+    check_reader(r);
     if (left(r) < 2 || memcmp(r->p, "1 ", 2)) return bad(r, "not version 1");
     r->p += 2;
     int64_t partition = 0, room = (int64_t)left(r);
@@ -98,6 +119,8 @@ static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n)
 
 /* n bytes; -1: null */
 static int take_bytes(struct reader *r, const char *what, int64_t n, struct lw_bytes *out) {
+    check_reader(r);
+    assert(n >= -1);
     *out = (struct lw_bytes){0};
     if (n < 0) return 0;
     if ((uint64_t)n > left(r)) return bad(r, what);
@@ -107,6 +130,7 @@ static int take_bytes(struct reader *r, const char *what, int64_t n, struct lw_b
 }
 
 static int take_u32(struct reader *r, uint32_t *out) {
+    check_reader(r);
     if (left(r) < 4) return bad(r, "it ends inside a header");
     const unsigned char *b = (const unsigned char *)r->p;
     *out = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
@@ -115,6 +139,7 @@ static int take_u32(struct reader *r, uint32_t *out) {
 }
 
 static int take_header(struct reader *r, struct lw_header *h) {
+    check_reader(r);
     uint32_t n = 0;
     if (take_u32(r, &n) || take_bytes(r, "a header's name goes past the end", n, &h->name)) return -1;
     if (take_u32(r, &n)) return -1;
@@ -122,6 +147,8 @@ static int take_header(struct reader *r, struct lw_header *h) {
 }
 
 static int take_headers(struct reader *r, size_t n, struct lw_envelope *e) {
+    check_reader(r);
+    assert(!e->headers && !e->n_headers);
     if (n > left(r) / HEADER_FIXED) return bad(r, "more headers than bytes");
     if (!n) return 0;
     e->headers = lw_alloc(n * sizeof *e->headers);
@@ -132,6 +159,8 @@ static int take_headers(struct reader *r, size_t n, struct lw_envelope *e) {
 }
 
 static int decode(struct reader *r, struct lw_envelope *e) {
+    check_reader(r);
+    assert(r->p == r->begin);
     struct lengths n;
     if (take_line(r, e, &n)) return -1;
     if (take_bytes(r, "the dedup id goes past the end", n.dedup, &e->dedup)) return -1;
@@ -142,6 +171,7 @@ static int decode(struct reader *r, struct lw_envelope *e) {
 }
 
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err) {
+    assert(e);
     *e = (struct lw_envelope){0};
     if (!in.p) return lw_fail(err, "broken envelope at byte 0: null");
     struct reader r = {in.p, in.p, in.p + in.n, err};
@@ -151,6 +181,8 @@ int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err 
 }
 
 void lw_envelope_clear(struct lw_envelope *e) {
+    assert(e);
+    assert(e->headers || !e->n_headers);
     free(e->headers);
     *e = (struct lw_envelope){0};
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/key.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]) {
+    assert(out);
+    assert(key.p || !key.n);
     size_t n = key.n < LW_KEY_SHOWN ? key.n : LW_KEY_SHOWN, at = 0;
     json_t *text = memchr(key.p ? key.p : "", 0, n) ? NULL : json_stringn(key.p ? key.p : "", n);
     if (text) {
@@ -15,4 +18,5 @@ void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]) {
     }
     at = (size_t)snprintf(out, LW_KEY_TEXT, "0x");
     for (size_t i = 0; i < n; i++) at += (size_t)snprintf(out + at, LW_KEY_TEXT - at, "%02x", (unsigned char)key.p[i]);
+    assert(at < LW_KEY_TEXT);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/life.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 bool lw_info_field(const char *info, const char *name, char *out, int size) {
+    assert(info && name);
+    assert(out && size > 0);
     char pattern[64];
     snprintf(pattern, sizeof pattern, "\n%s:", name);
     const char *p = strstr(info, pattern);
@@ -15,9 +18,13 @@ bool lw_info_field(const char *info, const char *name, char *out, int size) {
     return true;
 }
 
-static bool is_zero(const char *text) { return text[0] && !text[strspn(text, "0")]; }
+static bool is_zero(const char *text) {
+    assert(text);
+    return text[0] && !text[strspn(text, "0")];
+}
 
 void lw_life_read(struct lw_life *life, const char *info) {
+    assert(life && info);
     char run_id[48], replid[48], old_replid[48], role[16], bytes[24];
     lw_info_field(info, "run_id", run_id, sizeof run_id);
     lw_info_field(info, "master_replid", replid, sizeof replid);
@@ -32,5 +39,6 @@ void lw_life_read(struct lw_life *life, const char *info) {
 }
 
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {
+    assert(a && b);
     return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));
 }

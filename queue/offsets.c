@@ -26,12 +26,29 @@ struct lw_offsets {
 
 enum { RING_MIN = 64, RING_SHRINK = 8 };
 
+/* The counts fit each other. */
+static inline void check_counts(const struct lw_offsets *t) {
+    assert(t->n <= t->cap && (t->cap & (t->cap - 1)) == 0);
+    assert(t->queued <= t->unfinished && t->unfinished <= t->n);
+}
+
+/* The invariants above, as far as the ends of the ring and of the ranges show them. */
+static inline void check_offsets(const struct lw_offsets *t) {
+    check_counts(t);
+    assert(!t->n || t->head < t->cap);
+    assert(!t->n || t->ring[t->head].state != LW_OFF_DONE);
+    assert(!t->n || t->ring[t->head].offset < t->next);
+    assert(!t->n_ahead || t->ahead[0].lo >= t->next);
+}
+
 static struct record *at(const struct lw_offsets *t, size_t i) {
     assert(i < t->n);
     return &t->ring[(t->head + i) & (t->cap - 1)];
 }
 
 static void ring_resize(struct lw_offsets *t, size_t cap) {
+    assert(cap >= RING_MIN && (cap & (cap - 1)) == 0);
+    assert(cap > t->n);
     struct record *ring = lw_alloc(cap * sizeof *ring);
     for (size_t i = 0; i < t->n; i++) ring[i] = *at(t, i);
     free(t->ring);
@@ -44,6 +61,7 @@ static void ring_push(struct lw_offsets *t, struct record r) {
     if (t->n == t->cap) ring_resize(t, t->cap ? t->cap * 2 : RING_MIN);
     t->n++;
     *at(t, t->n - 1) = r;
+    assert(t->n <= t->cap);
 }
 
 /* Finished records leave at the front; what stays first is the watermark. */
@@ -54,6 +72,7 @@ static void drop_finished(struct lw_offsets *t) {
         t->dropped++;
     }
     if (t->cap > RING_MIN && t->n < t->cap / RING_SHRINK) ring_resize(t, t->cap / 2);
+    check_counts(t);
 }
 
 /* The index of the first record at or above offset. Offsets grow by at least one a record, so both ends bound the index from outside;
@@ -75,12 +94,18 @@ static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
 }
 
 static struct record *find(const struct lw_offsets *t, int64_t offset) {
+    if (!t->n) return NULL;
+    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset; /* where it stands if there is no gap before it */
+    struct record *r = straight < t->n ? at(t, (size_t)straight) : NULL;
+    if (r && r->offset == offset) return r;
     size_t i = lower_bound(t, offset);
+    assert(i <= t->n);
     return i < t->n && at(t, i)->offset == offset ? at(t, i) : NULL;
 }
 
 /* The index of the first range that ends above offset. */
 static size_t ahead_above(const struct lw_offsets *t, int64_t offset) {
+    assert(t->n_ahead <= t->cap_ahead);
     size_t lo = 0, hi = t->n_ahead;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
@@ -98,12 +123,15 @@ static bool ahead_has(const struct lw_offsets *t, int64_t offset) {
 }
 
 static void ahead_reserve(struct lw_offsets *t, size_t n) {
+    assert(n > 0);
     if (n <= t->cap_ahead) return;
     while (t->cap_ahead < n) t->cap_ahead = t->cap_ahead ? t->cap_ahead * 2 : 16;
     t->ahead = lw_realloc(t->ahead, t->cap_ahead * sizeof *t->ahead);
+    assert(n <= t->cap_ahead);
 }
 
 static void ahead_add(struct lw_offsets *t, struct lw_range r) {
+    assert(r.lo < r.hi && r.lo >= t->next);
     size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first; /* the ranges that touch r: first <= i < last */
     for (; last < t->n_ahead && t->ahead[last].lo <= r.hi; last++) {
         if (t->ahead[last].lo < r.lo) r.lo = t->ahead[last].lo;
@@ -114,10 +142,12 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     memmove(&t->ahead[first + 1], &t->ahead[last], (t->n_ahead - last) * sizeof r);
     t->ahead[first] = r;
     t->n_ahead = n;
+    assert(n <= t->cap_ahead);
 }
 
 /* Moves next up; what was known ahead of it is known no longer by range but by record, or passed. */
 static void move_next(struct lw_offsets *t, int64_t next) {
+    assert(next > t->next);
     t->next = next;
     size_t gone = ahead_above(t, next);
     if (gone) {
@@ -125,16 +155,19 @@ static void move_next(struct lw_offsets *t, int64_t next) {
         memmove(t->ahead, t->ahead + gone, t->n_ahead * sizeof *t->ahead);
     }
     if (t->n_ahead && t->ahead[0].lo < next) t->ahead[0].lo = next;
+    assert(!t->n_ahead || t->ahead[0].lo >= next);
 }
 
 struct lw_offsets *lw_offsets_open(int64_t committed) {
     struct lw_offsets *t = lw_alloc(sizeof *t);
     t->next = committed;
+    check_offsets(t);
     return t;
 }
 
 void lw_offsets_free(struct lw_offsets *t) {
     if (!t) return;
+    check_offsets(t);
     free(t->ring);
     free(t->ahead);
     free(t);
@@ -143,6 +176,7 @@ void lw_offsets_free(struct lw_offsets *t) {
 /* A record below next that was never seen. Kafka does not do that, but a client that misplaces records (doc/design/traps.md) must not
  * make us skip one. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
+    assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);
     ring_push(t, (struct record){.state = LW_OFF_DONE});
     for (size_t k = t->n - 1; k > i; k--) *at(t, k) = *at(t, k - 1);
@@ -151,6 +185,7 @@ static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
 }
 
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag) {
+    check_offsets(t);
     if (offset < lw_offsets_watermark(t)) return LW_OFF_DONE;
     if (offset < t->next) {
         const struct record *r = find(t, offset);
@@ -160,16 +195,20 @@ enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, ui
     }
     bool done = ahead_has(t, offset);
     move_next(t, offset + 1);
-    if (!done) t->unfinished++;
     if (!done || t->n) ring_push(t, (struct record){offset, tag, done ? LW_OFF_DONE : LW_OFF_IN});
+    if (!done) t->unfinished++;
+    check_counts(t);
     return done ? LW_OFF_DONE : LW_OFF_UNKNOWN;
 }
 
 void lw_offsets_end(struct lw_offsets *t, int64_t offset) {
+    check_offsets(t);
     if (offset > t->next) move_next(t, offset);
 }
 
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state) {
+    check_offsets(t);
+    assert(state <= LW_OFF_DONE);
     struct record *r = find(t, offset);
     if (!r || state <= r->state) return false;
     if (r->state == LW_OFF_QUEUED) t->queued--;
@@ -181,24 +220,44 @@ bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state 
 }
 
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done) {
+    check_offsets(t);
     if (done.lo < t->next) done.lo = t->next;
     if (done.lo < done.hi) ahead_add(t, done);
 }
 
 enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset) {
-    if (offset < lw_offsets_watermark(t) || ahead_has(t, offset)) return LW_OFF_DONE;
+    check_counts(t);
+    if (offset >= t->next) return ahead_has(t, offset) ? LW_OFF_DONE : LW_OFF_UNKNOWN;
     const struct record *r = find(t, offset);
+    if (!r && (!t->n || offset < at(t, 0)->offset)) return LW_OFF_DONE;
     return r ? (enum lw_offset_state)r->state : LW_OFF_UNKNOWN;
 }
 
-int64_t lw_offsets_watermark(const struct lw_offsets *t) { return t->n ? at(t, 0)->offset : t->next; }
-int64_t lw_offsets_next(const struct lw_offsets *t) { return t->next; }
-size_t lw_offsets_queued(const struct lw_offsets *t) { return t->queued; }
-size_t lw_offsets_unfinished(const struct lw_offsets *t) { return t->unfinished; }
+int64_t lw_offsets_watermark(const struct lw_offsets *t) {
+    check_counts(t);
+    return t->n ? at(t, 0)->offset : t->next;
+}
+int64_t lw_offsets_next(const struct lw_offsets *t) {
+    check_counts(t);
+    return t->next;
+}
+size_t lw_offsets_queued(const struct lw_offsets *t) {
+    check_counts(t);
+    return t->queued;
+}
+size_t lw_offsets_unfinished(const struct lw_offsets *t) {
+    check_counts(t);
+    return t->unfinished;
+}
 
-size_t lw_offsets_held(const struct lw_offsets *t) { return t->n; }
+size_t lw_offsets_held(const struct lw_offsets *t) {
+    check_counts(t);
+    return t->n;
+}
 
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset, size_t *budget) {
+    check_offsets(t);
+    assert(offset && budget);
     for (size_t i = lower_bound(t, *offset); i < t->n; i++, --*budget) {
         *offset = at(t, i)->offset;
         if (!*budget) return false;
@@ -210,6 +269,8 @@ bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int
 
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
+    check_offsets(t);
+    assert(fn);
     /* by position, because fn may mark records, so that some leave at the front */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
@@ -221,11 +282,12 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
 }
 
 int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead) {
+    check_offsets(t);
     struct lw_range *old = t->ahead;
     size_t n_old = keep_ahead ? t->n_ahead : 0;
     t->ahead = NULL;
     t->n_ahead = t->cap_ahead = 0;
-    int64_t watermark = lw_offsets_watermark(t);
+    int64_t watermark = t->next = lw_offsets_watermark(t);
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
         if (keep && keep(ctx, r.offset, (enum lw_offset_state)r.state, r.tag) && r.state == LW_OFF_DONE)
@@ -237,12 +299,14 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     t->ring = NULL;
     t->cap = t->head = t->n = 0;
     t->queued = t->unfinished = 0;
-    t->next = watermark;
+    check_offsets(t);
     return watermark;
 }
 
 /* Appends a range, or joins it to the last one where it touches it or only a gap lies between. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
+    assert(r.lo < r.hi && *n <= max);
+    assert(!*n || out[*n - 1].hi <= r.lo);
     if (*n && (joins || out[*n - 1].hi == r.lo)) {
         out[*n - 1].hi = r.hi;
         return true;
@@ -253,6 +317,8 @@ static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, 
 }
 
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max) {
+    check_offsets(t);
+    assert(out || !max);
     size_t n = 0;
     bool before_done = false; /* the record before is done: between it and this one there is at most a gap */
     for (size_t i = 0; i < t->n; i++) {

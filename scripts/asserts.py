@@ -1,22 +1,58 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Counts assertions per function in the worker's logic and in queue/: one line for each file, and the sum. It sets no bound.
+
+Two figures: what is written, and what holds at a call. A noun's invariants are written once, in a checker:
+`static inline void check_NOUN(…)`, a function of nothing but assertions and other checkers (this script refuses any other
+statement in it). A function that calls a checker asserts all of it, as if the lines stood there, so a call counts for as many
+assertions as the checker holds. A checker itself counts as no function.
 usage: asserts.py [FOLDER...]   (from the top of the tree)"""
 import glob, re, sys
 
-FUNCTION = re.compile(r'^[a-z_].*\) \{(?:.*\})?$', re.M)  # clang-format puts what begins a function at the left margin
+# clang-format puts what begins a function at the left margin
+FUNCTION = re.compile(r'^[a-z_][^;{}=()]*\([^;{}]*?\) \{', re.M)
+CHECKER = re.compile(r'^static inline void (check_\w+)\([^;{}]*?\) \{(.*?)\}$', re.M | re.S)
 ASSERT = re.compile(r'\bassert\(')
+CALL = re.compile(r'\b(check_\w+)\(')
+COMMENT = re.compile(r'/\*.*?\*/', re.S)
+
+
+def read(path):
+    with open(path, encoding='utf-8') as f: return COMMENT.sub(' ', f.read())
+
+
+def pure(name, body):
+    for line in filter(None, (part.strip() for part in body.split(';'))):
+        if not re.match(r'(assert|check_\w+)\(', line): sys.exit(f'{name} does more than assert: {line}')
+
+
+def weights(bodies):
+    """How many assertions one call of each checker makes."""
+    known = {}
+
+    def weigh(name):
+        if name not in known: known[name] = len(ASSERT.findall(bodies[name])) + sum(map(weigh, CALL.findall(bodies[name])))
+        return known[name]
+
+    for name in bodies: weigh(name)
+    return known
 
 
 def main():
     folders = sys.argv[1:] or ['consumer/worker', 'queue']
-    functions = asserts = 0
-    for path in sorted(p for folder in folders for p in glob.glob(folder + '/**/*.c', recursive=True)):
-        with open(path, encoding='utf-8') as f: text = f.read()
-        n_functions, n_asserts = len(FUNCTION.findall(text)), len(ASSERT.findall(text))
-        functions, asserts = functions + n_functions, asserts + n_asserts
-        print(f'{n_asserts:5} of {n_functions:4}  {path}')
-    print(f'{asserts:5} assertions in {functions} functions: {asserts / max(functions, 1):.2f} per function')
+    paths = sorted(p for folder in folders for kind in 'ch' for p in glob.glob(f'{folder}/**/*.{kind}', recursive=True))
+    texts, bodies = {path: read(path) for path in paths}, {}
+    for text in texts.values(): bodies.update(CHECKER.findall(text))
+    for name, body in bodies.items(): pure(name, body)
+    weight, functions, written, held = weights(bodies), 0, sum(len(ASSERT.findall(b)) for b in bodies.values()), 0
+    for path, text in texts.items():
+        text = CHECKER.sub('', text)
+        n, here = len(FUNCTION.findall(text)), len(ASSERT.findall(text))
+        at_calls = sum(weight.get(name, 0) for name in CALL.findall(text))
+        functions, written, held = functions + n, written + here, held + here + at_calls
+        if n: print(f'{here + at_calls:5} in {n:4} functions  {path}')
+    print(f'{len(bodies)} checkers; {written} assertions written: {written / max(functions, 1):.2f} per function')
+    print(f'{held:5} assertions in {functions} functions: {held / max(functions, 1):.2f} per function')
 
 
 main()
