@@ -76,10 +76,8 @@ static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival 
 }
 
 static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
-    struct msg *m = msg_new(w);
+    struct msg *m = msg_new(w, p);
     assert(p->gen && p->offsets);
-    m->part = p;
-    p->n_msgs++;
     m->gen = p->gen;
     m->pass = p->pass;
     m->tag = f->tag;
@@ -117,17 +115,8 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
     lane_wake(w, l);
 }
 
-/* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
- * written after those epochs began. No earlier epoch can have granted them. */
-void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
-    struct part *p = part_of_gen(w, gen);
-    if (!p) return;
-    lw_offsets_end(p->offsets, offset);
-    if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
-}
-
 size_t lw_worker_wants(const struct lw_worker *w) {
-    if (w->stopping || w->held >= HELD_MAX || w->held_bytes >= w->bytes.held) return 0;
-    size_t fit = (w->bytes.held - w->held_bytes) / w->big_bytes + 1;
+    if (w->stopping || w->held >= HELD_MAX || w->memory.held >= w->bytes.held) return 0;
+    size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;
     return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;
 }

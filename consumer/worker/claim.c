@@ -44,7 +44,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
         sh->claim.item[sh->claim.n++] = (struct claim_item){(char *)(uintptr_t)id.p, id.n};
     }
     if (!sh->claim.n) return 0;
-    sh->claim.token = ++w->next_token;
+    sh->claim.token = token_new(w);
     pipe_call(sh, CALL_CLAIM);
     claim_encode(w, sh);
     hints_told(sh);

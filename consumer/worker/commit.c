@@ -15,25 +15,29 @@
 
 enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* no range fits into less */ };
 
+void commits_open(struct lw_worker *w) { w->commit.meta_max = LW_META_MAX; }
+void commit_must_confirm(struct lw_worker *w) { w->commit.confirm = true; }
+void commit_soon(struct lw_worker *w) { w->commit.at_ms = 0; }
+
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
     struct lw_range ranges[META_RANGES];
-    assert(p->gen && p->offsets && w->meta_max <= LW_META_MAX);
-    w->meta_tried = w->meta_max;
+    assert(p->gen && p->offsets && w->commit.meta_max <= LW_META_MAX);
+    w->commit.meta_tried = w->commit.meta_max;
     size_t n = lw_offsets_finished(p->offsets, ranges, META_RANGES);
-    lw_meta_encode(lw_offsets_watermark(p->offsets), ranges, n, w->meta_max, w->fleet, out);
+    lw_meta_encode(lw_offsets_watermark(p->offsets), ranges, n, w->commit.meta_max, w->fleet, out);
     return n > 0;
 }
 
 /* Halves the metadata limit, down to 0. Commits work without metadata, but more messages run again
  * if Redis loses its data. Refusals for several partitions of one commit count once. */
 void lw_worker_metadata_refused(struct lw_worker *w) {
-    if (w->meta_max != w->meta_tried || !w->meta_max) return;
-    if (w->meta_max == LW_META_MAX)
+    if (w->commit.meta_max != w->commit.meta_tried || !w->commit.meta_max) return;
+    if (w->commit.meta_max == LW_META_MAX)
         lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with less, so more messages run again if "
                 "Redis loses its data. Set the broker's offset.metadata.max.bytes to %d or more",
                 LW_META_MAX, LW_META_MAX);
-    w->meta_max = w->meta_max / 2 < META_MIN ? 0 : w->meta_max / 2;
-    w->commit_ms = w->confirm_ms = 0;
+    w->commit.meta_max = w->commit.meta_max / 2 < META_MIN ? 0 : w->commit.meta_max / 2;
+    w->commit.at_ms = w->commit.confirm_ms = 0;
 }
 
 static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1], size_t max, size_t *from, bool all) {
@@ -43,7 +47,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        if (!all && p->n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
+        if (!all && p->watch.n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
         n++;
@@ -53,13 +57,13 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
 
 void commit_step(struct lw_worker *w) {
     int64_t now = now_ms(w);
-    if (now < w->commit_ms || w->io->commit_busy(w->ctx)) return;
-    w->commit_ms = now + COMMIT_MS;
+    if (now < w->commit.at_ms || w->io->commit_busy(w->ctx)) return;
+    w->commit.at_ms = now + COMMIT_MS;
     static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
     struct lw_commit c[COMMITS];
-    size_t from = w->commit_from < w->n_assigned ? w->commit_from : 0;
+    size_t from = w->commit.from < w->n_assigned ? w->commit.from : 0;
     size_t n = collect(w, c, meta, COMMITS, &from, false);
-    w->commit_from = from;
+    w->commit.from = from;
     struct lw_err err = {0};
     if (n && w->io->commit(w->ctx, c, n, &err) != 0) lw_warn("commit: %s; retrying", err.text);
 }
@@ -68,9 +72,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     struct part *p = part_of_gen(w, gen);
     (void)stale; /* Kafka tells by a rebalance, too */
     if (!p || !ok) return;
-    if (offset > p->committed) p->committed = offset;
-    p->had_commit = true;
-    p->claims = false;
+    part_committed(p, offset);
     first_committed(w);
     atomic_fetch_add_explicit(&w->counts->commits, 1, memory_order_relaxed);
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, offset);
@@ -81,7 +83,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
  * watermark, which shows that the partitions are still ours. False: not known yet; try again. */
 bool commit_confirm(struct lw_worker *w) {
     int64_t now = now_ms(w);
-    if (now < w->confirm_ms) return false;
+    if (now < w->commit.confirm_ms) return false;
     static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
     struct lw_commit c[COMMITS];
     bool ok[COMMITS];
@@ -92,7 +94,7 @@ bool commit_confirm(struct lw_worker *w) {
         int rc = w->io->commit_sync(w->ctx, c, n, ok, &err);
         if (rc != 0) {
             lw_warn("can't confirm the assignment with Kafka: %s; retrying", err.text);
-            w->confirm_ms = w->meta_max < w->meta_tried ? 0 : now_ms(w) + 500;
+            w->commit.confirm_ms = w->commit.meta_max < w->commit.meta_tried ? 0 : now_ms(w) + 500;
             return false;
         }
         for (size_t i = 0; i < n; i++) {
@@ -103,8 +105,24 @@ bool commit_confirm(struct lw_worker *w) {
             from--;
         }
     }
-    w->confirm = false;
+    w->commit.confirm = false;
     return true;
+}
+
+void floors_open(struct lw_worker *w, struct part *p) { p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent); }
+
+void floors_assigned(struct lw_worker *w, struct part *p) {
+    for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
+}
+
+void floor_unknown(struct lw_worker *w, const struct shard *sh) {
+    for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
+}
+
+void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again) {
+    int64_t *sent = &p->floor_sent[sh->index];
+    if (*sent < 0) *sent = floor;
+    if (again && *sent > 0) --*sent;
 }
 
 void floor_begin(struct shard *sh) { sh->floors.n = 0; }
@@ -114,7 +132,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
         if (to < 0 || sent >= to) continue;
-        if (sent < 0 && !p->fresh[sh->index]) continue; /* how far the last owner came is not known yet */
+        if (sent < 0 && !p->watch.fresh[sh->index]) continue; /* how far the last owner came is not known yet */
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->floors.n) return;

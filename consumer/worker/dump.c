@@ -21,7 +21,8 @@ static void dump_part(const struct part *p, int64_t now, int n_shards) {
     int64_t still = p->slot && lw_offsets_unfinished(p->offsets) ? now - atomic_load(&p->slot->moved_ms) : 0;
     lw_info("dump: %s watermark %" PRId64 " for %" PRId64 " ms, committed %" PRId64 ", next %" PRId64 ", unfinished %zu, waiting %zu%s%s",
             p->name, mark, still, p->committed, lw_offsets_next(p->offsets), lw_offsets_unfinished(p->offsets),
-            lw_offsets_queued(p->offsets), p->held ? ", held back" : "", p->n_fresh < n_shards ? ", its states are not read yet" : "");
+            lw_offsets_queued(p->offsets), p->held ? ", held back" : "",
+            p->watch.n_fresh < n_shards ? ", its states are not read yet" : "");
 }
 
 static void dump_hold(const struct hold *h, const struct lane *l, int64_t now, const char *what) {
@@ -55,8 +56,9 @@ void lw_worker_dump(struct lw_worker *w) {
     int64_t now = now_ms(w);
     int holds = HOLDS_SHOWN;
     lw_info("dump: %zu records in memory (%zu bytes), %zu granted, %zu in handlers, window %zu, %zu partitions%s%s%s", w->held,
-            w->held_bytes, w->in_flight, w->in_handler, w->window, w->n_assigned, w->waiting ? ", some wait for a suspect" : "",
-            w->confirm ? ", Kafka has to confirm the assignment" : "", w->stopping ? ", stopping" : "");
+            w->memory.held, w->runs.in_flight, w->runs.in_handler, w->window, w->n_assigned,
+            w->runs.waiting ? ", some wait for a suspect" : "", w->commit.confirm ? ", Kafka has to confirm the assignment" : "",
+            w->stopping ? ", stopping" : "");
     for (size_t i = 0; i < w->n_assigned && i < PARTS_SHOWN; i++) dump_part(w->assigned[i], now, w->n_shards);
     if (w->n_assigned > PARTS_SHOWN) lw_info("dump: and %zu partitions more", w->n_assigned - PARTS_SHOWN);
     for (int s = 0; s < w->n_shards && s < SHARDS_SHOWN; s++) dump_shard(&w->shards[s], now);

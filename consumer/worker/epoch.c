@@ -2,6 +2,7 @@
 /* epoch: joining one, and what its end means (doc/lifecycle.txt, 3). */
 #include "consumer/worker/epoch.h"
 
+#include "consumer/worker/commit.h"
 #include "consumer/worker/connection.h"
 #include "consumer/worker/first.h"
 #include "consumer/worker/hints.h"
@@ -67,9 +68,9 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
         hold_to_lost(w, l->hold);
     }
     hints_forget(sh);
-    for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
+    floor_unknown(w, sh);
     parts_rewind(w, true);
-    w->confirm = true;
+    commit_must_confirm(w);
     sh->epoch.quiet_until_ms = 0;
     first_begin(sh, false);
     repair_drop(sh);
@@ -107,7 +108,7 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, life->id);
     lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->set.grace_ms);
     lw_arg_text(c, sh->server.jumped);
-    lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms), lw_arg_i64(c, (int64_t)w->max_fence);
+    lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms), lw_arg_i64(c, (int64_t)w->runs.max_fence);
     lw_arg_text(c, life->history);
     lw_arg_i64(c, old_leases_ms(w, sh));
     schema(w, c);

@@ -163,7 +163,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         sh->gate.tail = again_tail;
     }
     if (!sh->gate.n) return;
-    sh->gate.token = ++w->next_token;
+    sh->gate.token = token_new(w);
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
 }

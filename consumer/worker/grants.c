@@ -32,9 +32,7 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
         free(own);
         return NULL;
     }
-    struct msg *m = msg_new(w);
-    m->part = part_get(w, e.topic.p, e.topic.n, e.partition, e.replay);
-    m->part->n_msgs++;
+    struct msg *m = msg_new(w, part_get(w, e.topic.p, e.topic.n, e.partition, e.replay));
     m->offset = e.offset;
     m->first_ms = e.first_ms;
     m->timestamp_ms = e.timestamp_ms;

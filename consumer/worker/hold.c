@@ -176,18 +176,7 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     l->hold = NULL;
     lw_leases_remove(w->leases, &h->lease);
     atomic_store(&h->lease.held.cancelled, true);
-    struct run *r = h->first;
-    if (r && r->state == SENDING && r->resend_ms) { /* no answer of its topic is awaited */
-        w->n_resend--;
-        r->resend_ms = 0;
-        w->in_flight--;
-        hold_drop_runs(w, h, 1);
-    } else if (r && r->state == RUNNING && run_leave_line(w, r)) {
-        w->in_flight--;
-        hold_drop_runs(w, h, 1);
-    } else if (r) {
-        w->in_flight--;
-    }
+    if (h->first && run_lost(w, h->first)) hold_drop_runs(w, h, 1);
     if (h->first) {
         h->next = l->lost;
         l->lost = h;

@@ -8,13 +8,16 @@
 #include <assert.h>
 #include <stdlib.h>
 
-struct msg *msg_new(struct lw_worker *w) {
-    struct msg *m = w->free_msgs;
+void msgs_open(struct lw_worker *w) { w->memory.big = w->bytes.lane; }
+
+struct msg *msg_new(struct lw_worker *w, struct part *p) {
+    struct msg *m = w->memory.free;
     if (m)
-        w->free_msgs = m->next;
+        w->memory.free = m->next;
     else
         m = lw_alloc(sizeof *m);
-    *m = (struct msg){0};
+    *m = (struct msg){.part = p};
+    p->n_msgs++;
     return m;
 }
 
@@ -24,28 +27,28 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     for (size_t i = 0; i < m->n_headers; i++)
         n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` holds them */
     m->bytes = n;
-    w->held_bytes += n;
-    if (m->raw.p) w->head_bytes += n;
-    w->big_bytes -= w->big_bytes / 256;
-    if (n > w->big_bytes) w->big_bytes = n;
+    w->memory.held += n;
+    if (m->raw.p) w->memory.heads += n;
+    w->memory.big -= w->memory.big / 256;
+    if (n > w->memory.big) w->memory.big = n;
 }
 
-bool heads_fit(const struct lw_worker *w) { return w->head_bytes < w->bytes.heads; }
+bool heads_fit(const struct lw_worker *w) { return w->memory.heads < w->bytes.heads; }
 
 void msg_free(struct lw_worker *w, struct msg *m) {
     assert(m->part->n_msgs);
     if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);
-    assert(w->held_bytes >= m->bytes);
-    w->held_bytes -= m->bytes;
-    if (m->raw.p) w->head_bytes -= m->bytes;
+    assert(w->memory.held >= m->bytes);
+    w->memory.held -= m->bytes;
+    if (m->raw.p) w->memory.heads -= m->bytes;
     if (m->origin) w->io->release(w->ctx, m->origin);
     free(m->own);
     free(m->headers);
     free(m->dedup_own);
     free(m->dead_reason);
     m->origin = NULL;
-    m->next = w->free_msgs;
-    w->free_msgs = m;
+    m->next = w->memory.free;
+    w->memory.free = m;
 }
 
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out) {

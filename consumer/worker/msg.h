@@ -25,7 +25,16 @@ struct msg {
     size_t bytes;      /* its size in memory, about that of its envelope */
 };
 
-struct msg *msg_new(struct lw_worker *w);
+/* Size in memory, of records and of envelopes. */
+struct memory {   /* msg.c */
+    size_t held;  /* of all messages */
+    size_t heads; /* of the heads among them */
+    size_t big;   /* about the largest recent message; decides how many are read at once */
+    struct msg *free;
+};
+
+void msgs_open(struct lw_worker *w); /* assumes large messages until some are known */
+struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
 void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message: n bytes plus headers */
 bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for more heads */

@@ -41,4 +41,4 @@ void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void 
     }
 }
 
-uint64_t lw_worker_in_handler(const struct lw_worker *w) { return w->in_handler; }
+uint64_t lw_worker_in_handler(const struct lw_worker *w) { return w->runs.in_handler; }

@@ -35,11 +35,9 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
     p->topic = lw_memdup(topic, n);
     p->partition = partition;
     p->replay = replay;
-    p->looked_at = -1;
-    p->fresh = lw_alloc((size_t)w->n_shards);
-    p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
-    p->watch_at = lw_alloc((size_t)w->n_shards * sizeof *p->watch_at);
-    p->missing = lw_alloc((size_t)w->n_shards * sizeof *p->missing);
+    watch_open(w, p);
+    floors_open(w, p);
+    missing_open(w, p);
     HASH_ADD_KEYPTR(hh, w->parts, p->name, (unsigned)len, p);
     return p;
 }
@@ -47,7 +45,8 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
 void part_free(struct lw_worker *w, struct part *p) {
     assert(!p->gen && !p->n_msgs && !p->offsets);
     HASH_DELETE(hh, w->parts, p);
-    free(p->name), free(p->topic), free(p->fresh), free(p->floor_sent), free(p->watch_at), free(p->missing), free(p->kept);
+    watch_free(p);
+    free(p->name), free(p->topic), free(p->floor_sent), free(p->missing), free(p->kept);
     free(p);
 }
 
@@ -117,8 +116,8 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 
 void part_pause(struct lw_worker *w, struct part *p) {
     bool first = drops_busy(w) && p->committed < 0; /* a later owner must see a commit, so make one first */
-    bool hold =
-        w->stopping || first || p->n_fresh < w->n_shards || p->claims || (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
+    bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
+                (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
     if (hold != p->held) {
         p->held = hold;
@@ -140,6 +139,15 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
+/* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
+ * written after those epochs began. No earlier epoch can have granted them. */
+void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
+    struct part *p = part_of_gen(w, gen);
+    if (!p) return;
+    lw_offsets_end(p->offsets, offset);
+    if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
+}
+
 void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition, 0);
     if (p->gen) part_drop(w, p);
@@ -153,10 +161,8 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     p->leaving = false;
     p->new_from = new_from(w, a);
     p->offsets = lw_offsets_open(a->begin);
-    memset(p->fresh, 0, (size_t)w->n_shards);
-    p->n_fresh = 0;
-    p->recheck_ms = 0;
-    for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
+    watch_assigned(w, p);
+    floors_assigned(w, p);
     p->n_kept = 0;
     p->held = false;
     if (a->metadata_len) {
@@ -180,6 +186,14 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
 }
+
+void part_committed(struct part *p, int64_t offset) {
+    if (offset > p->committed) p->committed = offset;
+    p->had_commit = true;
+    p->claims = false;
+}
+
+void part_forget_kept(struct part *p) { p->n_kept = 0; }
 
 void part_drop(struct lw_worker *w, struct part *p) {
     if (!p->gen) return;
@@ -221,7 +235,7 @@ void part_check_claims(struct lw_worker *w, struct part *p) {
     if (n == p->n_meta && memcmp(known, p->meta, n * sizeof known[0]) == 0)
         p->claims = false;
     else
-        w->commit_ms = 0;
+        commit_soon(w);
 }
 
 static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
@@ -369,9 +383,9 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     size_t room;
     int rc;
     do { /* a refusal of the metadata halves its limit: retry with less */
-        room = w->meta_max;
+        room = w->commit.meta_max;
         rc = try_commit(w, parts, n, &err);
-    } while (rc && w->meta_max < room);
+    } while (rc && w->commit.meta_max < room);
     if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
 }
 

@@ -3,6 +3,8 @@
 #ifndef LW_CONSUMER_WORKER_PARTITION_H
 #define LW_CONSUMER_WORKER_PARTITION_H
 
+#include "consumer/worker/rival.h"
+#include "consumer/worker/watch.h"
 #include "queue/offsets.h"
 
 #include <uthash.h>
@@ -13,19 +15,20 @@ struct msg;
 
 /* A topic's partition; `gen` is 0 while it is not ours. A partition of Kafka exists until the process
  * ends. A partition of replays is freed soon after its last message (parts_sweep), because operators
- * create any number of them. */
+ * create any number of them. What no comment gives to another file is assigned by partition.c only
+ * (tests/cli/test_owners.py). */
 struct part {
     UT_hash_handle hh;
-    size_t n_msgs;          /* its messages in memory */
+    size_t n_msgs;          /* its messages in memory; msg.c */
     struct part *next_idle; /* in the list of partitions to free; `idle`: it is in that list */
     bool idle;
     char *name; /* "topic:partition"; "topic:partition#replay" for the replays of a number, which are a partition that nobody owns */
     char *topic;
     int32_t partition;
-    int64_t replay;    /* 0: of Kafka */
-    int64_t looked_at; /* what was committed at the last look at the whole group, -1: not looked yet (rival.c) */
-    uint32_t gen;      /* assignment */
-    uint32_t pass;     /* counts rewinds within it: deliveries of an earlier pass are void */
+    int64_t replay;       /* 0: of Kafka */
+    struct looked looked; /* rival.c */
+    uint32_t gen;         /* assignment */
+    uint32_t pass;        /* counts rewinds within it: deliveries of an earlier pass are void */
     struct lw_offsets *offsets;
     int64_t begin, log_begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
     int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: not known yet */
@@ -33,21 +36,18 @@ struct part {
     bool leaving;          /* being revoked: starts no more of its messages and does not rewind */
     struct lw_range *meta; /* commit metadata: finished above the committed offset, to be believed only through Redis */
     size_t n_meta;
-    bool claims;    /* the group's metadata may call messages finished that will run again here */
-    uint8_t *fresh; /* a shard each: its floor and segments were read for this assignment */
-    int n_fresh;
-    int64_t recheck_ms;  /* the group's offset did not fit the floor: look again then */
-    int64_t *floor_sent; /* a shard each: the floor it was told */
+    bool claims; /* the group's metadata may call messages finished that will run again here */
+    struct part_watch watch;
+    int64_t *floor_sent; /* commit.c, a shard each: the floor it was told */
     bool held;
     struct kept {
         int64_t offset;
         uint32_t tag;
     } * kept; /* finished, known here, for repair: survived the last rewind */
     size_t n_kept, cap_kept;
-    int64_t *watch_at;               /* per shard: the offset where its watch continues */
-    struct missing *missing;         /* one per shard */
+    struct missing *missing;         /* vanished.c: one per shard */
     int64_t full_ms;                 /* when the full tracking window was last logged; 0: never */
-    struct lw_board_partition *slot; /* its place on the board; NULL: not looked for yet */
+    struct lw_board_partition *slot; /* observe.c: its place on the board; NULL: not looked for yet */
     uint8_t *meta_open;              /* bitmap over tags: keys of records delivered since that the metadata does not call finished */
 };
 
@@ -57,6 +57,8 @@ void parts_sweep(struct lw_worker *w);               /* frees partitions that ar
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
+void part_committed(struct part *p, int64_t offset); /* Kafka has accepted a commit of it */
+void part_forget_kept(struct part *p);               /* Redis will not take what survived the last rewind */
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* from its watermark on, what is done stays known */

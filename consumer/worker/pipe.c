@@ -70,6 +70,8 @@ void arg_lock(struct shard *sh, struct lw_bytes lane) {
     lw_arg_join(&sh->pipe.commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane);
 }
 
+uint64_t token_new(struct lw_worker *w) { return ++w->next_token; }
+
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
     assert(token && token <= w->next_token);
     char text[24];
@@ -81,9 +83,9 @@ void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
  * always a little, so that small messages make progress beside large ones. */
 void arg_bounds(struct lw_worker *w, struct shard *sh) {
     const struct lw_byte_bounds *b = &w->bytes;
-    size_t room = b->heads > w->head_bytes ? (b->heads - w->head_bytes) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
+    size_t room = b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
     char text[80];
-    int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, room > b->call ? b->call : room > least ? room : least, w->big_bytes);
+    int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, room > b->call ? b->call : room > least ? room : least, w->memory.big);
     lw_arg_copy(&sh->pipe.commands, text, (size_t)n);
 }
 

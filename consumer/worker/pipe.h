@@ -59,6 +59,7 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
 void arg_bounds(struct lw_worker *w, struct shard *sh); /* byte limits of claim and settle: "LANE CALL MET" */
 void arg_lock(struct shard *sh, struct lw_bytes lane);
+uint64_t token_new(struct lw_worker *w); /* never used before */
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
 
 #endif

@@ -4,6 +4,7 @@
  * knows. */
 #include "consumer/worker/repair.h"
 
+#include "consumer/worker/commit.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
@@ -182,8 +183,8 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     else
         sh->repair.n_meta = 0; /* too late for those, too */
     if (forget) {              /* too late: what Redis does not know runs again */
-        for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->n_kept = 0;
+        for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        w->confirm = true; /* the metadata of the last commit still calls it finished */
+        commit_must_confirm(w); /* the metadata of the last commit still calls it finished */
     }
 }

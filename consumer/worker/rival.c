@@ -86,8 +86,8 @@ void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
     if (!w->fleet[0]) return;
     struct part *p = part_get(w, o->topic, strlen(o->topic), o->partition, 0);
     char fleet[LW_META_FLEET + 1];
-    bool moved = p->looked_at >= 0 && o->offset > p->looked_at;
-    p->looked_at = o->offset;
+    bool moved = p->looked.known && o->offset > p->looked.offset;
+    p->looked = (struct looked){true, o->offset};
     if (moved && lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) && !is_ours(w, fleet)) moved_on(w, p, fleet);
     judge(w);
 }

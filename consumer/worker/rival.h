@@ -3,11 +3,18 @@
 #ifndef LW_CONSUMER_WORKER_RIVAL_H
 #define LW_CONSUMER_WORKER_RIVAL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lw_worker;
 
 enum { FLEETS = 8 };
+
+/* The last look at what the group has committed of a partition. */
+struct looked { /* rival.c */
+    bool known;
+    int64_t offset;
+};
 
 /* Another fleet in our group whose commits advance: how often that was seen, first and last. */
 struct rival {

@@ -33,12 +33,20 @@ static void run_to(struct run *r, enum run_state to) {
     r->state = to;
 }
 
+void runs_open(struct lw_worker *w) { w->runs.waiting_tail = &w->runs.waiting; }
+
+size_t runs_finished(struct lw_worker *w) {
+    size_t n = w->runs.finished_since;
+    w->runs.finished_since = 0;
+    return n;
+}
+
 void run_free(struct lw_worker *w, struct run *r) {
     assert(!r->in_repair);
     if (r->msg) msg_free(w, r->msg);
     r->msg = NULL;
-    r->next = w->free_runs;
-    w->free_runs = r;
+    r->next = w->runs.free;
+    w->runs.free = r;
 }
 
 static void identify(struct run *r) {
@@ -60,9 +68,9 @@ static void identify(struct run *r) {
 
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
     assert(m && m->part && tries >= 0);
-    struct run *r = w->free_runs;
+    struct run *r = w->runs.free;
     if (r)
-        w->free_runs = r->next;
+        w->runs.free = r->next;
     else
         r = lw_alloc(sizeof *r);
     r->hold = h;
@@ -91,27 +99,27 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     atomic_store_explicit(&j->then, NULL, memory_order_relaxed);
     j->reason[0] = 0;
     j->took_us = 0;
-    if (fence > w->max_fence) w->max_fence = fence;
+    if (fence > w->runs.max_fence) w->runs.max_fence = fence;
     if (tries > 0) count(&w->counts->reruns);
     if (h->kind == LANE) count(&w->counts->drained);
     return r;
 }
 
 static void submit(struct lw_worker *w, struct run *r) {
-    if (w->n_start == w->cap_start) {
-        w->cap_start = w->cap_start ? w->cap_start * 2 : BATCH;
-        w->start = lw_realloc(w->start, w->cap_start * sizeof(struct lw_job *));
+    if (w->runs.n_start == w->runs.cap_start) {
+        w->runs.cap_start = w->runs.cap_start ? w->runs.cap_start * 2 : BATCH;
+        w->runs.start = lw_realloc(w->runs.start, w->runs.cap_start * sizeof(struct lw_job *));
     }
     assert(r->state == RUNNING && !r->submitted);
     r->submitted = true;
-    w->in_handler++;
-    w->start[w->n_start++] = &r->job;
+    w->runs.in_handler++;
+    w->runs.start[w->runs.n_start++] = &r->job;
 }
 
 static void wait_in_line(struct lw_worker *w, struct run *r) {
     r->next_alone = NULL;
-    *w->waiting_tail = r;
-    w->waiting_tail = &r->next_alone;
+    *w->runs.waiting_tail = r;
+    w->runs.waiting_tail = &r->next_alone;
 }
 
 /* It is its turn. */
@@ -120,7 +128,7 @@ void run_start(struct lw_worker *w, struct run *r) {
     assert(!r->hold->lost);
     run_to(r, RUNNING);
     r->linked = false;
-    w->in_flight++;
+    w->runs.in_flight++;
     if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" */
         run_finish(w, r, V_BACK);
         return;
@@ -142,7 +150,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         }
         r->job.alone = s == LW_SUSPECT;
     }
-    if (r->job.alone || w->waiting || w->running_alone)
+    if (r->job.alone || w->runs.waiting || w->runs.running_alone)
         wait_in_line(w, r);
     else
         submit(w, r);
@@ -154,25 +162,25 @@ static void started_behind(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
     r->submitted = true;
-    w->in_handler++;
+    w->runs.in_handler++;
 }
 
 void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
     struct hold *h = r->hold;
-    assert(!h->lost && !r->submitted && h->n_open > 0 && w->in_flight > 0);
+    assert(!h->lost && !r->submitted && h->n_open > 0 && w->runs.in_flight > 0);
     run_to(r, FINISHED);
     r->verdict = v;
     h->n_open--;
     if (!h->n_finished++) h->done_ms = now_ms(w);
-    w->in_flight--;
-    w->finished_since++;
+    w->runs.in_flight--;
+    w->runs.finished_since++;
     struct run *next = r->next;
     if (v != V_DONE) {
         h->failed = true;
         hold_cut(w, h);
     } else if (next && next->linked) {
         started_behind(w, next);
-        w->in_flight++;
+        w->runs.in_flight++;
     } else if (next) {
         run_start(w, next);
     }
@@ -185,7 +193,7 @@ void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
 /* The topic rejects this dead letter for good. Stored in Redis, it blocks neither its lane nor the
  * commit. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
-    if (r->resend_ms) w->n_resend--;
+    if (r->resend_ms) w->runs.n_resend--;
     r->resend_ms = 0;
     count(&w->counts->letters_kept);
     lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see `latchwork dead show`", r->job.identity,
@@ -208,10 +216,10 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     if (bad > 0) {
         keep_letter(w, r, err.text);
     } else if (!bad) {
-        if (r->resend_ms) w->n_resend--;
+        if (r->resend_ms) w->runs.n_resend--;
         r->resend_ms = 0;
     } else {
-        if (!r->resend_ms) w->n_resend++;
+        if (!r->resend_ms) w->runs.n_resend++;
         r->resend_ms = now_ms(w) + RESEND_MS;
         lw_error("dead letter %s could not be sent to %s: %s; retrying", r->job.identity, w->c->dead.topic, err.text);
     }
@@ -231,19 +239,19 @@ static void die(struct lw_worker *w, struct run *r) {
 
 static void left_handler(struct lw_worker *w, struct run *r) {
     if (!r->submitted) return;
-    assert(w->in_handler > 0);
+    assert(w->runs.in_handler > 0);
     r->submitted = false;
-    w->in_handler--;
-    if (r->job.alone) w->running_alone = false;
+    w->runs.in_handler--;
+    if (r->job.alone) w->runs.running_alone = false;
 }
 
 /* Applies the rule "no late start" again, because time may have passed since the grant (a rebalance blocks the loop). A message whose
  * epoch was lost meanwhile is not started at all. */
 void run_flush(struct lw_worker *w) {
-    int64_t now = w->n_start ? now_ms(w) : 0;
+    int64_t now = w->runs.n_start ? now_ms(w) : 0;
     size_t n = 0;
-    for (size_t i = 0; i < w->n_start; i++) {
-        struct run *r = (struct run *)(void *)w->start[i];
+    for (size_t i = 0; i < w->runs.n_start; i++) {
+        struct run *r = (struct run *)(void *)w->runs.start[i];
         struct lw_job_lease *lease = r->job.lease;
         if (r->hold->lost) {
             left_handler(w, r);
@@ -252,11 +260,11 @@ void run_flush(struct lw_worker *w) {
             left_handler(w, r);
             run_finish(w, r, V_BACK);
         } else {
-            w->start[n++] = w->start[i];
+            w->runs.start[n++] = w->runs.start[i];
         }
     }
-    w->n_start = 0;
-    if (n) w->io->run(w->ctx, w->start, n);
+    w->runs.n_start = 0;
+    if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
 /* Its epoch is gone: what is done may still be written back, all else is forgotten. What was linked behind it runs, or comes back. */
@@ -279,8 +287,8 @@ static void finished_late(struct lw_worker *w, struct run *r) {
 
 static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) {
     int64_t now = now_ms(w);
-    if (w->told_back_ms && now - w->told_back_ms < BACK_TELL_MS) return;
-    w->told_back_ms = now;
+    if (w->runs.told_back_ms && now - w->runs.told_back_ms < BACK_TELL_MS) return;
+    w->runs.told_back_ms = now;
     lw_warn("%s: the handler gave its key's messages back %" PRIu32 " times in a row under a live lease; no attempt is counted; the key "
             "waits %" PRId64 " ms now, at most %d ms later; return retry or dead for a message that can't run",
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
@@ -292,8 +300,8 @@ static int64_t rest_of(struct lw_worker *w, struct run *r) {
     const struct lw_job_lease *lease = r->job.lease;
     int64_t now = now_ms(w);
     if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) return 0;
-    if (!w->given_back) w->given_back = lw_alloc(BACK_SLOTS * sizeof w->given_back[0]);
-    struct given_back *g = &w->given_back[r->hold->lane->tag % BACK_SLOTS];
+    if (!w->runs.given_back) w->runs.given_back = lw_alloc(BACK_SLOTS * sizeof w->runs.given_back[0]);
+    struct given_back *g = &w->runs.given_back[r->hold->lane->tag % BACK_SLOTS];
     if (now - g->at_ms > BACK_FORGET_MS) g->times = 0;
     g->at_ms = now;
     if (++g->times == 1) return 0;
@@ -305,7 +313,7 @@ static int64_t rest_of(struct lw_worker *w, struct run *r) {
 }
 
 static void took_it(struct lw_worker *w, const struct run *r) {
-    if (w->given_back) w->given_back[r->hold->lane->tag % BACK_SLOTS].times = 0;
+    if (w->runs.given_back) w->runs.given_back[r->hold->lane->tag % BACK_SLOTS].times = 0;
 }
 
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
@@ -345,7 +353,7 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
         keep_letter(w, r, reason);
     } else {
         r->resend_ms = now_ms(w) + RESEND_MS;
-        w->n_resend++;
+        w->runs.n_resend++;
         lw_error("dead letter %s was refused by %s: %s; retrying", r->job.identity, w->c->dead.topic, reason);
     }
 }
@@ -359,7 +367,7 @@ static void resend_letters(struct lw_worker *w) {
             while (r && r->state == FINISHED) r = r->next;
             if (!r || r->state != SENDING || !r->resend_ms || r->resend_ms > now) continue;
             if (w->stopping || (r->msg->part->leaving && l->hold->kind == FAST)) {
-                w->n_resend--;
+                w->runs.n_resend--;
                 r->resend_ms = 0;
                 run_finish(w, r, V_BACK);
             } else {
@@ -369,47 +377,57 @@ static void resend_letters(struct lw_worker *w) {
 }
 
 void run_tend(struct lw_worker *w) {
-    while (w->waiting && !w->running_alone) {
-        struct run *r = w->waiting;
-        if (r->job.alone && w->in_handler) break;
-        w->waiting = r->next_alone;
-        if (!w->waiting) w->waiting_tail = &w->waiting;
+    while (w->runs.waiting && !w->runs.running_alone) {
+        struct run *r = w->runs.waiting;
+        if (r->job.alone && w->runs.in_handler) break;
+        w->runs.waiting = r->next_alone;
+        if (!w->runs.waiting) w->runs.waiting_tail = &w->runs.waiting;
         r->next_alone = NULL;
         if (w->stopping || atomic_load(&r->job.lease->cancelled)) {
             run_finish(w, r, V_BACK);
             continue;
         }
-        w->running_alone = r->job.alone;
+        w->runs.running_alone = r->job.alone;
         submit(w, r);
     }
-    if (w->n_resend) resend_letters(w);
+    if (w->runs.n_resend) resend_letters(w);
 }
 
 bool run_leave_line(struct lw_worker *w, struct run *r) {
-    for (struct run **at = &w->waiting; *at; at = &(*at)->next_alone)
+    for (struct run **at = &w->runs.waiting; *at; at = &(*at)->next_alone)
         if (*at == r) {
             *at = r->next_alone;
-            if (!*at) w->waiting_tail = at;
+            if (!*at) w->runs.waiting_tail = at;
             return true;
         }
     return false;
 }
 
+/* It counts as granted no more. Nobody has it if its topic refused it, or if it waits behind a suspect. */
+bool run_lost(struct lw_worker *w, struct run *r) {
+    w->runs.in_flight--;
+    if (r->state == RUNNING) return run_leave_line(w, r);
+    if (r->state != SENDING || !r->resend_ms) return false;
+    w->runs.n_resend--;
+    r->resend_ms = 0;
+    return true;
+}
+
 static bool leaves(const struct run *r, const struct part *p) { return r->msg->part == p && r->hold->kind == FAST && !r->hold->lost; }
 
 void run_leave(struct lw_worker *w, const struct part *p) {
-    size_t n = w->n_start;
-    w->n_start = 0;
+    size_t n = w->runs.n_start;
+    w->runs.n_start = 0;
     for (size_t i = 0; i < n; i++) {
-        struct run *r = (struct run *)(void *)w->start[i];
+        struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, V_BACK); /* does not add to w->start */
+            run_finish(w, r, V_BACK); /* does not add to w->runs.start */
         } else {
-            w->start[w->n_start++] = w->start[i];
+            w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }
     }
-    for (struct run *r = w->waiting, *next; r; r = next) {
+    for (struct run *r = w->runs.waiting, *next; r; r = next) {
         next = r->next_alone;
         if (leaves(r, p) && run_leave_line(w, r)) run_finish(w, r, V_BACK);
     }

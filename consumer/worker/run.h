@@ -34,6 +34,26 @@ struct run {
     struct run *next_alone; /* in the line of those that wait for a suspect */
 };
 
+struct runs {              /* run.c */
+    size_t in_flight;      /* granted, not finished */
+    size_t finished_since; /* since the last turn: the window adapts to it */
+    struct lw_job **start; /* to hand to the handlers at the end of this step */
+    size_t n_start, cap_start;
+    size_t in_handler;                   /* submitted, not finished */
+    struct run *waiting, **waiting_tail; /* not started because a suspect must run alone: itself, and what came after it */
+    bool running_alone;
+    size_t n_resend; /* dead letters that their topic refused */
+    uint64_t max_fence;
+    struct given_back {
+        uint32_t times; /* in a row */
+        int64_t at_ms;
+    } * given_back; /* by tag: lanes whose handlers recently gave messages back under a live lease */
+    int64_t told_back_ms;
+    struct run *free;
+};
+
+void runs_open(struct lw_worker *w);
+size_t runs_finished(struct lw_worker *w); /* how many since it was last called */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 void run_start(struct lw_worker *w, struct run *r); /* nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
@@ -42,6 +62,7 @@ void run_flush(struct lw_worker *w);                       /* passes started run
 void run_tend(struct lw_worker *w);                        /* retries dead letters and starts suspects when due */
 void run_leave(struct lw_worker *w, const struct part *p); /* gives back a leaving partition's runs that no handler has */
 bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes it from the queue behind a suspect; true if queued */
+bool run_lost(struct lw_worker *w, struct run *r);         /* its epoch is; true if nobody answers for it any more */
 void late_remove(struct lw_worker *w, struct run *r);
 
 #endif

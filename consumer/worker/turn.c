@@ -52,15 +52,14 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
  * get full batches and slow ones don't make this worker hold locks it can't use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     size_t least = 2 * (size_t)w->c->handler.threads;
-    size_t want = 2 * w->finished_since;
+    size_t want = 2 * runs_finished(w);
     if (want > w->window)
         w->window = want;
     else
         w->window -= (w->window - want) / 8;
-    w->finished_since = 0;
     if (w->window < least) w->window = least;
     if (w->window > 2 * BATCH) w->window = 2 * BATCH;
-    size_t held = w->in_flight + backlog(w, w->window);
+    size_t held = w->runs.in_flight + backlog(w, w->window);
     if (w->limit == LW_GRANT_NONE) return 0;
     if (w->limit == LW_GRANT_ONE) return held ? 0 : 1;
     return held < w->window ? w->window - held : 0;
@@ -74,7 +73,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
         return true;
     if (sh->settle.n_listed >= BATCH / 4) return true;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (sh->gate.head || hints) && w->in_flight < (size_t)w->c->handler.threads;
+    return (sh->gate.head || hints) && w->runs.in_flight < (size_t)w->c->handler.threads;
 }
 
 /* How many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because all of them may turn out to be free. */
@@ -129,7 +128,7 @@ void lw_worker_turn(struct lw_worker *w) {
     run_tend(w);
     run_flush(w);
     parts_sweep(w);
-    if (w->confirm && !commit_confirm(w)) return;
+    if (w->commit.confirm && !commit_confirm(w)) return;
     first_look(w);
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
@@ -151,15 +150,15 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
 }
 
 static bool may_grant(const struct lw_worker *w) {
-    return w->limit == LW_GRANT_ALL ? w->in_flight < w->window : w->limit == LW_GRANT_ONE && !w->in_flight;
+    return w->limit == LW_GRANT_ALL ? w->runs.in_flight < w->window : w->limit == LW_GRANT_ONE && !w->runs.in_flight;
 }
 
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) { w->limit = limit; }
 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
     int64_t wait = 20, now = now_ms(w);
-    if (w->waiting) wait = 5;
-    if (w->confirm && now < w->confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
+    if (w->runs.waiting) wait = 5;
+    if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->pipe.open || sh->phase == DOWN) continue;

@@ -28,6 +28,8 @@ enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
 
 static bool before(struct stream_id a, struct stream_id b) { return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq); }
 
+void missing_open(struct lw_worker *w, struct part *p) { p->missing = lw_alloc((size_t)w->n_shards * sizeof *p->missing); }
+
 void missing_forget(struct lw_worker *w, struct part *p) {
     for (int s = 0; s < w->n_shards; s++) {
         free(p->missing[s].tags);

@@ -40,7 +40,8 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why); /* the stream could not be read */
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-bool unpark_busy(const struct part *p, int shard); /* more of it is to be unparked at once */
+bool unpark_busy(const struct part *p, int shard);      /* more of it is to be unparked at once */
+void missing_open(struct lw_worker *w, struct part *p); /* a new partition */
 void missing_forget(struct lw_worker *w, struct part *p);
 
 #endif

@@ -2,6 +2,7 @@
 /* watch: the states in Redis tell an owner what became of the messages it parked, and, on assignment, what was finished before it came. */
 #include "consumer/worker/watch.h"
 
+#include "consumer/worker/commit.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
@@ -20,6 +21,22 @@ enum {
     LOOK_RECORDS = 1 << 16, /* records that one watch call searches for parked ones */
     RECHECK_MS = 1000,
 };
+
+void watch_open(struct lw_worker *w, struct part *p) {
+    p->watch.fresh = lw_alloc((size_t)w->n_shards);
+    p->watch.at = lw_alloc((size_t)w->n_shards * sizeof *p->watch.at);
+}
+
+void watch_assigned(struct lw_worker *w, struct part *p) {
+    memset(p->watch.fresh, 0, (size_t)w->n_shards);
+    p->watch.n_fresh = 0;
+    p->watch.recheck_ms = 0;
+}
+
+void watch_free(struct part *p) {
+    free(p->watch.fresh);
+    free(p->watch.at);
+}
 
 void watch_begin(struct shard *sh) { sh->watch.n = 0; }
 
@@ -55,7 +72,7 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
 /* The segment of the watermark, and then, in turn, those above it that hold parked records, up to `most`. Where more of them lie behind a
  * record that stays unfinished, the next call goes on where this one ended. */
 static void look_queued(struct shard *sh, struct part *p, int most) {
-    int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch_at[sh->index];
+    int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch.at[sh->index];
     size_t budget = LOOK_RECORDS;
     int first = sh->watch.n;
     if (at <= mark || at >= next) at = mark;
@@ -64,7 +81,7 @@ static void look_queued(struct shard *sh, struct part *p, int most) {
         look_at(sh, p, at);
         at = (at / SEGMENT + 1) * SEGMENT;
     }
-    p->watch_at[sh->index] = at;
+    p->watch.at[sh->index] = at;
 }
 
 /* Segments a partition may look at in a call, so that none waits for the others' rounds. */
@@ -82,9 +99,9 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     size_t from = sh->watch.from++; /* in turn: with many partitions the first would take all room */
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
-        if (!p->fresh[sh->index] && now >= p->recheck_ms)
+        if (!p->watch.fresh[sh->index] && now >= p->watch.recheck_ms)
             look_fresh(sh, p);
-        else if (!p->fresh[sh->index])
+        else if (!p->watch.fresh[sh->index])
             continue;
         else if (due && lw_offsets_queued(p->offsets))
             look_queued(sh, p, share);
@@ -115,11 +132,11 @@ static int state_at(const struct look_item *it, const redisReply *bytes, int64_t
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     struct lw_err err = {0};
     int64_t committed = -1;
-    p->recheck_ms = now_ms(w) + RECHECK_MS;
+    p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
     if (now_ms(w) < w->unanswered_until_ms) return true; /* each question may block this thread: one at a time while Kafka is silent */
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
         lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name, err.text, RECHECK_MS);
-        w->unanswered_until_ms = p->recheck_ms = now_ms(w) + RECHECK_MS;
+        w->unanswered_until_ms = p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
         return true;
     }
     return committed >= floor;
@@ -170,13 +187,12 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         while (i + 1 < (int64_t)bytes->len * 4 && state_at(it, bytes, base + i + 1) >= 2) i++;
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
-    int64_t *sent = &p->floor_sent[sh->index];
-    if (*sent < 0) *sent = floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin;
-    if (floor->len && *sent > 0 && it->last && !p->fresh[sh->index])
-        --*sent; /* told once more: its last owner, or a repair, may have left segments */
-    if (it->last && !p->fresh[sh->index]) {
-        p->fresh[sh->index] = 1;
-        if (++p->n_fresh == w->n_shards) part_check_claims(w, p);
+    bool first = it->last && !p->watch.fresh[sh->index];
+    /* told once more: its last owner, or a repair, may have left segments */
+    floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin, floor->len && first);
+    if (first) {
+        p->watch.fresh[sh->index] = 1;
+        if (++p->watch.n_fresh == w->n_shards) part_check_claims(w, p);
         part_pause(w, p);
     }
 }

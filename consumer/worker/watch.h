@@ -29,6 +29,17 @@ struct watch { /* watch.c */
     size_t from;   /* the partition it begins with */
 };
 
+/* What is known of a partition's states. */
+struct part_watch {     /* watch.c */
+    uint8_t *fresh;     /* per shard: its floor and segments were read for this assignment */
+    int n_fresh;        /* of the shards */
+    int64_t recheck_ms; /* the group's offset did not fit the floor: look again then */
+    int64_t *at;        /* per shard: the offset where its watch continues */
+};
+
+void watch_open(struct lw_worker *w, struct part *p);     /* a new partition */
+void watch_assigned(struct lw_worker *w, struct part *p); /* nothing was read for this assignment */
+void watch_free(struct part *p);
 void watch_begin(struct shard *sh); /* of a pipeline */
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -39,14 +39,14 @@ bool lw_worker_why(struct lw_worker *w, char *out, size_t size) {
     int64_t now = now_ms(w);
     for (int s = 0; s < w->n_shards; s++)
         if (shard_why(w, &w->shards[s], now, out, size)) return true;
-    if (w->confirm) {
+    if (w->commit.confirm) {
         snprintf(out, size, "an epoch was lost: waiting for Kafka to accept a commit of every watermark");
         return true;
     }
     for (size_t i = 0; i < w->n_assigned; i++)
         if (part_why(w, w->assigned[i], out, size)) return true;
     if (!lw_worker_wants(w) && w->held) {
-        snprintf(out, size, "reading paused: %zu records (%zu bytes) in memory wait for Redis or for their keys", w->held, w->held_bytes);
+        snprintf(out, size, "reading paused: %zu records (%zu bytes) in memory wait for Redis or for their keys", w->held, w->memory.held);
         return true;
     }
     out[0] = 0;

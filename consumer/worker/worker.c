@@ -7,7 +7,6 @@
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/msg.h"
-#include "queue/commit_meta.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -29,10 +28,10 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->ctx = setup->ctx;
     w->counts = setup->counts ? setup->counts : &w->own_counts;
     w->n_shards = w->c->redis.shards;
-    w->meta_max = LW_META_MAX;
+    commits_open(w);
     w->bytes = bounds(&setup->bytes);
-    w->big_bytes = w->bytes.lane; /* assume large messages until some are known */
-    w->waiting_tail = &w->waiting;
+    msgs_open(w);
+    runs_open(w);
     pthread_mutex_init(&w->epoch_mutex, NULL);
     w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
     w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
@@ -63,15 +62,15 @@ void lw_worker_free(struct lw_worker *w) {
     }
     struct part *p, *tmp;
     HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
-    FREE_LIST(w->free_runs, next)
+    FREE_LIST(w->runs.free, next)
     FREE_LIST(w->free_holds, next)
-    FREE_LIST(w->free_msgs, next)
+    FREE_LIST(w->memory.free, next)
     FREE_LIST(w->free_lanes, gate_next)
     lw_leases_close(w->leases);
     pthread_mutex_destroy(&w->epoch_mutex);
     lw_buf_free(&w->scratch);
     lw_buf_free(&w->scratch2);
-    free(w->assigned), free(w->start), free(w->shards), free(w->busy), free(w->given_back);
+    free(w->assigned), free(w->runs.start), free(w->shards), free(w->busy), free(w->runs.given_back);
     free(w);
 }
 
@@ -91,7 +90,7 @@ void lw_worker_stop(struct lw_worker *w) {
 }
 
 bool lw_worker_busy(const struct lw_worker *w) {
-    if (w->in_handler) return true;
+    if (w->runs.in_handler) return true;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->phase == DOWN || !sh->epoch.id[0]) continue;

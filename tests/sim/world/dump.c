@@ -24,12 +24,12 @@ void world_dump(const struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         const struct lw_worker *x = w->w[i].lw;
         if (!x) continue;
-        fprintf(stderr, "worker %d: held %zu in flight %zu in handler %zu waiting %d alone %d confirm %d\n", i, x->held, x->in_flight,
-                x->in_handler, x->waiting != NULL, x->running_alone, x->confirm);
+        fprintf(stderr, "worker %d: held %zu in flight %zu in handler %zu waiting %d alone %d confirm %d\n", i, x->held, x->runs.in_flight,
+                x->runs.in_handler, x->runs.waiting != NULL, x->runs.running_alone, x->commit.confirm);
         for (size_t k = 0; k < x->n_assigned; k++) {
             const struct part *p = x->assigned[k];
             fprintf(stderr, "  %s gen %u pass %u held %d fresh %d watermark %" PRId64 " next %" PRId64 " queued %zu unfinished %zu\n",
-                    p->name, p->gen, p->pass, p->held, p->n_fresh, lw_offsets_watermark(p->offsets), lw_offsets_next(p->offsets),
+                    p->name, p->gen, p->pass, p->held, p->watch.n_fresh, lw_offsets_watermark(p->offsets), lw_offsets_next(p->offsets),
                     lw_offsets_queued(p->offsets), lw_offsets_unfinished(p->offsets));
         }
         for (int s = 0; s < x->n_shards; s++) {
