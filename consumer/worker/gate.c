@@ -113,21 +113,20 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     }
 }
 
-/* Takes messages of a lane, in order, into the call. */
+/* Takes messages of a lane, in order, into the call. Its first needs gate, as lane_may_gate() has found. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
-    assert(sh->gate.n < BATCH && !l->queued && !l->lost);
+    assert(sh->gate.n < BATCH && !l->queued && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
     it->envelopes = !it->behind && likely_busy(w, l, now);
-    while ((size_t)it->n < most && lane_first(w, l)) {
+    do {
         struct msg *m = lane_pop(w, l);
         sh->gate.msgs[sh->gate.n_msgs++] = m;
         it->n++;
         places_add(p, m->part, m->offset);
         *bytes += it->envelopes ? m->bytes : 0;
         if (*bytes >= w->bytes.call) break;
-    }
-    assert(it->n);
+    } while ((size_t)it->n < most && lane_first(w, l));
     lane_call(l);
     l->settled = false;
 }
