@@ -18,6 +18,7 @@ const char *reference_text(const char *command); /* "" if it has none */
 void reference_option(const struct cli_option *o, struct lw_buf *out);
 
 void reference_commands(struct lw_buf *out);                          /* commands.c: doc/reference/commands.md */
+void reference_exit_codes(struct lw_buf *out);                        /* exit_codes.c: doc/reference/exit-codes.md */
 void reference_man(const struct cli_command *c, struct lw_buf *out);  /* man.c; c NULL: latchwork.1 */
 void reference_markdown_to_man(const char *text, struct lw_buf *out); /* markdown.c */
 void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out);

@@ -14,8 +14,8 @@ static const struct {
     void (*make)(struct lw_buf *out);
 } files[] = {
     {"doc/reference/configuration.md", lw_config_reference}, {"doc/reference/metrics.md", lw_metrics_reference},
-    {"doc/reference/commands.md", reference_commands},       {"scripts/completion.bash", reference_completion_bash},
-    {"scripts/completion.zsh", reference_completion_zsh},
+    {"doc/reference/commands.md", reference_commands},       {"doc/reference/exit-codes.md", reference_exit_codes},
+    {"scripts/completion.bash", reference_completion_bash},  {"scripts/completion.zsh", reference_completion_zsh},
 };
 enum { FILES = sizeof files / sizeof *files, NAME_MAX_BYTES = 100 };
 

@@ -48,7 +48,8 @@ static const struct cli_status statuses[] = {
     {"1",
      "a failure while running: a worker was killed at the end of its grace time or crashed while stopping, or a drain did not complete", 0},
     {"2", "usage or configuration error", 0},
-    {"78", "refused: a restart would fail in the same way; the log says what to change", 0},
+    {"78", "a worker was refused, or cannot run with its configuration: a restart would fail in the same way; the log says what to change",
+     0},
     {0},
 };
 
@@ -146,10 +147,15 @@ const struct cli_command cli_run = {
     .about = "Starts the supervisor and its workers, all in one consumer group.\n"
              "\n"
              "    SIGTERM, SIGINT   finish what is in a handler (at most shutdown.grace_ms),\n"
-             "                      settle, commit, exit; a second one: exit at once\n"
-             "    SIGHUP            read the configuration again, start or stop workers if\n"
-             "                      `workers` changed, replace the others one at a time\n"
-             "    SIGUSR1           every worker writes to the log what it remembers",
+             "                      settle, commit, exit; a second one: exit at once, and\n"
+             "                      what was cut off runs again later\n"
+             "    SIGHUP            read the configuration again; if it has errors, log them\n"
+             "                      and go on with the old one; else start or stop workers\n"
+             "                      if `workers` changed, and replace the others one at a\n"
+             "                      time, each when the one before it is ready\n"
+             "    SIGUSR1           log what every worker remembers: partitions and their\n"
+             "                      watermarks, shards, holds; sent to a worker's process:\n"
+             "                      only what that one remembers",
     .options = options,
     .examples = examples,
     .statuses = statuses,

@@ -149,7 +149,7 @@ const struct cli_command cli_top = {
         "    B                         break its lock\n"
         "    D                         drop what waits there, after a backup\n"
         "\n"
-        "Capitals change something: they ask first.",
+        "Capitals change something: they ask first, and only y does it.",
     .options = options,
     .examples = examples,
     .statuses = statuses,
