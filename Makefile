@@ -69,15 +69,15 @@ $(B)/%.o: %.c $(B)/flags.mk
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/scripts.gen.c: $(LUA_PARTS) $(LUA) scripts/embed-lua.sh Makefile
+$(B)/scripts.gen.c: $(LUA_PARTS) $(LUA) queue/codes.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh base/redis/script.h lw_script_ queue/lua/parts $(LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh base/redis/script.h lw_script_ queue/lua/parts queue/codes.h $(LUA) > $@.tmp && mv $@.tmp $@
 $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts $(LOCKLUA) > $@.tmp && mv $@.tmp $@
-$(B)/ops-scripts.gen.c: $(LUA_PARTS) $(OPS_LUA) ops/script.h scripts/embed-lua.sh Makefile
+	@scripts/embed-lua.sh lock/scripts.h lw_lock_script_ lock/lua/parts /dev/null $(LOCKLUA) > $@.tmp && mv $@.tmp $@
+$(B)/ops-scripts.gen.c: $(LUA_PARTS) $(OPS_LUA) queue/codes.h ops/script.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua/parts $(OPS_LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua/parts queue/codes.h $(OPS_LUA) > $@.tmp && mv $@.tmp $@
 # what the reference of the commands says beyond their tables
 PAGES := $(sort $(wildcard cli/page.md cli/*/page.md))
 $(B)/pages.gen.c: $(PAGES) scripts/embed-pages.sh

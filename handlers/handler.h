@@ -10,19 +10,13 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "config/config.h"
+#include "queue/codes.h"
 #include "queue/key.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-enum lw_outcome {
-    LW_DONE,  /* the effect happened, now or earlier under the same identity */
-    LW_RETRY, /* try again after a backoff, counts an attempt */
-    LW_DEAD,  /* never try again: a dead letter */
-    LW_BACK,  /* not run (or unknown because the lease ended first): give it back, no attempt counted */
-};
 
 /* The lease of a job. The holder reads it from any thread. */
 struct lw_job_lease {
@@ -57,7 +51,7 @@ struct lw_job {
     _Atomic(struct lw_job *) then;
     int64_t took_us; /* in its handler (of a batch: its share); the pool sets it. 0: it was not run */
     /* answered by run */
-    enum lw_outcome outcome;
+    enum lw_outcome outcome;    /* never LW_DEAD_SENT */
     char reason[LW_REASON_MAX]; /* for RETRY and DEAD; "" otherwise */
 };
 

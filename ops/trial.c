@@ -103,15 +103,16 @@ static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *h
 }
 
 static int report(struct trial *t, const struct lw_job *job, int64_t took_ms, bool lost) {
-    static const char *const outcomes[] = {[LW_DONE] = "done", [LW_RETRY] = "retry", [LW_DEAD] = "dead", [LW_BACK] = "not run"};
+    bool ran = job->outcome != LW_BACK;
     char more[700];
     if (lost)
         snprintf(more, sizeof more,
                  "the lease of its lane was lost after %" PRId64 " ms and the handler was cancelled (outcome: %s); a worker may have run "
                  "the key meanwhile",
-                 took_ms, job->outcome == LW_BACK ? "none" : outcomes[job->outcome]);
+                 took_ms, ran ? lw_outcome_word(job->outcome) : "none");
     else
-        snprintf(more, sizeof more, "%s in %" PRId64 " ms%s%s", outcomes[job->outcome], took_ms, job->reason[0] ? ": " : "", job->reason);
+        snprintf(more, sizeof more, "%s in %" PRId64 " ms%s%s", ran ? lw_outcome_word(job->outcome) : "not run", took_ms,
+                 job->reason[0] ? ": " : "", job->reason);
     if (lost || job->outcome != LW_DONE) return ops_job_problem(t->j, job->identity, more);
     return ops_job_done(t->j, job->identity, 'R', more);
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/redis/script.h"
 #include "base/redis/command.h"
+#include "queue/codes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
 #define TOKENS "bench-1-00000000." /* what tokens begin with: as long as a worker's */
-enum { SEGMENT = 16384, NAME_MAX_BYTES = 350, GROUPS_MAX = 250, FENCES = 64 /* a lane, as the worker asks for */, HEADS = 64 };
+enum { NAME_MAX_BYTES = 350, GROUPS_MAX = 250, FENCES = 64 /* a lane, as the worker asks for */, HEADS = 64 };
 
 struct group {
     int32_t partition;
@@ -43,8 +44,8 @@ static void place_all(struct calls *c, const struct call_batch *b) {
     unsigned char *to = c->places;
     for (int i = 0; i < b->n; i++) {
         const struct call_msg *m = &b->msg[i];
-        int64_t segment = m->offset / SEGMENT;
-        int index = (int)(m->offset % SEGMENT), byte = index / 4;
+        int64_t segment = m->offset / LW_SEGMENT;
+        int index = (int)(m->offset % LW_SEGMENT), byte = index / 4;
         struct group *g = c->n_groups ? &c->group[c->n_groups - 1] : NULL;
         if (!g || g->partition != m->partition || g->segment != segment) {
             if (c->n_groups == GROUPS_MAX) tool_die("a batch of more than %d segments; make --batch smaller", GROUPS_MAX);
@@ -199,7 +200,7 @@ struct calls *calls_open(const struct calls_setup *setup, int64_t last) {
     load(redis, &lw_script_settle, c->settle);
     freeReplyObject(tool_ask(redis, "DEL %s %s %s %s", TAG "lanes", TAG "floor", TAG "ready", TAG "dead"));
     for (int32_t p = 0; p < setup->partitions; p++)
-        for (int64_t s = 0; s <= last / SEGMENT; s++)
+        for (int64_t s = 0; s <= last / LW_SEGMENT; s++)
             freeReplyObject(tool_ask(redis, "DEL " TAG "state:%s:%d:%lld " TAG "tries:%s:%d:%lld", setup->topic, (int)p, (long long)s,
                                      setup->topic, (int)p, (long long)s));
     freeReplyObject(tool_ask(redis, "HSET %s id %s not_before 0", TAG "epoch", EPOCH));
@@ -212,15 +213,15 @@ void calls_close(struct calls *c) {
     free(c);
 }
 
-/* Two bits a message, the first in the highest: 2 is done, and nothing here is waiting or dead. */
+/* Nothing here is waiting or dead. */
 static int64_t done_in(const redisReply *r) {
     int64_t n = 0;
     if (r->type != REDIS_REPLY_STRING) tool_die("Redis: GETRANGE of a state answered no text");
     for (size_t i = 0; i < r->len; i++)
-        for (int shift = 0; shift < 8; shift += 2) {
-            int state = (unsigned char)r->str[i] >> shift & 3;
-            if (state != 0 && state != 2) tool_die("a message has state %d, neither unseen nor done", state);
-            n += state == 2;
+        for (int k = 0; k < 4; k++) {
+            enum lw_state state = lw_state_in(r->str[i], k);
+            if (state != LW_STATE_UNSEEN && state != LW_STATE_DONE) tool_die("a message has state %d, neither unseen nor done", (int)state);
+            n += state == LW_STATE_DONE;
         }
     return n;
 }
@@ -228,7 +229,7 @@ static int64_t done_in(const redisReply *r) {
 int64_t calls_done(struct calls *c, int64_t last) {
     int64_t all = 0;
     for (int32_t p = 0; p < c->set.partitions; p++)
-        for (int64_t s = 0; s <= last / SEGMENT; s++) {
+        for (int64_t s = 0; s <= last / LW_SEGMENT; s++) {
             redisReply *r = tool_ask(c->set.redis, "GETRANGE " TAG "state:%s:%d:%lld 0 -1", c->set.topic, (int)p, (long long)s);
             all += done_in(r);
             freeReplyObject(r);

@@ -4,12 +4,13 @@
 
 #include "base/redis/connect.h"
 #include "ops/script.h"
+#include "queue/codes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SEGMENT = 16384, PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
+enum { PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
 
 struct names {
     struct lw_bytes *a; /* owned copies */
@@ -163,17 +164,17 @@ static int64_t floor_of(const struct reading *r, int part) {
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
     if (replay) { /* a message of its own, which no commit knows: where it waits, it has to be in a list */
-        if (state == 1) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
+        if (state == LW_STATE_WAITING) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;
     }
     bool above = offset >= p->committed;
     if (offset >= p->top) p->top = offset + 1;
-    if (state == 1) {
+    if (state == LW_STATE_WAITING) {
         add_at(&r->waiting, (struct at){.part = part, .offset = offset});
         p->waiting += above;
     }
-    p->done += state == 2 && above;
-    p->dead += state == 3 && above;
+    p->done += state == LW_STATE_DONE && above;
+    p->dead += state == LW_STATE_DEAD && above;
 }
 
 static int read_segment(struct reading *r, const char *name, size_t n) {
@@ -181,11 +182,11 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
     if (part < 0) return 0; /* not one of ours */
-    int64_t base = strtoll(colon + 1, NULL, 10) * SEGMENT, floor = replay ? 0 : floor_of(r, part);
-    redisReply *v = take(r, redisCommand(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, SEGMENT / 4 - 1), REDIS_REPLY_STRING);
+    int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
+    redisReply *v = take(r, redisCommand(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
     if (!v) return -1;
     for (int64_t i = 0; i < (int64_t)v->len * 4; i++) {
-        int state = (unsigned char)v->str[i / 4] >> (2 * (3 - i % 4)) & 3;
+        int state = (int)lw_state_in(v->str[i / 4], i);
         if (state && base + i >= floor) take_state(r, part, replay, base + i, state);
     }
     freeReplyObject(v);
@@ -199,8 +200,8 @@ static int state_now(struct reading *r, const struct at *a) {
     char name[320];
     int n = snprintf(name, sizeof name, "%s:%d", p->topic, (int)p->partition);
     if (a->replay) snprintf(name + n, sizeof name - (size_t)n, "#%lld", (long long)a->replay);
-    redisAppendCommand(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / SEGMENT),
-                       (int)(offset % SEGMENT / 4), (int)(offset % SEGMENT / 4));
+    redisAppendCommand(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / LW_SEGMENT),
+                       (int)(offset % LW_SEGMENT / 4), (int)(offset % LW_SEGMENT / 4));
     redisAppendCommand(r->redis, "HGET %sfloor %s", r->prefix, name);
     void *byte = NULL, *floor = NULL;
     redisGetReply(r->redis, &byte);
@@ -212,7 +213,7 @@ static int state_now(struct reading *r, const struct at *a) {
     else if (f->type == REDIS_REPLY_STRING && strtoll(f->str, NULL, 10) > offset)
         state = 4;
     else
-        state = b->len ? (unsigned char)b->str[0] >> (2 * (3 - offset % 4)) & 3 : 0;
+        state = b->len ? (int)lw_state_in(b->str[0], offset) : LW_STATE_UNSEEN;
     if (byte) freeReplyObject(byte);
     if (floor) freeReplyObject(floor);
     return state;

@@ -44,8 +44,7 @@ void lw_journal_start(int fd, const struct lw_job *job) {
 }
 
 void lw_journal_end(int fd, const struct lw_job *job) {
-    static const char *const words[] = {[LW_DONE] = "done", [LW_RETRY] = "retry", [LW_DEAD] = "dead", [LW_BACK] = "back"};
-    if (fd >= 0) append(fd, "end", job, words[job->outcome]);
+    if (fd >= 0) append(fd, "end", job, lw_outcome_word(job->outcome));
 }
 
 void lw_journal_close(int fd) {

@@ -25,7 +25,7 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-enum { DROP_MAX = 63 }; /* messages per lane and call with on_busy drop; 64 is the flag "behind a run" */
+enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* messages per lane and call with on_busy drop */
 
 void gate_open(struct shard *sh) {
     sh->gate.tail = &sh->gate.head;
@@ -86,7 +86,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->gate.n; i++) {
         const struct gate_item *it = &sh->gate.item[i];
         for (int k = 0; k < it->n; k++) places_add(&p, sh->gate.msgs[it->first + k]->part, sh->gate.msgs[it->first + k]->offset);
-        counts[i] = (unsigned char)(it->n + (it->envelopes ? 128 : 0) + (it->behind ? 64 : 0));
+        counts[i] = (unsigned char)(it->n + (it->envelopes ? LW_GATE_ENVELOPES : 0) + (it->behind ? LW_GATE_BEHIND : 0));
         plain &= counts[i] == 1;
     }
     pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->gate.n);
@@ -216,7 +216,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     assert(!l->hold && !l->lost);
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n; k++) {
-        if (letters[k] != 'R' && letters[k] != 'A') continue;
+        if (letters[k] != LW_GATED_RUN && letters[k] != LW_GATED_ALSO) continue;
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
@@ -245,22 +245,22 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     for (int k = 0; k < it->n; k++) {
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         switch (letters[k]) {
-        case 'R':
-        case 'A': runs = true; continue;
-        case 'G': continue;
-        case 'E': seen_busy(w, l); continue;
-        case 'D':
+        case LW_GATED_RUN:
+        case LW_GATED_ALSO: runs = true; continue;
+        case LW_GATED_UNDECIDED: continue;
+        case LW_GATED_ENVELOPE: seen_busy(w, l); continue;
+        case LW_GATED_FINISHED:
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->redelivered);
             owed_pay(w, m->part, m->offset);
             break;
-        case 'W':
+        case LW_GATED_WAITS:
             seen_busy(w, l);
             part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
             count(&w->counts->parked);
             break;
-        case 'X':
-        case 'U':
+        case LW_GATED_DROPPED:
+        case LW_GATED_DUPLICATE:
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->dropped);
             break;
@@ -275,7 +275,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     }
     if (runs && l->hold) { /* the call executed after the hold's lease had ended: never two of a key here; this lock ends by itself */
         for (int k = 0; k < it->n; k++)
-            if (letters[k] == 'R' || letters[k] == 'A') grants_tries(g);
+            if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO) grants_tries(g);
     } else if (runs) {
         granted(w, sh, it, letters, g);
     }

@@ -116,7 +116,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
         struct run *r = *at;
-        if (before->state == SENDING || (before->state == FINISHED && before->verdict != V_DONE)) break; /* never started */
+        if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE)) break; /* never started */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
         before = r; /* it has started, or will any moment: it is reported */
         at = &r->next;
@@ -153,7 +153,7 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
 static void note_dones(struct lw_worker *w, struct hold *h) {
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
     for (struct run *r = h->first; r && r->state == FINISHED && !h->stale; r = r->next) {
-        if (r->verdict == V_DONE) {
+        if (r->outcome == LW_DONE) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
             owed_add(w, r);
         }

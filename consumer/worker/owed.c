@@ -32,7 +32,7 @@ static void put(_Atomic uint64_t *at, uint64_t id) { atomic_store_explicit(at, i
 static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
     struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) {
-        bool done = r->verdict == V_DONE, dead = r->verdict == V_DEAD || r->verdict == V_SENT;
+        bool done = r->outcome == LW_DONE, dead = r->outcome == LW_DEAD || r->outcome == LW_DEAD_SENT;
         r->unsure = 0;
         if (r->accounted || (!done && !dead) || n == LW_UNSURE) continue;
         put(&to[n++], lw_owed_id(hash_of(r->msg->part, r->msg->offset), dead));

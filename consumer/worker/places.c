@@ -18,13 +18,13 @@ static struct group *group_of(struct places *p, struct part *part, int64_t segme
         if (p->group[i].part == part && p->group[i].segment == segment) return &p->group[i];
     assert(p->n < GROUPS_MAX);
     struct group *g = &p->group[p->n++];
-    *g = (struct group){.part = part, .segment = segment, .lo = SEGMENT / 4, .hi = 0};
+    *g = (struct group){.part = part, .segment = segment, .lo = LW_SEGMENT / 4, .hi = 0};
     return g;
 }
 
 void places_add(struct places *p, struct part *part, int64_t offset) {
-    int index = (int)(offset % SEGMENT), byte = index / 4;
-    struct group *g = group_of(p, part, offset / SEGMENT);
+    int index = (int)(offset % LW_SEGMENT), byte = index / 4;
+    struct group *g = group_of(p, part, offset / LW_SEGMENT);
     if (byte < g->lo) g->lo = byte;
     if (byte > g->hi) g->hi = byte;
     g->n++;

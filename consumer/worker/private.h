@@ -58,14 +58,14 @@ struct lw_worker {
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* What a lane answered to gate or claim, a letter a message: had it, or had to wait. */
+/* What a lane answered to gate or claim, a letter a message: had it, or had to wait. Claim's letters for that are gate's, too. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
-        if (letters[k] == 'R' || letters[k] == 'A' || letters[k] == 'N') {
+        if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO || letters[k] == LW_CLAIMED_HEADS) {
             count(&w->counts->locks_granted);
             return;
         }
-        if (letters[k] == 'W' || letters[k] == 'E' || letters[k] == 'B') {
+        if (letters[k] == LW_GATED_WAITS || letters[k] == LW_GATED_ENVELOPE || letters[k] == LW_GATED_BAD) {
             count(&w->counts->locks_busy);
             return;
         }

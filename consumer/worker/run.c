@@ -130,7 +130,7 @@ void run_start(struct lw_worker *w, struct run *r) {
     r->linked = false;
     w->runs.in_flight++;
     if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" */
-        run_finish(w, r, V_BACK);
+        run_finish(w, r, LW_BACK);
         return;
     }
     if (r->msg->dead_reason) {
@@ -165,17 +165,17 @@ static void started_behind(struct lw_worker *w, struct run *r) {
     w->runs.in_handler++;
 }
 
-void run_finish(struct lw_worker *w, struct run *r, enum verdict v) {
+void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
     struct hold *h = r->hold;
     assert(!h->lost && !r->submitted && h->n_open > 0 && w->runs.in_flight > 0);
     run_to(r, FINISHED);
-    r->verdict = v;
+    r->outcome = v;
     h->n_open--;
     if (!h->n_finished++) h->done_ms = now_ms(w);
     w->runs.in_flight--;
     w->runs.finished_since++;
     struct run *next = r->next;
-    if (v != V_DONE) {
+    if (v != LW_DONE) {
         h->failed = true;
         hold_cut(w, h);
     } else if (next && next->linked) {
@@ -198,7 +198,7 @@ static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     count(&w->counts->letters_kept);
     lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see `latchwork dead show`", r->job.identity,
             w->c->dead.topic, why);
-    run_finish(w, r, V_DEAD);
+    run_finish(w, r, LW_DEAD);
 }
 
 static void send_letter(struct lw_worker *w, struct run *r) {
@@ -233,7 +233,7 @@ static void die(struct lw_worker *w, struct run *r) {
         run_to(r, SENDING);
         send_letter(w, r);
     } else {
-        run_finish(w, r, V_DEAD);
+        run_finish(w, r, LW_DEAD);
     }
 }
 
@@ -258,7 +258,7 @@ void run_flush(struct lw_worker *w) {
             late_remove(w, r);
         } else if (atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) {
             left_handler(w, r);
-            run_finish(w, r, V_BACK);
+            run_finish(w, r, LW_BACK);
         } else {
             w->runs.start[n++] = w->runs.start[i];
         }
@@ -274,7 +274,7 @@ static void finished_late(struct lw_worker *w, struct run *r) {
         started_behind(w, next);
     } else if (next) {
         run_to(r, FINISHED);
-        r->verdict = V_BACK;
+        r->outcome = LW_BACK;
         hold_cut(w, r->hold);
     }
     if (r->job.outcome == LW_DONE) {
@@ -325,10 +325,11 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
         return;
     }
     switch (job->outcome) {
-    case LW_DONE: run_finish(w, r, V_DONE); break;
+    case LW_DEAD_SENT: assert(!"a handler sends no dead letters"); break;
+    case LW_DONE: run_finish(w, r, LW_DONE); break;
     case LW_BACK:
         r->rest_ms = rest_of(w, r);
-        run_finish(w, r, V_BACK);
+        run_finish(w, r, LW_BACK);
         break;
     case LW_DEAD: die(w, r); break;
     case LW_RETRY:
@@ -337,7 +338,7 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
         } else {
             count(&w->counts->retried);
             tell_end(w, r, LW_LOG_INFO, "failed and is tried again");
-            run_finish(w, r, V_RETRY);
+            run_finish(w, r, LW_RETRY);
         }
         break;
     }
@@ -348,7 +349,7 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
     if (r->hold->lost) {
         late_remove(w, r);
     } else if (how == LW_SENT) {
-        run_finish(w, r, V_SENT);
+        run_finish(w, r, LW_DEAD_SENT);
     } else if (how == LW_SENT_NEVER) {
         keep_letter(w, r, reason);
     } else {
@@ -369,7 +370,7 @@ static void resend_letters(struct lw_worker *w) {
             if (w->stopping || (r->msg->part->leaving && l->hold->kind == FAST)) {
                 w->runs.n_resend--;
                 r->resend_ms = 0;
-                run_finish(w, r, V_BACK);
+                run_finish(w, r, LW_BACK);
             } else {
                 send_letter(w, r);
             }
@@ -384,7 +385,7 @@ void run_tend(struct lw_worker *w) {
         if (!w->runs.waiting) w->runs.waiting_tail = &w->runs.waiting;
         r->next_alone = NULL;
         if (w->stopping || atomic_load(&r->job.lease->cancelled)) {
-            run_finish(w, r, V_BACK);
+            run_finish(w, r, LW_BACK);
             continue;
         }
         w->runs.running_alone = r->job.alone;
@@ -422,14 +423,14 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, V_BACK); /* does not add to w->runs.start */
+            run_finish(w, r, LW_BACK); /* does not add to w->runs.start */
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }
     }
     for (struct run *r = w->runs.waiting, *next; r; r = next) {
         next = r->next_alone;
-        if (leaves(r, p) && run_leave_line(w, r)) run_finish(w, r, V_BACK);
+        if (leaves(r, p) && run_leave_line(w, r)) run_finish(w, r, LW_BACK);
     }
 }
 

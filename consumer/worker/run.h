@@ -12,15 +12,13 @@ struct part;
 
 enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
 
-enum verdict { V_DONE, V_RETRY, V_BACK, V_DEAD, V_SENT };
-
 /* A granted message and what became of it. */
 struct run {
     struct lw_job job; /* first: the handler knows the run by it */
     struct hold *hold;
     struct msg *msg;
     enum run_state state;
-    enum verdict verdict;
+    enum lw_outcome outcome; /* of the message: its handler's answer (job.outcome), as far as attempts are left */
     int tries;
     bool linked;    /* AHEAD: the thread of the one before it may start it at any time */
     bool submitted; /* handed to the handlers */
@@ -28,7 +26,7 @@ struct run {
     bool late;      /* its epoch is gone, and it was done after all: blocks its lane until Redis knows or never will */
     bool in_repair;
     int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
-    int64_t rest_ms;        /* V_BACK by its handler under a live lease: how long its lane rests */
+    int64_t rest_ms;        /* LW_BACK by its handler under a live lease: how long its lane rests */
     int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
     struct run *next;       /* in its hold, in order; or free */
     struct run *next_alone; /* in the line of those that wait for a suspect */
@@ -57,7 +55,7 @@ size_t runs_finished(struct lw_worker *w); /* how many since it was last called 
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 void run_start(struct lw_worker *w, struct run *r); /* nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
-void run_finish(struct lw_worker *w, struct run *r, enum verdict v);
+void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w);                       /* passes started runs to the handlers */
 void run_tend(struct lw_worker *w);                        /* retries dead letters and starts suspects when due */
 void run_leave(struct lw_worker *w, const struct part *p); /* gives back a leaving partition's runs that no handler has */

@@ -34,8 +34,6 @@ static int64_t backoff(struct lw_worker *w, const struct run *r) {
     return ms / 2 + (int64_t)(w->io->random(w->ctx) % (uint64_t)(ms / 2 + 1));
 }
 
-static const char outcome_letter[] = {[V_DONE] = 'd', [V_RETRY] = 'r', [V_BACK] = 'b', [V_DEAD] = 'x', [V_SENT] = 's'};
-
 static struct run *nth(const struct hold *h, int n) {
     struct run *r = h->first;
     assert(n >= 0 && n <= h->n_finished + h->n_open);
@@ -117,7 +115,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
     struct hold *h = it->hold;
     int open = h->n_open + h->n_finished - it->n_runs;
     bool no_more = again || h->failed || h->stale || w->stopping || !runs_ahead(w);
-    it->mode = h->kind == FAST ? MORE : HEADS;
+    it->go = h->kind == FAST ? LW_GO_NAMED : LW_GO_HEADS;
     if (no_more) return;
     int most = (int)wanted_heads(w) - open;
     if (h->kind == FAST) {
@@ -133,23 +131,23 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     struct hold *h = it->hold;
-    it->mode = DROP;
+    it->go = LW_GO_DROP;
     it->first_named = sh->settle.n_named;
     it->n_named = it->want = it->before = 0;
     if (h->n_finished + h->n_open > it->n_runs) {
         choose_more(w, sh, it, again);
         return;
     }
-    if (again || w->stopping || it->verdict == V_RETRY || it->verdict == V_BACK) return;
+    if (again || w->stopping || !lw_outcome_ends(it->outcome)) return;
     if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {
         int left = w->c->lock.max_run - h->n;
-        it->mode = left > 0 ? KEEP : KEEP_ALONE;
+        it->go = left > 0 ? LW_GO_KEEP : LW_GO_KEEP_ALONE;
         if (left <= 0) left = w->c->lock.max_run;
         int most = (int)wanted_heads(w);
         name_chain(w, sh, it, most < left ? most : left);
         if (it->n_named) return;
     }
-    it->mode = NEXT;
+    it->go = LW_GO_NEXT;
     it->want = (int)wanted_heads(w);
     it->before = h->kind == LANE ? it->n_runs : 0;
 }
@@ -175,9 +173,9 @@ static void arg_value(struct lw_worker *w, struct shard *sh, const struct hold *
 static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_item *it) {
     struct lw_commands *c = &sh->pipe.commands;
     struct run *last = it->n_runs ? nth(it->hold, it->n_runs - 1) : NULL;
-    if (it->verdict == V_RETRY || it->verdict == V_BACK) lw_arg_i64(c, it->backoff_ms);
-    if (it->verdict == V_DEAD) lw_arg_text(c, last->job.reason);
-    if (it->verdict == V_RETRY || it->verdict == V_BACK || it->verdict == V_DEAD) {
+    if (it->outcome == LW_RETRY || it->outcome == LW_BACK) lw_arg_i64(c, it->backoff_ms);
+    if (it->outcome == LW_DEAD) lw_arg_text(c, last->job.reason);
+    if (it->outcome == LW_RETRY || it->outcome == LW_BACK || it->outcome == LW_DEAD) {
         w->scratch.n = 0;
         msg_envelope(w, last->msg, &w->scratch);
         lw_arg_copy(c, w->scratch.p, w->scratch.n);
@@ -207,8 +205,8 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
         unsigned char *b = items + 7 * i;
         b[0] = (unsigned char)v;
         b[1] = (unsigned char)it->n_runs;
-        b[2] = (unsigned char)outcome_letter[it->verdict];
-        b[3] = (unsigned char)it->mode;
+        b[2] = (unsigned char)it->outcome;
+        b[3] = (unsigned char)it->go;
         b[4] = (unsigned char)it->n_named;
         b[5] = (unsigned char)it->want;
         b[6] = (unsigned char)it->before;
@@ -240,7 +238,7 @@ static size_t carries(const struct hold *h, int n_runs) {
     size_t bytes = 0;
     const struct run *r = h->first;
     for (int k = 0; k < n_runs; k++, r = r->next)
-        if (h->kind == LANE || r->verdict != V_DONE) bytes += r->msg->bytes;
+        if (h->kind == LANE || r->outcome != LW_DONE) bytes += r->msg->bytes;
     return bytes;
 }
 
@@ -273,9 +271,9 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         *it = (struct settle_item){.hold = h, .n_runs = n_runs};
         bytes += more;
         struct run *last = it->n_runs ? nth(h, it->n_runs - 1) : NULL;
-        it->verdict = last ? last->verdict : V_DONE;
-        if (it->verdict == V_RETRY) it->backoff_ms = backoff(w, last);
-        if (it->verdict == V_BACK) it->backoff_ms = w->stopping ? 0 : last->rest_ms;
+        it->outcome = last ? last->outcome : LW_DONE;
+        if (it->outcome == LW_RETRY) it->backoff_ms = backoff(w, last);
+        if (it->outcome == LW_BACK) it->backoff_ms = w->stopping ? 0 : last->rest_ms;
         settle_choose(w, sh, it, false);
         add_places(sh, it, &p);
         h->listed = it->n_runs < h->n_finished;
@@ -315,17 +313,17 @@ void settle_forget(struct lw_worker *w, struct shard *sh) {
 static void account(struct lw_worker *w, struct run *r, bool recorded) {
     if (r->accounted) return;
     r->accounted = true;
-    enum verdict v = r->verdict;
+    enum lw_outcome v = r->outcome;
     if (recorded) unsure_counted(w, r);
     if (!recorded) tell_end(w, r, LW_LOG_INFO, "was not recorded: a name of its lane in Redis holds another type");
     if (!recorded)
         count(&w->counts->stale);
-    else if (v == V_DONE)
+    else if (v == LW_DONE)
         count(&w->counts->done);
-    else if (v == V_DEAD || v == V_SENT)
+    else if (v == LW_DEAD || v == LW_DEAD_SENT)
         count(&w->counts->dead);
-    if (recorded) count_end(w, r->msg->timestamp_ms, v == V_DONE || v == V_DEAD || v == V_SENT);
-    if (recorded && (v == V_DONE || v == V_DEAD || v == V_SENT) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
+    if (recorded) count_end(w, r->msg->timestamp_ms, lw_outcome_ends(v));
+    if (recorded && lw_outcome_ends(v) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);
 }
 
@@ -336,16 +334,16 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n_named; k++) {
         const struct named *want = &sh->settle.named[it->first_named + k];
-        int tries = letters[k] == 'A' ? grants_tries(g) : 0;
-        uint64_t mine = letters[k] == 'A' ? fence++ : 0;
-        if (stop || h->failed || letters[k] == 'G') {
+        int tries = letters[k] == LW_NAMED_GRANTED ? grants_tries(g) : 0;
+        uint64_t mine = letters[k] == LW_NAMED_GRANTED ? fence++ : 0;
+        if (stop || h->failed || letters[k] == LW_NAMED_UNDECIDED) {
             stop = true;
             continue;
         }
         struct msg *m = lane_first(w, l);
         if (!m || m->part != want->part || m->offset != want->offset) { /* it has gone: a rebalance */
             stop = true;
-        } else if (letters[k] == 'P') {
+        } else if (letters[k] == LW_NAMED_FINISHED) {
             owed_pay(w, m->part, m->offset);
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             msg_free(w, lane_pop(w, l));
@@ -359,8 +357,8 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
 static void released(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a) {
     struct lane *l = it->hold->lane;
     assert(l->hold == it->hold);
-    if (a == 'L' && it->backoff_ms) tend_by(sh, now_ms(w) + it->backoff_ms + 2);
-    if (a == 'B') l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
+    if (a == LW_SETTLED_RELEASED && it->backoff_ms) tend_by(sh, now_ms(w) + it->backoff_ms + 2);
+    if (a == LW_SETTLED_BAD) l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
     l->hold = NULL;
     hold_free(w, it->hold);
 }
@@ -370,7 +368,7 @@ static void stale(struct lw_worker *w, struct settle_item *it) {
     struct hold *h = it->hold;
     struct run *first = h->first;
     hold_to_stale(w, h);
-    if (it->n_runs && first->verdict == V_DONE) {
+    if (it->n_runs && first->outcome == LW_DONE) {
         account(w, first, true);
         part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);
         hold_drop_runs(w, h, 1);
@@ -385,9 +383,9 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     struct run *r = h->first;
     assert(it->n_runs <= h->n_finished && h->n_in_call == it->n_runs);
     for (int k = 0; k < it->n_runs; k++, r = r->next) {
-        bool bad = a == 'B' && k == it->n_runs - 1;
+        bool bad = a == LW_SETTLED_BAD && k == it->n_runs - 1;
         account(w, r, !bad);
-        if (r->verdict == V_DONE || r->verdict == V_DEAD || r->verdict == V_SENT) {
+        if (lw_outcome_ends(r->outcome)) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_QUEUED);
@@ -407,20 +405,20 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct hold *h = it->hold;
     struct lane *l = h->lane;
     l->settled = true;
-    if (a == 'S') {
+    if (a == LW_SETTLED_STALE) {
         stale(w, it); /* while the lane is still in_call, so that it stays */
         lane_answered(l);
         return;
     }
     lane_answered(l);
     record(w, it, a);
-    if (a != 'K' && a != 'N') {
+    if (a != LW_SETTLED_KEPT && a != LW_SETTLED_NEXT) {
         released(w, sh, it, a);
         return;
     }
     lw_leases_extend(w->leases, &h->lease, sh->pipe.sent_ms + w->c->lock.ttl_ms);
-    if (it->mode == KEEP_ALONE) h->n = 0;
-    if (a == 'N') {
+    if (it->go == LW_GO_KEEP_ALONE) h->n = 0;
+    if (a == LW_SETTLED_NEXT) {
         h->kind = LANE;
         take_heads(w, sh, l, h, g, heads, 0);
         if (!h->first) { /* nothing of it can be read: the lock ends by itself */
@@ -429,7 +427,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         }
         return;
     }
-    if (it->mode == HEADS)
+    if (it->go == LW_GO_HEADS)
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);

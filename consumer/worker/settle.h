@@ -18,13 +18,11 @@ struct named { /* of the local chain; only its identity counts: it may have gone
     int64_t offset;
 };
 
-enum mode { KEEP = 'k', KEEP_ALONE = 'K', NEXT = 'n', DROP = '-', MORE = 'm', HEADS = 'h' }; /* settle.lua */
-
 struct settle_item {
     struct hold *hold;
     int n_runs; /* how many of its runs, from the first on */
-    enum verdict verdict;
-    enum mode mode;
+    enum lw_outcome outcome;
+    enum lw_go go;
     int first_named, n_named; /* of the call's */
     int want, before;
     int64_t backoff_ms;

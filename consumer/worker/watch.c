@@ -48,25 +48,25 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .segment = segment,
                                                        .next = lw_offsets_next(p->offsets),
                                                        .lo = 0,
-                                                       .hi = SEGMENT / 4 - 1,
+                                                       .hi = LW_SEGMENT / 4 - 1,
                                                        .fresh = fresh,
                                                        .last = last};
 }
 
 /* A new assignment: everything from where it begins to the end of the log as it was then. */
 static void look_fresh(struct shard *sh, struct part *p) {
-    int64_t first = p->begin / SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / SEGMENT;
+    int64_t first = p->begin / LW_SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
     if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1; /* what lies beyond, gate answers one by one */
     if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;                   /* the next turn */
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
 
 static void look_at(struct shard *sh, struct part *p, int64_t from) {
-    int64_t next = lw_offsets_next(p->offsets), segment = from / SEGMENT;
+    int64_t next = lw_offsets_next(p->offsets), segment = from / LW_SEGMENT;
     look(sh, p, segment, false, false);
     struct look_item *it = &sh->watch.item[sh->watch.n - 1];
-    it->lo = (int)(from % SEGMENT / 4);
-    if ((next - 1) / SEGMENT == segment) it->hi = (int)((next - 1) % SEGMENT / 4);
+    it->lo = (int)(from % LW_SEGMENT / 4);
+    if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
 /* The segment of the watermark, and then, in turn, those above it that hold parked records, up to `most`. Where more of them lie behind a
@@ -79,7 +79,7 @@ static void look_queued(struct shard *sh, struct part *p, int most) {
     if (at > mark && lw_offsets_get(p->offsets, mark) == LW_OFF_QUEUED) look_at(sh, p, mark);
     while (sh->watch.n < LOOK_BATCH && sh->watch.n - first < most && lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {
         look_at(sh, p, at);
-        at = (at / SEGMENT + 1) * SEGMENT;
+        at = (at / LW_SEGMENT + 1) * LW_SEGMENT;
     }
     p->watch.at[sh->index] = at;
 }
@@ -121,10 +121,10 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
         lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo), lw_arg_i64(c, sh->watch.item[i].hi);
 }
 
-static int state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
-    int64_t index = offset % SEGMENT, at = index / 4 - it->lo;
-    if (at < 0 || (size_t)at >= bytes->len) return 0;
-    return (unsigned char)bytes->str[at] >> (2 * (3 - index % 4)) & 3;
+static enum lw_state state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
+    int64_t index = offset % LW_SEGMENT, at = index / 4 - it->lo;
+    if (at < 0 || (size_t)at >= bytes->len) return LW_STATE_UNSEEN;
+    return lw_state_in(bytes->str[at], offset);
 }
 
 /* What Kafka says about the group does not fit what Redis says. We may only be behind: another member took the partition over and we have
@@ -180,11 +180,11 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
 static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it, const redisReply *floor, const redisReply *bytes) {
     struct part *p = it->part;
     if (!floor_fits(w, p, floor)) return;
-    int64_t base = it->segment * SEGMENT;
+    int64_t base = it->segment * LW_SEGMENT;
     for (int64_t i = 0; i < (int64_t)bytes->len * 4; i++) {
-        if (!bytes->str[i / 4] || state_at(it, bytes, base + i) < 2) continue;
+        if (!bytes->str[i / 4] || state_at(it, bytes, base + i) < LW_STATE_DONE) continue;
         int64_t lo = base + i;
-        while (i + 1 < (int64_t)bytes->len * 4 && state_at(it, bytes, base + i + 1) >= 2) i++;
+        while (i + 1 < (int64_t)bytes->len * 4 && state_at(it, bytes, base + i + 1) >= LW_STATE_DONE) i++;
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
@@ -209,11 +209,11 @@ struct watching {
 static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
     struct watching *x = ctx;
     if ((int)(tag % (uint32_t)x->w->n_shards) != x->shard) return true;
-    int state = state_at(x->it, x->bytes, offset);
-    if (offset < x->floor || state >= 2) {
+    enum lw_state state = state_at(x->it, x->bytes, offset);
+    if (offset < x->floor || state >= LW_STATE_DONE) {
         lw_offsets_mark(x->it->part->offsets, offset, LW_OFF_DONE);
         owed_pay(x->w, x->it->part, offset);
-    } else if (state == 0)
+    } else if (state == LW_STATE_UNSEEN)
         x->lost = true;
     return true;
 }
@@ -237,7 +237,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         }
         if (it->pass != p->pass) continue;
         struct watching x = {w, it, bytes, floor->len ? strtoll(floor->str, NULL, 10) : 0, sh->index, false};
-        int64_t base = it->segment * SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
+        int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_QUEUED, lo, hi, check_one, &x);
         if (x.lost && !unpark_busy(p, sh->index)) { /* parked, and gone: from Kafka again */

@@ -13,8 +13,8 @@
 
 static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
     struct lw_byte_bounds b = *asked;
-    if (!b.call) b.call = 2 << 20;
-    if (!b.lane) b.lane = 1 << 20;
+    if (!b.call) b.call = LW_CALL_BYTES;
+    if (!b.lane) b.lane = LW_LANE_BYTES;
     if (!b.heads) b.heads = 32 << 20;
     if (!b.held) b.held = 64 << 20;
     return b;

@@ -70,9 +70,7 @@ static int read_outcome(const json_t *answer, enum lw_outcome *outcome, struct l
     const json_t *v = json_object_get(answer, "outcome");
     if (!json_is_string(v)) return lw_fail(err, "handler's answer has no \"outcome\" (done, retry or dead)");
     const char *word = json_string_value(v);
-    if (strcmp(word, "done") == 0) return *outcome = LW_DONE, 0;
-    if (strcmp(word, "retry") == 0) return *outcome = LW_RETRY, 0;
-    if (strcmp(word, "dead") == 0) return *outcome = LW_DEAD, 0;
+    if (lw_outcome_of(word, outcome) && (*outcome == LW_DONE || *outcome == LW_RETRY || *outcome == LW_DEAD)) return 0;
     return lw_fail(err, "handler's answer has an unknown outcome \"%.64s\" (known: done, retry, dead)", word);
 }
 

@@ -51,16 +51,16 @@ end
 
 for i = 1, #KEYS - 3 do
     local lock, tp, offset = KEYS[3 + i], ARGV[2 * i + 1], tonumber(ARGV[2 * i + 2])
-    local state = offset < floor_of(tp) and 2 or state_of(tp, offset)
-    if state >= 2 then
+    local state = offset < floor_of(tp) and LW_STATE_DONE or state_of(tp, offset)
+    if state >= LW_STATE_DONE then
         out[i] = 'D'
-    elseif state == 0 and not find(tp, '#', 1, true) then -- a replay's mark may have gone with time: it was seen in the list
+    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then -- a replay's mark may have gone with time: it was seen in the list
         out[i] = 'N'
     else
         local g = granted(lock)
         out[i] = not g and '-' or g[tp .. ':' .. text(offset)] and 'H' or 'X'
         if out[i] == 'X' and not dry then
-            set_state(tp, offset, 2)
+            set_state(tp, offset, LW_STATE_DONE)
             dropped[#dropped + 1] = {tp, offset}
         end
     end

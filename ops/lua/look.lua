@@ -11,10 +11,10 @@
 -- Lanes' messages lie anywhere: a byte each, not the bytes around it, of which a call over many lanes would read megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
-    local index = offset % SEGMENT
+    local index = offset % LW_SEGMENT
     local at, k = floor(index / 4), index % 4
-    local b = byte(call('GETRANGE', P .. 'state:' .. segment_name(tp, floor(offset / SEGMENT)), at, at), 1) or 0
-    return floor(b / DIVISOR[k]) % 4 >= 2
+    local b = byte(call('GETRANGE', P .. 'state:' .. segment_name(tp, floor(offset / LW_SEGMENT)), at, at), 1) or 0
+    return floor(b / DIVISOR[k]) % 4 >= LW_STATE_DONE
 end
 
 local BYTES_MAX = 131072

@@ -20,11 +20,11 @@ local function put(lock, envelope, original, entry)
     local tp, offset = identity_of(envelope)
     if not tp then return 'B' end
     if entry ~= '' and #call('XRANGE', dead, entry, entry) == 0 then return 'G' end
-    if offset < floor_of(tp) or state_of(tp, offset) > 0 then return 'A' end
+    if offset < floor_of(tp) or state_of(tp, offset) > LW_STATE_UNSEEN then return 'A' end
     if original ~= '' then
-        local state = offset < floor_of(original) and 2 or state_of(original, offset)
-        if state < 2 then return 'U' end
-        if state == 2 and which ~= 'any' then return 'D' end
+        local state = offset < floor_of(original) and LW_STATE_DONE or state_of(original, offset)
+        if state < LW_STATE_DONE then return 'U' end
+        if state == LW_STATE_DONE and which ~= 'any' then return 'D' end
     end
     if dry then return 'P' end
     local lane, left = lane_of(lock), lock_left(lock)
@@ -35,7 +35,7 @@ local function put(lock, envelope, original, entry)
         if added == 1 then call('ZREM', lanes, lane) end
         return 'B'
     end
-    set_state(tp, offset, 1)
+    set_state(tp, offset, LW_STATE_WAITING)
     if entry ~= '' then letters[#letters + 1] = entry end
     if pushed == 1 and added == 0 then list_vanished(lane) end
     if pushed == 1 and is_free then call('LPUSH', KEYS[4], lane) end

@@ -7,7 +7,7 @@
 --      11 "LANE CALL MET": LANE: maximum bytes granted of a lane, or one message; CALL: maximum bytes that the call reads, plus one page
 --      (parts/heads.lua); MET: the largest envelope that the caller met recently. Lanes that the call does not reach get another hint.
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a lane, duplicates dropped, tries, heads, how many heads each lane gave, a byte
---      each}: N heads are handed over, E empty, B busy; the i-th head of a lane has fence + i, from 0; tries as in gate
+--      each}: letters as LW_CLAIMED in queue/codes.h; the i-th head of a lane has fence + i, from 0; tries as in gate
 -- @fences @locks @heads @grants @hints
 local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),
     ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -23,14 +23,14 @@ local out, heads_each = {}, {}
 for i = 1, #KEYS - first_key do
     local lock = KEYS[first_key + i]
     local lane, held = lane_of(lock), pcall_('GET', lock)
-    local answer, given, broken = 'B', 0, type(held) == 'table'
+    local answer, given, broken = 'LW_CLAIMED_BUSY', 0, type(held) == 'table'
     local mine = not broken and is_mine(held, token)
     if not broken and (not held or mine) and not is_paused(lock) then
         local heads, due = runnable_heads(lane, skip, want, 0)
         if heads == nil or heads == 'BAD' or heads == 'MORE' then
             if mine then call('DEL', lock) end
             if heads == 'MORE' then hint(lane, now + handoff) end
-            if heads == nil then answer = 'E' end
+            if heads == nil then answer = 'LW_CLAIMED_EMPTY' end
         elseif heads == 'UNDUE' then
             set_backoff(lock, math.max(due - now, 1))
             call('ZADD', lanes, text(due), lane)
@@ -43,7 +43,7 @@ for i = 1, #KEYS - first_key do
                 call('SET', lock, head, 'NX', 'PX', ttl)
             end
             call('ZADD', lanes, text(now + tonumber(ttl)), lane)
-            given, answer = grant_heads(heads), 'N'
+            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'
         end
     end
     out[i] = answer

@@ -4,14 +4,13 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park', or 'drop' and for each segment ' N', the offset from
 --      which on its partition is new in this epoch, or ' -' if that is not known, 6 token, the same for all lanes of the call, 7 '1'
---      where messages carry a dedup id, 8 how many fences a lane may need, 9 how many messages each lane has, a byte each, 128 more
---      where their envelopes are here, 64 more (with 'drop') where the caller runs one of the lane and asks only which of these are
---      dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (parts/groups.lua), 11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are such: envelope, dedup id
--- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a message, tries}
---      R run: the lane is ours; the i-th message that it grants has fence + i, from 0   A run after the one before it, under the same lease
---      W waiting   D finished before   X dropped for a busy lane   U dropped as a duplicate   G not decided: ask again (with 'drop': once the lane's run is over)
---      E it has to wait: ask again with its envelope
---      B a name of this lane holds another type
+--      where messages carry a dedup id, 8 how many fences a lane may need, 9 how many messages each lane has, a byte each,
+--      LW_GATE_ENVELOPES more where their envelopes are here, LW_GATE_BEHIND more (with 'drop') where the caller runs one of the lane and
+--      asks only which of these are dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (parts/groups.lua),
+--      11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are
+--      such: envelope, dedup id
+-- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a message (LW_GATED in queue/codes.h), tries}:
+--      the i-th message that a lane grants has fence + i, from 0
 --      tries: number of a grant, from 1, and its attempts so far, where there are any
 -- Order of writes: locks, which the same token finds again; `lanes` before a list; states of what waits after its list.
 -- @fences @locks @groups @envelopes @lanes @grants
@@ -55,7 +54,7 @@ local function learn_new_from()
         groups[g].new_from = tonumber(from)
     end
 end
-local function tries_name(s) return P .. 'tries:' .. segment_name(s.tp, s.base / SEGMENT) end
+local function tries_name(s) return P .. 'tries:' .. segment_name(s.tp, s.base / LW_SEGMENT) end
 local function is_new(s, index)
     local offset = s.base + index
     if not s.new_from or offset < s.new_from then return false end
@@ -79,8 +78,8 @@ local function park(i, key, parked)
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
     local ok = type(pushed) ~= 'table'
     for _, p in ipairs(parked) do
-        out[p[1]] = ok and 'W' or 'B'
-        if ok then put_state(p[2], p[3], 1) end
+        out[p[1]] = ok and 'LW_GATED_WAITS' or 'LW_GATED_BAD'
+        if ok then put_state(p[2], p[3], LW_STATE_WAITING) end
     end
     if listed and not ok then
         call('ZREM', lanes, lane)
@@ -97,8 +96,8 @@ end
 for i = 1, n_lanes do
     local key = KEYS[first_key + i]
     local whose, parked, stop, count, with_envelope, behind, told = nil, nil, false, size and size[i] or 1, false, false, false
-    if count >= 128 then count, with_envelope = count - 128, true end
-    if drop and count >= 64 then count, behind = count - 64, true end
+    if count >= LW_GATE_ENVELOPES then count, with_envelope = count - LW_GATE_ENVELOPES, true end
+    if drop and count >= LW_GATE_BEHIND then count, behind = count - LW_GATE_BEHIND, true end
     for _ = 1, count do
         m = m + 1
         local envelope, dedup = nil, ''
@@ -106,27 +105,27 @@ for i = 1, n_lanes do
         if with_dedup then dedup, arg = ARGV[arg], arg + 1 end
         local s, index = groups[place[3 * m - 2]], place[3 * m - 1] * 256 + place[3 * m]
         local offset, state = s.base + index, get_state(s, index)
-        if state >= 2 or offset < s.floor then
-            out[m] = 'D'
+        if state >= LW_STATE_DONE or offset < s.floor then
+            out[m] = 'LW_GATED_FINISHED'
         elseif stop then
-            out[m] = 'G'
-        elseif state == 1 and whose ~= 'mine' and still_waits(i, key) then
-            out[m] = 'W'
+            out[m] = 'LW_GATED_UNDECIDED'
+        elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then
+            out[m] = 'LW_GATED_WAITS'
             whose = 'taken' -- it waits in the list: so do those behind it
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
-            put_state(s, index, 2)
-            out[m] = 'U'
+            put_state(s, index, LW_STATE_DONE)
+            out[m] = 'LW_GATED_DUPLICATE'
         elseif whose == 'mine' and drop then
-            out[m] = 'G'
-            if state == 0 and is_new(s, index) then
-                put_state(s, index, 2)
-                out[m] = 'X'
+            out[m] = 'LW_GATED_UNDECIDED'
+            if state == LW_STATE_UNSEEN and is_new(s, index) then
+                put_state(s, index, LW_STATE_DONE)
+                out[m] = 'LW_GATED_DROPPED'
             end
         elseif whose == 'mine' then -- one that waits, too: a new owner parked it after this call was sent first
-            out[m] = 'A'
+            out[m] = 'LW_GATED_ALSO'
             grant(s.tp, offset, s)
         else
-            if state == 1 and not told then -- it is said to wait, and nothing waits there: its list has vanished, so it comes as a new one
+            if state == LW_STATE_WAITING and not told then -- it is said to wait, and nothing waits there: its list has vanished, so it comes as a new one
                 list_vanished(lane_of(key))
                 told = true
             end
@@ -144,19 +143,19 @@ for i = 1, n_lanes do
                 end
             end
             if whose == 'mine' then
-                out[m] = 'R'
+                out[m] = 'LW_GATED_RUN'
                 run(s, index)
                 stop = with_dedup -- the next one may be a duplicate of this
             elseif whose == 'bad' then
-                out[m] = 'B'
+                out[m] = 'LW_GATED_BAD'
                 stop = true
-            elseif drop and state == 0 and whose == 'taken' and not paused and is_new(s, index) then
-                put_state(s, index, 2)
-                out[m] = 'X'
+            elseif drop and state == LW_STATE_UNSEEN and whose == 'taken' and not paused and is_new(s, index) then
+                put_state(s, index, LW_STATE_DONE)
+                out[m] = 'LW_GATED_DROPPED'
             elseif behind then
-                out[m] = 'G'
+                out[m] = 'LW_GATED_UNDECIDED'
             elseif not envelope then
-                out[m], stop = 'E', true
+                out[m], stop = 'LW_GATED_ENVELOPE', true
             else
                 parked = parked or {}
                 parked[#parked + 1] = {m, s, index, envelope}

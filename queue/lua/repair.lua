@@ -19,7 +19,7 @@ if why ~= 'QUARANTINE' then return 'LATE' end
 while at <= #ARGV do
     local tp = ARGV[at]
     for offset = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]) - 1 do
-        if state_of(tp, offset) < 2 then set_state(tp, offset, 2) end
+        if state_of(tp, offset) < LW_STATE_DONE then set_state(tp, offset, LW_STATE_DONE) end
     end
     at = at + 3
 end

@@ -9,8 +9,8 @@ if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 local tp, n = ARGV[2], 0
 for i = 3, #ARGV do
     local offset = tonumber(ARGV[i])
-    if offset >= floor_of(tp) and state_of(tp, offset) == 1 then
-        put_state(segment_of(tp, offset), offset % SEGMENT, 0)
+    if offset >= floor_of(tp) and state_of(tp, offset) == LW_STATE_WAITING then
+        put_state(segment_of(tp, offset), offset % LW_SEGMENT, LW_STATE_UNSEEN)
         n = n + 1
     end
 end

@@ -3,7 +3,7 @@
 """No embedded Lua script refers to a name that does not exist: luac5.1 lists what each one, as it is composed, reads and sets globally. A call of a
 function that was renamed, or that stands below, fails only when that line runs; here it is seen at once.
 usage: test_scripts.py [BUILD_DIR]"""
-import glob, re, subprocess, sys
+import glob, os, re, subprocess, sys, tempfile
 
 # what Redis 7 offers to scripts, of the names that are any use here
 GLOBALS = set('KEYS ARGV redis string table math struct cjson cmsgpack bit assert error ipairs next pairs pcall rawequal select tonumber tostring type '
@@ -20,8 +20,11 @@ STRINGS = r'((?:\s*"(?:\\.|[^"\\])*")+)'
 
 
 def scripts(path, head):
+    with open(path) as f: return scripts_of(f.read(), head)
+
+
+def scripts_of(source, head):
     """(name, text) of each string in a C file that follows what `head` matches."""
-    with open(path) as f: source = f.read()
     for m in re.finditer(head + STRINGS, source, re.M):
         text = ''.join(re.findall(r'"((?:\\.|[^"\\])*)"', m[2]))
         yield m[1], re.sub(r'\\(.)', lambda e: '\n' if e[1] == 'n' else e[1], text)
@@ -44,6 +47,17 @@ def wrong(text):
     return found
 
 
+def embedded(line):
+    """What embed-lua.sh makes of a script of one line; None if it refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        script, codes = os.path.join(folder, 'x.lua'), os.path.join(folder, 'codes.h')
+        with open(script, 'w') as f: f.write(line + '\n')
+        with open(codes, 'w') as f: f.write("    LW_SIZE = 12,\n    LW_GO = 'g', /* and LW_SIZE */\n")
+        p = subprocess.run(['scripts/embed-lua.sh', 'x.h', 'x_', folder, codes, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if p.returncode: return None
+    return next(scripts_of(p.stdout, r'\{"(\w+)",'))[1].rstrip('\n')
+
+
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else 'build'
     passed = failed = 0
@@ -63,6 +77,10 @@ def main():
         check(f'{part}.gen.c: scripts found', len(some) >= least, True)
         for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
         check(f'{part}: scripts that carry the line with the licence to Redis', [name for name, text in some if 'SPDX' in text], [])
+    # names of numbers and letters
+    for line, want in (("return LW_SIZE + 1, LW_GO, 'LW_GO' .. 'LW'", "return 12 + 1, 103, 'g' .. 'LW'"), ('  -- LW_GO stays', '  -- LW_GO stays'),
+                       ('return LW_GONE', None), ("return 'LW_SIZE'", None), ("return 'LW_GO.'", None)):
+        check(f'embedded: {line}', embedded(line), want)
     # a script in a C string would escape all this
     strings = [path for path in glob.glob('*/**/*.c', recursive=True) if not path.startswith(('tests/', 'bench/', 'build/'))
                and 'redis.call' in open(path).read()]

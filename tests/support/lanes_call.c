@@ -2,6 +2,7 @@
 /* The calls of the scripts, as their headers say. */
 #include "tests/support/lanes_build.h"
 
+#include "queue/codes.h"
 #include "queue/envelope.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS_MAX = 255, PLACES_MAX = 3 * LT_ANSWERS_MAX, SEGMENT = 16384 };
+enum { GROUPS_MAX = 255, PLACES_MAX = 3 * LT_ANSWERS_MAX };
 
 /* --- messages ----------------------------------------------------------------------------------------------------------------- */
 
@@ -65,13 +66,14 @@ struct places {
 };
 
 static void add_place(struct places *p, const struct lt_msg *m) {
-    int index = (int)(m->offset % SEGMENT), at = index / 4, g = 0;
+    int index = (int)(m->offset % LW_SEGMENT), at = index / 4, g = 0;
     for (; g < p->n; g++)
-        if (strcmp(p->group[g].topic, m->topic) == 0 && p->group[g].partition == m->partition && p->group[g].segment == m->offset / SEGMENT)
+        if (strcmp(p->group[g].topic, m->topic) == 0 && p->group[g].partition == m->partition &&
+            p->group[g].segment == m->offset / LW_SEGMENT)
             break;
     if (g == p->n) {
         assert_true(p->n < GROUPS_MAX);
-        p->group[p->n++] = (struct group){m->topic, m->partition, m->offset / SEGMENT, at, at};
+        p->group[p->n++] = (struct group){m->topic, m->partition, m->offset / LW_SEGMENT, at, at};
     }
     if (!p->narrow && at < p->group[g].lo) p->group[g].lo = at;
     if (!p->narrow && at > p->group[g].hi) p->group[g].hi = at;

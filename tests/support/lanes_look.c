@@ -2,6 +2,7 @@
 /* What is in Redis, seen by a test. */
 #include "tests/support/lanes.h"
 
+#include "queue/codes.h"
 #include "queue/envelope.h"
 
 #include <inttypes.h>
@@ -70,8 +71,8 @@ int64_t lt_now_ms(struct lt *l) {
 
 int lt_state(struct lt *l, struct lt_msg m) {
     char key[300];
-    snprintf(key, sizeof key, LT_TAG "state:%s:%d:%" PRId64, m.topic, m.partition, m.offset / 16384);
-    redisReply *r = reply_of(l->admin, redisCommand(l->admin, "BITFIELD %s GET u2 #%d", key, (int)(m.offset % 16384)));
+    snprintf(key, sizeof key, LT_TAG "state:%s:%d:%" PRId64, m.topic, m.partition, m.offset / LW_SEGMENT);
+    redisReply *r = reply_of(l->admin, redisCommand(l->admin, "BITFIELD %s GET u2 #%d", key, (int)(m.offset % LW_SEGMENT)));
     assert_int_equal(r->type, REDIS_REPLY_ARRAY);
     int state = (int)r->element[0]->integer;
     freeReplyObject(r);
@@ -80,8 +81,8 @@ int lt_state(struct lt *l, struct lt_msg m) {
 
 void lt_set_state(struct lt *l, struct lt_msg m, int state) {
     char key[300];
-    snprintf(key, sizeof key, LT_TAG "state:%s:%d:%" PRId64, m.topic, m.partition, m.offset / 16384);
-    lt_text(l, "BITFIELD %s SET u2 #%d %d", key, (int)(m.offset % 16384), state);
+    snprintf(key, sizeof key, LT_TAG "state:%s:%d:%" PRId64, m.topic, m.partition, m.offset / LW_SEGMENT);
+    lt_text(l, "BITFIELD %s SET u2 #%d %d", key, (int)(m.offset % LW_SEGMENT), state);
 }
 
 const char *lt_waiting(struct lt *l, struct lt_msg m) {

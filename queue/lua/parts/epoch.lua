@@ -6,7 +6,6 @@
 -- or not the call is sent again: "A script that fails in the middle" in doc/explanation/protocol.md.
 local P = string.sub(KEYS[1], 1, -6)
 local floor, fmt, sub, find, byte, call, pcall_ = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
-local SEGMENT = 16384
 local KEYS, ARGV = KEYS, ARGV
 local PRUNE_MAX = 4096
 local time = call('TIME')

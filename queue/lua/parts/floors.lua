@@ -16,7 +16,7 @@ local function raise_floor(tp, committed, from, only_raise)
     local raised = not known or committed > was
     if not raised and (only_raise or not left) then return true end
     local to = raised and committed or was
-    local first, last = left or floor(was / SEGMENT), floor(to / SEGMENT) - 1
+    local first, last = left or floor(was / LW_SEGMENT), floor(to / LW_SEGMENT) - 1
     if not known and not left then first = math.max(first, last + 1 - SEGMENTS_MAX) end
     if first <= last and not left then call('HSET', P .. 'sweep', tp, text(first)) end
     if raised then call('HSET', P .. 'floor', tp, text(to)) end

@@ -2,15 +2,14 @@
 -- @tries @envelopes @lanes
 -- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left: what it may still read; lane_bytes: the
 -- most that one lane is granted; `largest`: the largest envelope that the caller met recently or this call has read, which decides how many
--- are read at once. The size of an element is not known before it is read, so READ_AT_ONCE limits the cost of unexpectedly large ones.
-local READ_AT_ONCE = 8
-local call_left, lane_bytes, largest = 2097152, 1048576, 0
+-- are read at once. The size of an element is not known before it is read, so LW_READ_AT_ONCE limits the cost of unexpectedly large ones.
+local call_left, lane_bytes, largest = LW_CALL_BYTES, LW_LANE_BYTES, 0
 local function take_bounds(bounds)
     local lane, all, met = string.match(bounds, '^(%d+) (%d+) (%d+)$')
     lane_bytes, call_left, largest = tonumber(lane), tonumber(all), tonumber(met)
 end
 local function read_at_once(room)
-    local n = READ_AT_ONCE
+    local n = LW_READ_AT_ONCE
     if largest * n > room then n = math.max(1, floor(math.min(room, call_left) / largest)) end
     return n
 end
@@ -53,7 +52,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             local mine = any and tp and seen[tp]
             local again = mine and mine[offset] -- the same message twice: one owner put it back, the next parked it
             if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
-                set_state(tp, offset, 2)
+                set_state(tp, offset, LW_STATE_DONE)
                 finish_unsaved = true
                 duplicates = duplicates + 1
                 over = true

@@ -34,7 +34,7 @@ local function segment_at(tp, number, key)
     end
     return s
 end
-local function segment_of(tp, offset) return segment_at(tp, (offset - offset % SEGMENT) / SEGMENT) end
+local function segment_of(tp, offset) return segment_at(tp, (offset - offset % LW_SEGMENT) / LW_SEGMENT) end
 -- s.page, from the byte s.first on, is what was looked at last; pages that were read stand in s by their number, one that spans several by each.
 local function read_pages(s, first, last)
     local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
@@ -62,7 +62,7 @@ local function put_state(s, index, state) -- never down; the floor is the caller
     local at, d = (index - k) / 4, DIVISOR[k]
     local b = s.page[at - s.first + 1] or turn_to(s, at)
     local was = (b - b % d) / d % 4
-    if was >= 2 or was == state then return end
+    if was >= LW_STATE_DONE or was == state then return end
     local page, i = s.page, at - s.first + 1
     page[i] = b + (state - was) * d
     if not page.lo then
@@ -74,10 +74,10 @@ local function put_state(s, index, state) -- never down; the floor is the caller
         page.hi = i
     end
 end
-local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % SEGMENT) end
-local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= 2 end
+local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % LW_SEGMENT) end
+local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE end
 local function set_state(tp, offset, state) -- never below the floor
-    if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % SEGMENT, state) end
+    if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
 -- Of a partition the oldest go first: a later message of a key must never be known as done without those before it.
 local function is_older(a, b)

@@ -3,7 +3,7 @@
 -- tries: one hash per segment; per message "ATTEMPTS FIRST_MS DUE_MS": attempts so far, and times for dead letters and due retries. The
 -- field "OFFSET+" holds how long the message was to wait, to recognise due times that were set before Redis' clock went back.
 local function tries_of(tp, offset)
-    local key = P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT))
+    local key = P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))
     local v = call('HGET', key, text(offset))
     if not v then return 0, 0, 0 end
     local n, first, due = string.match(v, '^(%d+) (%d+) (%d+)$')
@@ -15,10 +15,10 @@ local function tries_of(tp, offset)
     return n, first, due
 end
 local function set_tries(tp, offset, n, first, wait_ms)
-    local key = P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT))
+    local key = P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))
     call('HSET', key, text(offset), fmt('%.0f %.0f %.0f', n, first, wait_ms > 0 and now + wait_ms or 0))
     if wait_ms > 0 then call('HSET', key, text(offset) .. '+', text(wait_ms)) end
 end
 local function forget_tries(tp, offset)
-    call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / SEGMENT)), text(offset), text(offset) .. '+')
+    call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT)), text(offset), text(offset) .. '+')
 end

@@ -167,7 +167,7 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
             return;
         }
         if (sscanf(what + 6, "t:%d:%" SCNd64, &part, &segment) != 2) world_bad(x->w, "leak: odd name %s", name);
-        if (segment < x->w->part[part].committed / 16384) world_bad(x->w, "leak: segment %s below the floor", name);
+        if (segment < x->w->part[part].committed / LW_SEGMENT) world_bad(x->w, "leak: segment %s below the floor", name);
     }
 }
 

@@ -146,7 +146,7 @@ static struct place place_of(const struct world *w, const unsigned char *at, cha
     snprintf(p.tp, sizeof p.tp, "%.*s", (int)len[g], groups[g]);
     p.part = p.tp[2] - '0';
     if (strchr(p.tp, '#')) return p;
-    p.index = record_at(&w->part[p.part], 16384 * number(groups[g + 1], len[g + 1]) + at[1] * 256 + at[2]);
+    p.index = record_at(&w->part[p.part], LW_SEGMENT * number(groups[g + 1], len[g + 1]) + at[1] * 256 + at[2]);
     return p;
 }
 
@@ -164,10 +164,10 @@ void rules_before(struct world *w, const struct server *s, int argc, char **argv
     for (int i = 0; i < n; i++, item += 7) {
         const unsigned char *last = at + 3 * (item[1] - 1);
         at += 3 * (item[1] + item[4]);
-        if (!item[1] || (item[2] != 'r' && item[2] != 'b')) continue;
+        if (!item[1] || (item[2] != LW_RETRY && item[2] != LW_BACK)) continue;
         struct place p = place_of(w, last, argv + a + 10, len + a + 10);
         if (p.index >= 0 && !finished_in(s, p.tp, w->part[p.part].offset[p.index]))
-            u->retry[u->n_retries++] = (struct retry){i, p.part, p.index, item[2] == 'r'};
+            u->retry[u->n_retries++] = (struct retry){i, p.part, p.index, item[2] == LW_RETRY};
     }
 }
 
@@ -192,13 +192,13 @@ static void gated(struct world *w, const struct server *s, const struct place *p
                   bool busy) {
     struct of_record *r = record(w, p->part, p->index);
     int64_t offset = w->part[p->part].offset[p->index];
-    if (letter == 'R' || letter == 'A') r->granted = true;
+    if (letter == LW_GATED_RUN || letter == LW_GATED_ALSO) r->granted = true;
     if (!w->f->drop) return;
-    if (letter == 'A') world_bad(w, "t/%d/%" PRId64 " is granted behind another of its key, and not dropped", p->part, offset);
-    if (letter == 'W' && !r->parked && !r->granted && is_new(s, p, epoch, n_epoch, offset))
+    if (letter == LW_GATED_ALSO) world_bad(w, "t/%d/%" PRId64 " is granted behind another of its key, and not dropped", p->part, offset);
+    if (letter == LW_GATED_WAITS && !r->parked && !r->granted && is_new(s, p, epoch, n_epoch, offset))
         world_bad(w, "t/%d/%" PRId64 " waits, and is not dropped", p->part, offset);
-    if (letter == 'W') r->parked = true;
-    if (letter != 'X') return;
+    if (letter == LW_GATED_WAITS) r->parked = true;
+    if (letter != LW_GATED_DROPPED) return;
     if (!busy) world_bad(w, "t/%d/%" PRId64 " is dropped though nothing of its key runs or waits", p->part, offset);
     if (r->granted) world_bad(w, "t/%d/%" PRId64 " is dropped though it was granted before", p->part, offset);
     r->dropped = true;
@@ -210,8 +210,8 @@ static void after_gate(struct world *w, const struct server *s, char **argv, con
     const unsigned char *counts = (const unsigned char *)argv[a + 9], *at = (const unsigned char *)argv[a + 10];
     const char *letters = r->element[1]->str;
     for (int i = first_lock, lane = 0; i < 3 + (int)number(argv[2], len[2]); i++, lane++) {
-        int count = len[a + 9] ? counts[lane] % 128 : 1;
-        if (w->f->drop) count %= 64;
+        int count = len[a + 9] ? counts[lane] % LW_GATE_ENVELOPES : 1;
+        if (w->f->drop) count %= LW_GATE_BEHIND;
         for (; count > 0; count--, at += 3, letters++) {
             struct place p = place_of(w, at, argv + a + 11, len + a + 11);
             if (p.index >= 0) gated(w, s, &p, *letters, argv[a + 1], len[a + 1], is_busy(s, argv[i], len[i]));
@@ -225,11 +225,11 @@ void rules_after(struct world *w, const struct server *s, int argc, char **argv,
     if (r->type != REDIS_REPLY_ARRAY) return;
     for (int i = 0; i < u->n_retries; i++) {
         struct of_record *back = record(w, u->retry[i].part, u->retry[i].index);
-        if (r->element[1]->str[u->retry[i].item] == 'S') continue;
+        if (r->element[1]->str[u->retry[i].item] == LW_SETTLED_STALE) continue;
         back->recorded += u->retry[i].counts;
         back->rests = !u->retry[i].counts;
     }
-    if (w->f->drop && is_script(w->settle_sha, argc, argv) && strchr(r->element[2]->str, 'A'))
+    if (w->f->drop && is_script(w->settle_sha, argc, argv) && strchr(r->element[2]->str, LW_NAMED_GRANTED))
         world_bad(w, "a chain goes on with on_busy drop");
     if (is_script(u->gate_sha, argc, argv)) after_gate(w, s, argv, len, r);
 }

@@ -15,8 +15,8 @@ static redisReply *ask(struct server *s, int argc, const char *const *argv, cons
 /* Two bits of a segment: waiting becomes unseen. */
 static void forget_state(struct server *s, const char *tp, int64_t offset) {
     char name[160], at[24];
-    int64_t index = offset % 16384;
-    snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / 16384);
+    int64_t index = offset % LW_SEGMENT;
+    snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / LW_SEGMENT);
     snprintf(at, sizeof at, "%" PRId64, index / 4);
     redisReply *r = ask(s, 4, (const char *const[]){"GETRANGE", name, at, at}, NULL);
     int shift = 2 * (3 - (int)(index % 4));

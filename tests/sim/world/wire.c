@@ -67,11 +67,11 @@ int state_in(const struct server *s, const char *tp, int64_t offset) {
     char name[160];
     const char *v;
     size_t n;
-    int len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / 16384);
+    int len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / LW_SEGMENT);
     if (!store_peek_string(s->store, name, (size_t)len, &v, &n)) return 0;
-    int64_t index = offset % 16384;
+    int64_t index = offset % LW_SEGMENT;
     if ((size_t)(index / 4) >= n) return 0;
-    return (unsigned char)v[index / 4] >> (2 * (3 - index % 4)) & 3;
+    return (int)lw_state_in(v[index / 4], offset);
 }
 
 bool finished_in(const struct server *s, const char *tp, int64_t offset) {
@@ -80,7 +80,7 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     size_t n;
     int len = snprintf(name, sizeof name, "lw:{t.%d}:floor", s->shard);
     if (store_peek_hash(s->store, name, (size_t)len, tp, strlen(tp), &v, &n) && offset < i64_arg(v, n)) return true;
-    return state_in(s, tp, offset) >= 2;
+    return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
 /* A settle that makes dead letters: which of its messages die by it? */
@@ -97,14 +97,14 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
     for (int i = 0; i < n; i++, item += 7) {
         const unsigned char *last = place + 3 * (item[1] - 1);
         place += 3 * (item[1] + item[4]);
-        if (!item[1] || (item[2] != 'x' && item[2] != 's')) continue;
+        if (!item[1] || (item[2] != LW_DEAD && item[2] != LW_DEAD_SENT)) continue;
         int g = a + 11 + 4 * (last[0] - 1), part = argv[g][2] - '0';
         char tp[40];
         snprintf(tp, sizeof tp, "%.*s", (int)len[g], argv[g]);
-        int64_t offset = 16384 * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
+        int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        d->letter[d->n] = item[2] == 'x'; /* not sent to its topic */
+        d->letter[d->n] = item[2] == LW_DEAD; /* not sent to its topic */
         d->item[d->n] = i;
         d->part[d->n] = part;
         snprintf(d->tp[d->n], sizeof d->tp[d->n], "%s", tp);
@@ -124,7 +124,7 @@ static int64_t dead_letters(const struct server *s) {
 /* A script that failed in the middle says nothing, so the state tells. */
 static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
-    return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != 'S';
+    return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != LW_SETTLED_STALE;
 }
 
 static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {

@@ -432,7 +432,7 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at = 16384 * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among them */
+        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among them */
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
