@@ -10,9 +10,10 @@
 #include "cli/reference/reference.h"
 #include "cli/run/run.h"
 #include "cli/top/top.h"
+#include "cli/version/version.h"
 
 static const struct cli_command handler = {.name = "handler", .summary = "start a handler project, try a handler"};
 
-const struct cli_command *const cli_commands[] = {&cli_run,  &cli_dev, &cli_check, &cli_queue,  &cli_dead,
-                                                  &cli_lock, &handler, &cli_top,   &cli_ledger, &cli_reference};
+const struct cli_command *const cli_commands[] = {&cli_run, &cli_dev, &cli_check,  &cli_queue,   &cli_dead,     &cli_lock,
+                                                  &handler, &cli_top, &cli_ledger, &cli_version, &cli_reference};
 const size_t cli_n_commands = sizeof cli_commands / sizeof *cli_commands;

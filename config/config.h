@@ -47,6 +47,7 @@ struct lw_config {
         char *member_id;   /* names this supervisor in the group; NULL: use the host's name */
         bool dynamic;      /* kafka.member_id "off": workers are dynamic members */
         bool stay;         /* kafka.on_stop "stay": an orderly stop keeps the workers' group memberships */
+        bool new_protocol; /* group.protocol "consumer": KIP-848 */
         bool reset_latest; /* auto.offset.reset: where a group without commits begins */
     } kafka;
     struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kafka.properties: passed to librdkafka as it is, except what would break the guarantees. */
+#include "config/librdkafka.h"
 #include "config/option.h"
 
 #include <librdkafka/rdkafka.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536, COOPERATIVE_FLOOR = 0x020601ff, COOPERATIVE_SOUND = 0x020a00ff };
+enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
 /* Refused values. `value` NULL: any. */
 static const struct refusal {
@@ -19,7 +20,6 @@ static const struct refusal {
      "offsets are committed only when all before them is done; librdkafka would store what was merely fetched"},
     {"enable.partition.eof", "false", "the ends of partitions tell compaction gaps and --drain where they stand"},
     {"offset.store.method", "file", "offsets live in the group, so that another worker can go on"},
-    {"group.protocol", "consumer", "the new group protocol is not in this version; use classic"},
 };
 
 static bool same_value(const char *want, const char *value) {
@@ -79,7 +79,7 @@ static void take_property(struct lw_loader *l, const char *name, json_t *v) {
     const char *reason = refused(name, value);
     if (reason)
         lw_problem(l->problems, "%s: refused: %s", path, reason);
-    else
+    else if (!lw_librdkafka_judge(lw_librdkafka_loaded(), name, value, l->problems))
         ask_librdkafka(l, path, p, !p->secret && !was);
 }
 
@@ -116,20 +116,66 @@ static void finish_reset(struct lw_loader *l) {
     lw_problem(l->problems, "kafka.properties.auto.offset.reset: must be \"earliest\" or \"latest\": where a group without commits begins");
 }
 
-static void finish_strategy(struct lw_loader *l) {
-    const char *strategy = property(l->c, "partition.assignment.strategy");
-    if (!strategy || !strstr(strategy, "cooperative-sticky")) return;
-    if (rd_kafka_version() < COOPERATIVE_FLOOR)
-        lw_problem(l->problems,
-                   "kafka.properties.partition.assignment.strategy: refused: cooperative-sticky can loop for ever below librdkafka 2.6.1 "
-                   "(this is %s); use range",
-                   rd_kafka_version_str());
-    else if (rd_kafka_version() < COOPERATIVE_SOUND)
-        lw_problem_warn(
-            l->problems,
-            "kafka.properties.partition.assignment.strategy: with cooperative-sticky a commit during a rebalance can lose the assignment "
-            "below librdkafka 2.10 (this is %s); range is safe",
-            rd_kafka_version_str());
+/* In the new group protocol (KIP-848) the broker decides what these say, and librdkafka would not start with them. */
+static void finish_protocol(struct lw_loader *l) {
+    static const char *const moved[][2] = {
+        {"session.timeout.ms", "the broker sets it: group.consumer.session.timeout.ms"},
+        {"heartbeat.interval.ms", "the broker sets it: group.consumer.heartbeat.interval.ms"},
+        {"partition.assignment.strategy", "the broker assigns partitions; group.remote.assignor chooses how"},
+    };
+    const char *protocol = property(l->c, "group.protocol");
+    l->c->kafka.new_protocol = protocol && !strcasecmp(protocol, "consumer");
+    /* a broker refuses a static member that comes back before the session of the process that died is over */
+    if (l->c->kafka.new_protocol && !l->c->kafka.member_id) l->c->kafka.dynamic = true;
+    for (size_t i = 0; l->c->kafka.new_protocol && i < sizeof moved / sizeof *moved; i++)
+        if (property(l->c, moved[i][0]))
+            lw_problem(l->problems, "kafka.properties.%s: refused with group.protocol \"consumer\": %s; leave it out", moved[i][0],
+                       moved[i][1]);
+}
+
+static bool starts(const char *text, const char *with) { return !strncasecmp(text, with, strlen(with)); }
+
+static const char *mechanism(const struct lw_config *c) {
+    const char *given = property(c, "sasl.mechanism");
+    return given ? given : property(c, "sasl.mechanisms");
+}
+
+/* librdkafka gets an unsigned token from these properties, or a signed one by OIDC; it has no other source. */
+static void finish_oauth(struct lw_loader *l) {
+    const char *method = property(l->c, "sasl.oauthbearer.method"), *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
+    if ((method && !strcasecmp(method, "oidc")) || (own && same_value("true", own))) return;
+    lw_problem(l->problems,
+               "kafka.properties.sasl.mechanism: refused: OAUTHBEARER has no source of tokens; set sasl.oauthbearer.method to \"oidc\", or "
+               "enable.sasl.oauthbearer.unsecure.jwt to true if the brokers accept unsigned tokens");
+}
+
+static void finish_sasl(struct lw_loader *l, const char *protocol) {
+    const char *how = mechanism(l->c);
+    bool sasl = starts(protocol, "sasl_");
+    if (!sasl && how)
+        lw_problem_warn(l->problems,
+                        "kafka.properties.sasl.mechanism: no effect while security.protocol is \"%s\"; set that to \"sasl_ssl\"", protocol);
+    if (!sasl) return;
+    if (!how && !lw_librdkafka_judge(lw_librdkafka_loaded(), "sasl.mechanism", "GSSAPI", l->problems))
+        lw_problem_warn(l->problems,
+                        "kafka.properties.sasl.mechanism: not set, so librdkafka uses GSSAPI (Kerberos); set it to GSSAPI, PLAIN, "
+                        "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER");
+    if (how && !strcmp(how, "OAUTHBEARER")) finish_oauth(l);
+    if (how && starts(protocol, "sasl_plaintext") && (!strcmp(how, "PLAIN") || !strcmp(how, "OAUTHBEARER")))
+        lw_problem_warn(l->problems, "kafka.properties.security.protocol: with sasl_plaintext the %s travels unencrypted; use sasl_ssl",
+                        *how == 'P' ? "password" : "token");
+}
+
+static void finish_security(struct lw_loader *l) {
+    const char *given = property(l->c, "security.protocol");
+    const char *protocol = given ? given : "plaintext";
+    finish_sasl(l, protocol);
+    if (strcasestr(protocol, "ssl")) return;
+    for (size_t i = 0; i < l->c->kafka.n_properties; i++)
+        if (starts(l->c->kafka.properties[i].name, "ssl."))
+            lw_problem_warn(l->problems,
+                            "kafka.properties.%s: no effect while security.protocol is \"%s\"; set that to \"ssl\" or \"sasl_ssl\"",
+                            l->c->kafka.properties[i].name, protocol);
 }
 
 /* The worker does not poll while a rebalance waits for handlers, so librdkafka counts that wait
@@ -155,16 +201,16 @@ void lw_finish_kafka(struct lw_loader *l) {
     if (!property(c, "metadata.broker.list")) property_or(c, "bootstrap.servers", "127.0.0.1:9092");
     const char *servers = property(c, "bootstrap.servers");
     if (servers && !*servers) lw_problem(l->problems, "kafka.properties.bootstrap.servers: must not be empty");
-    const char *group = property_or(c, "group.id", c->name);
+    const char *group = property_or(c, "group.id", c->name), *instance = property(c, "group.instance.id");
+    if (instance && (!*instance || strlen(instance) > 200))
+        lw_problem(l->problems, "kafka.properties.group.instance.id: must be 1 to 200 bytes, to which each worker appends its number");
     if (!*group || strlen(group) > 255) lw_problem(l->problems, "kafka.properties.group.id: must be 1 to 255 bytes");
     c->kafka.group_id = lw_strdup(group);
     finish_reset(l);
-    finish_strategy(l);
+    finish_protocol(l);
+    finish_security(l);
     finish_poll_interval(l);
-    if (property(c, "group.instance.id") && c->workers > 1)
-        lw_problem(l->problems,
-                   "kafka.properties.group.instance.id: refused with workers = %d: workers that share it throw each other out of the group",
-                   c->workers);
+    lw_librdkafka_judge_all(lw_librdkafka_loaded(), l->problems);
     const char *isolation = property(c, "isolation.level");
     if (isolation && !strcmp(isolation, "read_uncommitted"))
         lw_problem_warn(l->problems,

@@ -14,12 +14,7 @@ enum { DESTROY_MS = 3000 };
 static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *err) {
     rd_kafka_conf_t *conf = lw_kafka_conf_client(c, err);
     if (!conf) return NULL;
-    char why[512];
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (rk) return rk;
-    rd_kafka_conf_destroy(conf);
-    lw_refuse(err, "kafka.properties: %s", why);
-    return NULL;
+    return lw_kafka_new(c, RD_KAFKA_CONSUMER, conf, err);
 }
 
 static int left(int64_t until_ms) {

@@ -28,6 +28,10 @@ static bool is_stale(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
+/* The new group protocol: the group has moved on since the last heartbeat told us our epoch. The answer proves nothing about ownership;
+ * the same commit may pass once librdkafka has heard the new epoch. Older headers have no name for it. */
+enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
+
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
     size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list; the opaque says which one it was */
@@ -36,6 +40,8 @@ static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, 
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE && s->ev.too_large)
         s->ev.too_large(s->ctx);
+    else if ((int)code == STALE_MEMBER_EPOCH)
+        lw_debug("%s/%d: commit of %lld came with an old epoch; it is sent again", tp->topic, (int)tp->partition, (long long)tp->offset);
     else if (code)
         lw_warn("%s/%d: commit of %lld refused: %s", tp->topic, (int)tp->partition, (long long)tp->offset, rd_kafka_err2str(code));
     else
@@ -119,12 +125,12 @@ int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, s
 
 bool lw_source_commit_busy(const struct lw_source *s) { return s->commit_busy; }
 
-int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err) {
-    if (ok) memset(ok, 0, n * sizeof *ok);
-    if (!n) return 0;
+static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t until_ms, bool *again,
+                       struct lw_err *err) {
+    int64_t left_ms, timeout_ms = until_ms - lw_boot_ms();
     struct lw_sent *k = send_commit(s, c, n, true, ok, err);
+    *again = false;
     if (!k) return -1;
-    int64_t until_ms = lw_boot_ms() + timeout_ms, left_ms;
     while (!k->answered && (left_ms = until_ms - lw_boot_ms()) > 0) lw_source_serve_commits(s, left_ms < 100 ? (int)left_ms : 100);
     if (!k->answered) {
         k->abandoned = true; /* on_answer() frees it */
@@ -132,7 +138,19 @@ int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t
     }
     rd_kafka_resp_err_t code = k->code;
     forget(k);
+    *again = (int)code == STALE_MEMBER_EPOCH;
     return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;
+}
+
+int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err) {
+    int64_t until_ms = lw_boot_ms() + timeout_ms;
+    for (;;) {
+        bool again;
+        if (ok) memset(ok, 0, n * sizeof *ok);
+        int rc = n ? commit_once(s, c, n, ok, until_ms, &again, err) : 0;
+        if (!rc || !again || lw_boot_ms() + ASK_AGAIN_MS >= until_ms) return rc;
+        lw_sleep_ms(ASK_AGAIN_MS);
+    }
 }
 
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms) { rd_kafka_queue_poll_callback(s->commit_queue, timeout_ms); }

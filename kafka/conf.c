@@ -5,9 +5,12 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "config/librdkafka.h"
+#include "kafka/explain.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <strings.h>
 #include <syslog.h>
 
 struct setting {
@@ -18,9 +21,13 @@ struct setting {
  * its size counts for each: librdkafka's default of 64 MiB would be too much for a worker with many partitions. */
 static const struct setting consumer_defaults[] = {
     {"client.id", "latchwork"},
-    {"partition.assignment.strategy", "range"}, /* cooperative-sticky can loop for ever before librdkafka 2.6.1 */
     {"queued.max.messages.kbytes", "16384"},
-    {"session.timeout.ms", "15000"}, /* five heartbeats; the partitions of a dead host wait this long */
+};
+
+/* And these in the classic group protocol; in the new one the broker decides them. */
+static const struct setting classic_defaults[] = {
+    {"partition.assignment.strategy", "range"}, /* cooperative-sticky can loop for ever before librdkafka 2.6.1 */
+    {"session.timeout.ms", "15000"},            /* five heartbeats; the partitions of a dead host wait this long */
 };
 
 /* What the guarantees rest on. auto.offset.reset: kafka/assign.c resolves the configured reset itself, and only for a partition
@@ -42,8 +49,8 @@ static const struct setting producer_forced[] = {
 /* The properties that are about the cluster and the connection to it, and so hold for every kind of client. */
 static bool concerns_connection(const char *name) {
     static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id", "client.rack", "debug"};
-    static const char *const prefix[] = {"security.", "sasl.",       "ssl.",         "broker.",   "socket.",
-                                         "metadata.", "enable.ssl.", "enable.sasl.", "reconnect."};
+    static const char *const prefix[] = {"security.", "sasl.",       "ssl.",         "broker.",    "socket.",
+                                         "metadata.", "enable.ssl.", "enable.sasl.", "reconnect.", "https."};
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
         if (!strcmp(name, exact[i])) return true;
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
@@ -59,6 +66,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                                                   : LW_LOG_DEBUG;
     /* A broker that can't be reached is retried by librdkafka for ever: no error of ours. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
+    if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG; /* comes with each attempt; kafka/explain.c tells the reason */
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
 
@@ -77,7 +85,13 @@ static int set_all(rd_kafka_conf_t *conf, const struct setting *all, size_t n, s
 static rd_kafka_conf_t *new_conf(void) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_log_cb(conf, on_log);
+    lw_kafka_watch_certificates(conf);
     return conf;
+}
+
+/* librdkafka 2.5.0 aborts when it pushes metrics. */
+static int mute(rd_kafka_conf_t *conf, struct lw_err *err) {
+    return lw_librdkafka_mute(lw_librdkafka_loaded()) ? set(conf, "enable.metrics.push", "false", err) : 0;
 }
 
 const char *lw_kafka_property(const struct lw_config *c, const char *name) {
@@ -89,13 +103,14 @@ const char *lw_kafka_property(const struct lw_config *c, const char *name) {
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err) {
     rd_kafka_conf_t *conf = new_conf();
     int bad = set_all(conf, consumer_defaults, sizeof consumer_defaults / sizeof *consumer_defaults, err);
+    if (!bad && !c->kafka.new_protocol) bad = set_all(conf, classic_defaults, sizeof classic_defaults / sizeof *classic_defaults, err);
     for (size_t i = 0; !bad && i < c->kafka.n_properties; i++) {
         const struct lw_property *p = &c->kafka.properties[i];
         if (strcmp(p->name, "auto.offset.reset") != 0) bad = set(conf, p->name, p->value, err);
     }
     if (!bad) bad = set(conf, "group.id", c->kafka.group_id, err);
     if (!bad && member_id) bad = set(conf, "group.instance.id", *member_id ? member_id : NULL, err);
-    if (!bad) bad = set_all(conf, consumer_forced, sizeof consumer_forced / sizeof *consumer_forced, err);
+    if (!bad) bad = set_all(conf, consumer_forced, sizeof consumer_forced / sizeof *consumer_forced, err) || mute(conf, err);
     if (!bad) return conf;
     rd_kafka_conf_destroy(conf);
     return NULL;
@@ -108,8 +123,31 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
         const struct lw_property *p = &c->kafka.properties[i];
         if (concerns_connection(p->name) || (isolation && !strcmp(p->name, "isolation.level"))) bad = set(conf, p->name, p->value, err);
     }
+    if (!bad) bad = mute(conf, err);
     if (!bad) return conf;
     rd_kafka_conf_destroy(conf);
+    return NULL;
+}
+
+/* Otherwise a client that nobody polls while it waits for an answer would never get a token. */
+static void refresh_by_itself(rd_kafka_t *rk) {
+    rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
+    if (!error) return;
+    lw_warn("kafka: tokens are not refreshed in the background: %s", rd_kafka_error_string(error));
+    rd_kafka_error_destroy(error);
+}
+
+rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf, struct lw_err *err) {
+    char why[512];
+    const char *how = lw_kafka_property(c, "sasl.mechanism"), *protocol = lw_kafka_property(c, "security.protocol");
+    if (!how) how = lw_kafka_property(c, "sasl.mechanisms");
+    bool tokens = how && !strcmp(how, "OAUTHBEARER") && protocol && !strncasecmp(protocol, "sasl_", 5);
+    if (tokens) rd_kafka_conf_enable_sasl_queue(conf, 1);
+    rd_kafka_t *rk = rd_kafka_new(type, conf, why, sizeof why);
+    if (rk && tokens) refresh_by_itself(rk);
+    if (rk) return rk;
+    rd_kafka_conf_destroy(conf);
+    lw_refuse(err, "kafka.properties: %s", why);
     return NULL;
 }
 
@@ -118,14 +156,11 @@ rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err) {
     rd_kafka_conf_t *conf = lw_kafka_conf_client(c, err);
     if (!conf) return NULL;
-    char why[512];
-    rd_kafka_t *rk = NULL;
-    if (rd_kafka_conf_set(conf, "group.id", c->kafka.group_id, why, sizeof why) == RD_KAFKA_CONF_OK)
-        rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (rk) return rk;
-    rd_kafka_conf_destroy(conf);
-    lw_refuse(err, "kafka.properties: %s", why);
-    return NULL;
+    if (set(conf, "group.id", c->kafka.group_id, err)) {
+        rd_kafka_conf_destroy(conf);
+        return NULL;
+    }
+    return lw_kafka_new(c, RD_KAFKA_CONSUMER, conf, err);
 }
 
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err) {

@@ -13,6 +13,9 @@
  * refuses a property (librdkafka's own words name it). member_id: its group.instance.id, "" for none; NULL: what the properties say. The
  * caller owns the result until rd_kafka_new() takes it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err);
+/* rd_kafka_new() for such a configuration, which it takes in any case. NULL with `err`, which is a refusal. Tokens of SASL OAUTHBEARER are
+ * refreshed by a thread of librdkafka, whether or not the client is polled. */
+rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf, struct lw_err *err);
 /* The value of one of kafka.properties, or NULL. */
 const char *lw_kafka_property(const struct lw_config *c, const char *name);
 /* A client that only asks (ends, cluster id): the properties that say where the cluster is and who we are, and isolation.level. */

@@ -142,11 +142,7 @@ static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *err) {
     char why[512] = "";
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
         if (rd_kafka_conf_set(conf, settings[k][0], settings[k][1], why, sizeof why)) lw_warn("kafka inspector: %s", why);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (rk) return rk;
-    rd_kafka_conf_destroy(conf);
-    lw_fail(err, "kafka.properties: %s", why);
-    return NULL;
+    return lw_kafka_new(c, RD_KAFKA_CONSUMER, conf, err);
 }
 
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err) {

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kafka/conf.h"
+#include "kafka/explain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,14 +60,17 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     bool refused = for_good(m->err);
     if (refused && send_alone(l, m)) return;
     enum lw_letter_end how = !m->err ? LW_SENT : refused && l->by == ALONE ? LW_SENT_NEVER : LW_SENT_LATER;
-    l->done(l->ctx, how, m->err ? rd_kafka_err2str(m->err) : "");
+    char why[LW_EXPLAINED_MAX];
+    const char *topic = rd_kafka_topic_name(m->rkt), *text = rd_kafka_err2str(m->err);
+    l->done(l->ctx, how, m->err ? lw_kafka_explain(l->sink->config, m->err, text, "WRITE", topic, why) : "");
     free(l);
 }
 
-static void on_error(rd_kafka_t *rk, int code, const char *text, void *opaque) {
+static void on_error(rd_kafka_t *rk, int code, const char *text, void *sink) {
     (void)rk;
-    (void)opaque;
-    lw_warn("kafka producer: %s (%s)", text, rd_kafka_err2name(code));
+    char out[LW_EXPLAINED_MAX];
+    const struct lw_sink *k = sink;
+    lw_warn("kafka producer: %s (%s)", lw_kafka_explain(k->config, code, text, "WRITE", NULL, out), rd_kafka_err2name(code));
 }
 
 static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {
@@ -76,10 +80,9 @@ static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {
     if (which == ALONE && rd_kafka_conf_set(conf, "batch.num.messages", "1", why, sizeof why)) lw_warn("kafka producer: %s", why);
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     rd_kafka_conf_set_error_cb(conf, on_error);
-    k->rk[which] = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
-    if (k->rk[which]) return 0;
-    rd_kafka_conf_destroy(conf);
-    return lw_refuse(err, "kafka.properties: %s", why);
+    rd_kafka_conf_set_opaque(conf, k);
+    k->rk[which] = lw_kafka_new(k->config, RD_KAFKA_PRODUCER, conf, err);
+    return k->rk[which] ? 0 : -1;
 }
 
 struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {

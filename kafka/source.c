@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kafka/conf.h"
+#include "kafka/explain.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -26,7 +27,8 @@ enum {
     AUTH_MS = 60000,        /* refused for so long: fatal */
     TROUBLE_MS = 10000,     /* the same trouble is logged once in so long */
     INSPECTOR_MS = 500,
-    DESTROY_MS = 3000, /* minimum time for librdkafka's threads to end */
+    DESTROY_MS = 3000,            /* minimum time for librdkafka's threads to end */
+    UNRELEASED_INSTANCE_ID = 111, /* the new group protocol: another member has our id; older headers have no name for it */
 };
 
 /* --- the partitions we have ------------------------------------------------------------------------------------------------- */
@@ -76,8 +78,10 @@ static bool is_loss(rd_kafka_resp_err_t code) {
 }
 
 /* Something that librdkafka goes on trying: logged, at most once in ten seconds for the same; refusals end after a minute. */
-static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text) {
+static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text, const char *topic) {
     int64_t now = lw_boot_ms();
+    char out[LW_EXPLAINED_MAX];
+    text = lw_kafka_explain(s->config, code, text, "READ", topic, out);
     lw_source_note(s, code, text);
     if (s->trouble != code || now - s->trouble_ms > TROUBLE_MS) {
         lw_warn("kafka: %s (%s); retrying", text, rd_kafka_err2name(code));
@@ -92,8 +96,15 @@ static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const ch
 static void end_for_good(struct lw_source *s) {
     char why[512];
     rd_kafka_resp_err_t which = rd_kafka_fatal_error(s->rk, why, sizeof why);
-    s->fenced = which == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
-    if (s->fenced)
+    bool taken = (int)which == UNRELEASED_INSTANCE_ID;
+    s->fenced = taken || which == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
+    if (taken)
+        lw_source_fatal(
+            s,
+            "kafka: group %s still has a member %s, which is this worker's id: a process that died less than the group's session "
+            "timeout ago, or another supervisor; give each supervisor its own kafka.member_id",
+            s->config->kafka.group_id, s->member_id ? s->member_id : "of its group.instance.id");
+    else if (s->fenced)
         lw_source_fatal(s,
                         "kafka: another member of group %s has joined as %s, which is this worker's id; give each supervisor its own "
                         "kafka.member_id",
@@ -107,7 +118,7 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
     if (code == RD_KAFKA_RESP_ERR__FATAL)
         end_for_good(source);
     else
-        note_trouble(source, code, text);
+        note_trouble(source, code, text, NULL);
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------------------- */
@@ -134,12 +145,8 @@ static int connect_kafka(struct lw_source *s, struct lw_err *err) {
     rd_kafka_conf_set_rebalance_cb(conf, lw_source_rebalance);
     rd_kafka_conf_set_error_cb(conf, on_error);
     rd_kafka_conf_set_stats_cb(conf, lw_source_stats);
-    char why[512];
-    s->rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (!s->rk) {
-        rd_kafka_conf_destroy(conf);
-        return lw_refuse(err, "kafka.properties: %s", why);
-    }
+    s->rk = lw_kafka_new(s->config, RD_KAFKA_CONSUMER, conf, err);
+    if (!s->rk) return -1;
     rd_kafka_poll_set_consumer(s->rk);
     s->consumer_queue = rd_kafka_queue_get_consumer(s->rk);
     s->commit_queue = rd_kafka_queue_new(s->rk);
@@ -152,8 +159,7 @@ static int connect_kafka(struct lw_source *s, struct lw_err *err) {
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id, const struct lw_source_events *ev, void *ctx,
                                  struct lw_err *err) {
     struct lw_source *s = lw_alloc(sizeof *s);
-    const char *given = lw_kafka_property(c, "group.instance.id");
-    if (given && (!member_id || *member_id)) member_id = given; /* "": whatever is given */
+    if (!member_id) member_id = lw_kafka_property(c, "group.instance.id");
     *s = (struct lw_source){.config = c, .ev = *ev, .ctx = ctx, .member_id = member_id ? lw_strdup(member_id) : NULL};
     s->look.since_ms = lw_boot_ms();
     s->look.missing = lw_alloc((c->kafka.n_topics + 1) * sizeof *s->look.missing);
@@ -191,7 +197,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
                         m->rkt ? rd_kafka_topic_name(m->rkt) : "?", (int)m->partition, (long long)m->offset, rd_kafka_message_errstr(m),
                         rd_kafka_err2name(m->err));
     } else {
-        note_trouble(s, m->err, rd_kafka_message_errstr(m));
+        note_trouble(s, m->err, rd_kafka_message_errstr(m), m->rkt ? rd_kafka_topic_name(m->rkt) : NULL);
     }
 }
 

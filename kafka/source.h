@@ -59,8 +59,7 @@ struct lw_source_events {
     void (*fatal)(void *ctx, const char *reason); /* the process cannot continue and must end with this reason */
 };
 
-/* member_id: the group.instance.id of a static member; a group.instance.id in kafka.properties wins.
- * NULL: a dynamic member, unless kafka.properties set the id. "": a dynamic member in any case. */
+/* member_id: the group.instance.id of a static member. NULL: as kafka.properties say. "": a dynamic member in any case. */
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id, const struct lw_source_events *ev, void *ctx,
                                  struct lw_err *err);
 /* Serves rebalances, commit answers and errors, then at most `max` records round-robin from the partitions that are not held. Never blocks

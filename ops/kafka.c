@@ -40,13 +40,14 @@ static int open_consumer(struct reading *r) {
     rd_kafka_conf_res_t bad =
         rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why, sizeof why); /* assign() wants one; it is not joined */
     for (size_t i = 0; !bad && i < sizeof set / sizeof *set; i++) bad = rd_kafka_conf_set(conf, set[i][0], set[i][1], why, sizeof why);
-    r->rk = bad ? NULL : rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (r->rk) {
-        rd_kafka_poll_set_consumer(r->rk);
-        return 0;
+    if (bad) {
+        rd_kafka_conf_destroy(conf);
+        return lw_fail(&o->err, "kafka: %s", why);
     }
-    rd_kafka_conf_destroy(conf);
-    return lw_fail(&o->err, "kafka: %s", why);
+    r->rk = lw_kafka_new(o->c, RD_KAFKA_CONSUMER, conf, &o->err);
+    if (!r->rk) return -1;
+    rd_kafka_poll_set_consumer(r->rk);
+    return 0;
 }
 
 /* ---- what to read ---- */

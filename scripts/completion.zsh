@@ -15,6 +15,7 @@ _latchwork() {
         'handler:start a handler project, try a handler'
         'top:live view\: lanes, rates, hot keys, workers'
         'ledger:an audit from Kafka and Redis alone'
+        'version:the version; --verbose\: of every library, and what this build can do'
     )
     for ((i = 2; i < CURRENT; i++)); do
         word=${words[i]}
@@ -69,6 +70,7 @@ _latchwork_options() {
     "handler "*) echo "--help" ;;
     "top "*) echo "-c --config --interval --filter --sort --once --json --set --help" ;;
     "ledger "*) echo "-c --config --set --json --help" ;;
+    "version "*) echo "-v --verbose --json --help" ;;
     esac
 }
 

@@ -1,33 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that the brokers answer, that the topics exist, and that this user has the rights it needs. */
 #include "cli/check/servers.h"
+#include "kafka/conf.h"
+#include "kafka/explain.h"
 
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <string.h>
 
 /* The last thing that librdkafka found wrong: "connection refused" says more than "timed out". */
-static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) {
-    struct lw_err *last = opaque;
+struct trouble {
+    const struct lw_config *c;
+    char text[LW_EXPLAINED_MAX];
+};
+
+static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {
+    struct trouble *last = trouble;
     (void)rk;
-    if (err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) snprintf(last->text, sizeof last->text, "%s", reason);
+    if (err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) lw_kafka_explain(last->c, err, reason, "READ", NULL, last->text);
 }
 
 static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf) { (void)rk, (void)level, (void)fac, (void)buf; }
 
-static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *last, struct lw_check_report *r) {
-    char why[512];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    for (size_t i = 0; i < c->kafka.n_properties; i++)
-        rd_kafka_conf_set(conf, c->kafka.properties[i].name, c->kafka.properties[i].value, why, sizeof why); /* checked while loading */
-    rd_kafka_conf_set(conf, "group.id", c->kafka.group_id, why, sizeof why);
+static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struct trouble *last, struct lw_check_report *r) {
+    struct lw_err err = {0};
     rd_kafka_conf_set_opaque(conf, last);
     rd_kafka_conf_set_error_cb(conf, keep_error);
     rd_kafka_conf_set_log_cb(conf, no_log);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (rk) return rk;
-    rd_kafka_conf_destroy(conf);
-    lw_problem(&r->problems, "kafka: %s", why);
+    rd_kafka_t *rk = lw_kafka_new(last->c, type, conf, &err);
+    if (!rk) lw_problem(&r->problems, "kafka: %s", err.text);
+    return rk;
+}
+
+/* With all that a worker's client has, so that what librdkafka refuses only as a whole is found here. */
+static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
+    struct lw_err err = {0};
+    rd_kafka_conf_t *conf = lw_kafka_conf_consumer(c, NULL, &err);
+    if (conf) return new_client(RD_KAFKA_CONSUMER, conf, last, r);
+    lw_problem(&r->problems, "%s", err.text);
     return NULL;
 }
 
@@ -37,7 +47,8 @@ static const char *property(const struct lw_config *c, const char *name) {
     return NULL;
 }
 
-static bool check_topic(const rd_kafka_metadata_t *md, const char *path, const char *topic, struct lw_check_report *r) {
+static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md, const char *path, const char *topic,
+                        struct lw_check_report *r) {
     for (int i = 0; i < md->topic_cnt; i++) {
         const rd_kafka_metadata_topic_t *t = &md->topics[i];
         if (strcmp(t->topic, topic)) continue;
@@ -47,11 +58,12 @@ static bool check_topic(const rd_kafka_metadata_t *md, const char *path, const c
             lw_buf_addf(&r->notes, "kafka: topic %s has %d partition%s\n", topic, t->partition_cnt, t->partition_cnt == 1 ? "" : "s");
         return !t->err;
     }
-    lw_problem(&r->problems, "%s: the brokers know no topic %s (or do not let this user see it)", path, topic);
+    char who[LW_PRINCIPAL_MAX];
+    lw_problem(&r->problems, "%s: the brokers know no topic %s, or %s may not DESCRIBE it", path, topic, lw_kafka_principal(c, who));
     return false;
 }
 
-static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, struct lw_err *last,
+static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
     for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* the reasons wait in its queue */
@@ -64,8 +76,8 @@ static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp
 enum { NO_PARTITION = INT32_MAX - 1, MOCK_MS = 1000 };
 
 static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struct lw_check_report *r) {
-    lw_problem(&r->problems, "kafka: this user may not READ the consumer group %s (%s); allow READ on it", c->kafka.group_id,
-               rd_kafka_err2name(err));
+    char out[LW_EXPLAINED_MAX];
+    lw_problem(&r->problems, "kafka: %s", lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
 /* A broker checks the rights first. Any other error means that the partition does not exist and nothing
@@ -73,11 +85,12 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struc
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+    char who[LW_PRINCIPAL_MAX];
     for (int i = 0; list && i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *p = &list->elems[i];
         if (p->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) err = p->err;
         if (p->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-            lw_problem(&r->problems, "kafka.topics: %s: this user may not READ it (%s); allow READ on it", p->topic,
+            lw_problem(&r->problems, "kafka.topics: %s: %s may not READ it (%s); allow READ on it", p->topic, lw_kafka_principal(c, who),
                        rd_kafka_err2name(p->err));
     }
     if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) tell_group(c, err, r);
@@ -120,23 +133,21 @@ static void delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     *(rd_kafka_resp_err_t *)m->_private = m->err;
 }
 
-static rd_kafka_t *open_producer(const struct lw_config *c, struct lw_check_report *r) {
+static rd_kafka_t *open_producer(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
     char why[512], ms[16];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    for (size_t i = 0; i < c->kafka.n_properties; i++) /* consumer-only properties cause at most a warning */
-        rd_kafka_conf_set(conf, c->kafka.properties[i].name, c->kafka.properties[i].value, why, sizeof why);
+    struct lw_err err = {0};
+    rd_kafka_conf_t *conf = lw_kafka_conf_producer(c, &err);
+    if (!conf) {
+        lw_problem(&r->problems, "%s", err.text);
+        return NULL;
+    }
     snprintf(ms, sizeof ms, "%d", r->wait_ms);
     rd_kafka_conf_set(conf, "enable.idempotence", "false", why, sizeof why);
     rd_kafka_conf_set(conf, "message.timeout.ms", ms, why, sizeof why);
     rd_kafka_conf_set(conf, "linger.ms", "0", why, sizeof why);
     rd_kafka_conf_set(conf, "acks", "2", why, sizeof why);
     rd_kafka_conf_set_dr_msg_cb(conf, delivered);
-    rd_kafka_conf_set_log_cb(conf, no_log);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
-    if (rk) return rk;
-    rd_kafka_conf_destroy(conf);
-    lw_problem(&r->problems, "kafka producer: %s", why);
-    return NULL;
+    return new_client(RD_KAFKA_PRODUCER, conf, last, r);
 }
 
 /* Tests WRITE on the dead-letter topic without writing: every broker rejects acks=2, but checks the rights
@@ -147,13 +158,16 @@ static void check_writing(const struct lw_config *c, rd_kafka_t *consumer, struc
     char *cluster = rd_kafka_clusterid(consumer, MOCK_MS);
     bool mock = cluster && !strncmp(cluster, "mockCluster", strlen("mockCluster"));
     if (cluster) rd_kafka_mem_free(consumer, cluster);
-    rd_kafka_t *rk = mock ? NULL : open_producer(c, r);
+    struct trouble last = {.c = c};
+    char who[LW_PRINCIPAL_MAX];
+    rd_kafka_t *rk = mock ? NULL : open_producer(c, &last, r);
     if (!rk) return;
     rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(c->dead.topic), RD_KAFKA_V_KEY("latchwork-check", 15), RD_KAFKA_V_OPAQUE(&err), RD_KAFKA_V_END);
     rd_kafka_flush(rk, r->wait_ms);
     rd_kafka_destroy(rk);
     if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-        lw_problem(&r->problems, "dead.to: %s: this user may not WRITE it (%s); allow WRITE on it", c->dead.topic, rd_kafka_err2name(err));
+        lw_problem(&r->problems, "dead.to: %s: %s may not WRITE it (%s); allow WRITE on it", c->dead.topic, lw_kafka_principal(c, who),
+                   rd_kafka_err2name(err));
     else if (err == RD_KAFKA_RESP_ERR__TIMED_OUT || err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
         lw_problem(&r->problems, "dead.to: %s: no answer within %d ms; the right to write it is not checked", c->dead.topic, r->wait_ms);
 }
@@ -168,7 +182,7 @@ static rd_kafka_topic_partition_list_t *partitions_of(const struct lw_config *c,
 }
 
 void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
-    struct lw_err last = {0};
+    struct trouble last = {.c = c};
     const rd_kafka_metadata_t *md = NULL;
     rd_kafka_t *rk = open_client(c, &last, r);
     if (!rk) return;
@@ -178,8 +192,8 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
         unreachable(c, rk, res, &last, r);
     } else {
         lw_buf_addf(&r->notes, "kafka: %d broker%s\n", md->broker_cnt, md->broker_cnt == 1 ? "" : "s");
-        for (size_t i = 0; i < c->kafka.n_topics; i++) check_topic(md, "kafka.topics", c->kafka.topics[i], r);
-        bool dead = c->dead.topic && check_topic(md, "dead.to", c->dead.topic, r);
+        for (size_t i = 0; i < c->kafka.n_topics; i++) check_topic(c, md, "kafka.topics", c->kafka.topics[i], r);
+        bool dead = c->dead.topic && check_topic(c, md, "dead.to", c->dead.topic, r);
         rd_kafka_topic_partition_list_t *partitions = partitions_of(c, md);
         rd_kafka_metadata_destroy(md);
         int before = r->problems.n_errors;

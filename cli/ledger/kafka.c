@@ -15,17 +15,8 @@ struct ledger_kafka {
 };
 
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err) {
-    char why[512];
-    rd_kafka_conf_t *conf = lw_kafka_conf_client(c, err);
-    if (!conf) return NULL;
-    rd_kafka_t *rk = NULL;
-    if (rd_kafka_conf_set(conf, "group.id", c->kafka.group_id, why, sizeof why) == RD_KAFKA_CONF_OK)
-        rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (!rk) {
-        rd_kafka_conf_destroy(conf);
-        lw_fail(err, "kafka: %s", why);
-        return NULL;
-    }
+    rd_kafka_t *rk = lw_kafka_open_reader(c, err);
+    if (!rk) return NULL;
     struct ledger_kafka *k = lw_alloc(sizeof *k);
     *k = (struct ledger_kafka){c, rk};
     return k;

@@ -38,10 +38,18 @@ static uint32_t topics(const struct lw_config *c) {
     return (uint32_t)(sum ^ sum >> 32);
 }
 
+static const char *instance_id(const struct lw_config *c) {
+    for (size_t i = 0; i < c->kafka.n_properties; i++)
+        if (!strcmp(c->kafka.properties[i].name, "group.instance.id")) return c->kafka.properties[i].value;
+    return NULL;
+}
+
 bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]) {
     char host[HOST_MAX + 1];
+    const char *given = instance_id(c);
     *out = 0;
-    if (slot < 0) return false;
+    if (given) snprintf(out, LW_MEMBER_MAX, "%.200s-%d-%08" PRIx32, given, worker, topics(c));
+    if (given || slot < 0) return given;
     const char *member = c->kafka.member_id ? c->kafka.member_id : host_name(host);
     snprintf(out, LW_MEMBER_MAX, "%s-%s-%d-%d-%08" PRIx32, c->name, member, slot, worker, topics(c));
     return true;

@@ -11,7 +11,10 @@
  * apart, because two members with one id would fence each other. A supervisor claims its slot with a
  * socket in the abstract namespace, which the kernel frees when the process ends. TOPICS is a hash of
  * kafka.topics, because a broker does not notice when a known static member subscribes to other
- * topics. */
+ * topics.
+ *
+ * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS with that ID, which each
+ * supervisor of the group must have for itself. */
 #ifndef LW_CONSUMER_PROCESS_MEMBER_H
 #define LW_CONSUMER_PROCESS_MEMBER_H
 
@@ -23,7 +26,7 @@ enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
  * members: by configuration, or because no slot could be claimed (logged). The claim ends when `fd` is
  * closed, so children must close their copy. */
 int lw_member_claim(const struct lw_config *c, int *fd);
-/* Returns false, with an empty `out`, if slot is -1. */
+/* Returns false, with an empty `out`, if slot is -1 and kafka.properties name no id. */
 bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]);
 
 #endif

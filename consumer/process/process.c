@@ -181,8 +181,8 @@ static int open_kafka(struct process *p, struct lw_err *err) {
     char member[LW_MEMBER_MAX];
     bool fenced = atomic_load(&p->self->fenced) != LW_FENCED_NO;
     if (fenced) atomic_store(&p->self->fenced, LW_FENCED_BEFORE);
-    bool mine = lw_member_id(p->c, fenced ? -1 : p->board->member_slot, p->index, member);
-    p->source = lw_source_open(p->c, mine || fenced ? member : NULL, &process_kafka, p, err);
+    if (fenced || !lw_member_id(p->c, p->board->member_slot, p->index, member)) *member = 0;
+    p->source = lw_source_open(p->c, member, &process_kafka, p, err);
     return p->source ? 0 : -1;
 }
 

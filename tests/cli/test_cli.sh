@@ -66,6 +66,10 @@ t "no command"                 2 "" "^usage: latchwork COMMAND"
 t "--help"                     0 "^usage: latchwork COMMAND" "" --help
 t "-h"                         0 "^  run " "" -h
 t "help"                       0 "^  check " "" help
+t "version"                    0 "^latchwork [0-9]+\.[0-9]+\.[0-9]+$" "" version
+t "version: libraries"         0 "librdkafka +[0-9.]+ +[0-9.]+" "" version --verbose
+t "version: abilities"         0 "SASL PLAIN +(yes|no)" "" version -v
+t "version: JSON"              0 "\"librdkafka\":{\"compiled\":\"[0-9.]+\",\"loaded\":\"[0-9.]+\"}" "" version --json
 t "--version"                  0 "^latchwork [0-9]+\.[0-9]+\.[0-9]+$" "" --version
 t "unknown command"            2 "" 'unknown command "rnu"; did you mean "run"' rnu
 t "nothing like it"            2 "" 'unknown command "frobnicate"$' frobnicate

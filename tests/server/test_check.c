@@ -172,7 +172,8 @@ static void test_kafka(void **state) {
     struct lw_check_report r = {.wait_ms = WAIT_MS};
     lw_check_kafka(c, &r);
     assert_string_equal(text_of(&r.notes), "kafka: 1 broker\nkafka: topic orders has 3 partitions\n");
-    assert_string_equal(text_of(&r.problems.errors), "dead.to: the brokers know no topic orders.dead (or do not let this user see it)\n");
+    assert_string_equal(text_of(&r.problems.errors),
+                        "dead.to: the brokers know no topic orders.dead, or user \"ANONYMOUS\" may not DESCRIBE it\n");
     report_free(&r);
     lw_config_free(c);
     rd_kafka_mock_cluster_destroy(mock);

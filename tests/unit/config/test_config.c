@@ -210,6 +210,26 @@ static void test_cooperative_sticky_by_version(void **state) {
     lw_problems_free(&p);
 }
 
+static void test_new_protocol(void **state) {
+    (void)state;
+    struct lw_problems p = {0};
+    struct lw_config *c = with_properties("\"group.protocol\":\"consumer\",\"session.timeout.ms\":9000,\"heartbeat.interval.ms\":900,"
+                                          "\"partition.assignment.strategy\":\"range\"",
+                                          &p);
+    assert_null(c);
+    assert_non_null(
+        strstr(p.errors.p, "kafka.properties.session.timeout.ms: refused with group.protocol \"consumer\": the broker sets it"));
+    assert_non_null(strstr(p.errors.p, "kafka.properties.heartbeat.interval.ms: refused with group.protocol"));
+    assert_non_null(strstr(p.errors.p, "kafka.properties.partition.assignment.strategy: refused with group.protocol"));
+    lw_problems_free(&p);
+    c = with_properties("\"group.protocol\":\"consumer\"", &p);
+    assert_int_equal(c != NULL, rd_kafka_version() >= 0x020f00ff);
+    if (c) assert_true(c->kafka.new_protocol && c->kafka.dynamic);
+    if (!c) assert_non_null(strstr(p.errors.p, "kafka.properties.group.protocol: refused: librdkafka "));
+    lw_config_free(c);
+    lw_problems_free(&p);
+}
+
 static void test_read_uncommitted_warns(void **state) {
     (void)state;
     struct lw_problems p = {0};
@@ -381,6 +401,7 @@ int main(void) {
         cmocka_unit_test(test_struct_is_filled),
         cmocka_unit_test(test_cooperative_sticky_by_version),
         cmocka_unit_test(test_read_uncommitted_warns),
+        cmocka_unit_test(test_new_protocol),
         cmocka_unit_test(test_handler_problems_come_with_the_others),
         cmocka_unit_test(test_problems_are_bounded),
         cmocka_unit_test(test_damaged_documents),

@@ -109,15 +109,27 @@ static void test_none_when_off_or_used_up(void **state) {
     assert_int_equal(lw_member_claim(&config, &fd), -1);
 }
 
+static void test_id_of_ones_own(void **state) {
+    (void)state;
+    static struct lw_property own = {(char *)"group.instance.id", (char *)"shop-7", false};
+    const char *made = id(0, 0);
+    config.kafka.properties = &own;
+    config.kafka.n_properties = 1;
+    assert_string_not_equal(made, id(0, 0));
+    assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
+    assert_string_equal(id(0, 3), id(-1, 3)); /* needs no slot */
+    assert_string_not_equal(id(0, 0), id(0, 1));
+    const char *was = id(0, 0);
+    config.kafka.n_topics = 1;
+    assert_string_not_equal(was, id(0, 0));
+}
+
 #define T(f) cmocka_unit_test_setup(f, setup)
 int main(void) {
     lw_log_setup(LW_LOG_OFF, false, "test");
     const struct CMUnitTest tests[] = {
-        T(test_id_tells_workers_apart),
-        T(test_id_changes_with_the_topics),
-        T(test_id_is_one_that_kafka_takes),
-        T(test_slots_are_had_once),
-        T(test_slot_is_free_when_its_process_is_gone),
+        T(test_id_tells_workers_apart),   T(test_id_changes_with_the_topics), T(test_id_is_one_that_kafka_takes),
+        T(test_id_of_ones_own),           T(test_slots_are_had_once),         T(test_slot_is_free_when_its_process_is_gone),
         T(test_none_when_off_or_used_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
