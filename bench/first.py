@@ -30,6 +30,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
+REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 SAMPLE_S = 0.05
 WARM = 1000
 EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers done to each request
@@ -47,7 +48,7 @@ class Redis:
     def __init__(self, folder):
         self.path = os.path.join(folder, "redis.sock")
         self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", folder],
+            [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", folder],
             stdout=subprocess.DEVNULL, start_new_session=True)
         for _ in range(200):
             if self.ask("PING", quiet=True) == "PONG":

@@ -9,6 +9,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
+REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 
 
 class Failure(Exception):
@@ -82,7 +83,7 @@ class Redis:
             self.port = s.getsockname()[1]
         with open(os.path.join(folder, "redis.log"), "wb") as log:
             self.process = subprocess.Popen(
-                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "", "--appendonly",
+                [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "", "--appendonly",
                  "no", "--dir", folder], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         for _ in range(200):
             try:

@@ -6,6 +6,7 @@ Both sides of a comparison take turns, round by round, in one run. usage: locks.
 """
 import argparse, importlib.util, json, multiprocessing, os, random, shutil, statistics, subprocess, sys, tempfile, time
 
+REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 PAIRS, OURS, THEIRS, PAUSE_US = 20000, 40, 6, 100000
 
 
@@ -96,7 +97,7 @@ def main():
     args = p.parse_args()
     folder = tempfile.mkdtemp(prefix="lw-locks-")
     path = folder + "/redis.sock"
-    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder, "--logfile", folder + "/log"])
+    server = subprocess.Popen([REDIS_SERVER, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder, "--logfile", folder + "/log"])
     try:
         for _ in range(500):
             if os.path.exists(path):

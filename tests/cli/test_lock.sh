@@ -27,7 +27,7 @@ passed=0 failed=0
 url=unix://$dir/redis.sock
 cli() { redis-cli -s "$dir/redis.sock" "$@"; }
 start_redis() {
-    redis-server --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" --logfile "$dir/redis.log" &
+    "${LW_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" --logfile "$dir/redis.log" &
     server=$!
     until_true "redis answers" "[ \"\$(cli ping 2>/dev/null)\" = PONG ]"
 }

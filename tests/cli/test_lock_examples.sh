@@ -25,7 +25,7 @@ export LD_LIBRARY_PATH
 
 urls=
 for i in 1 2 3 4 5; do
-    redis-server --port 0 --unixsocket "$dir/$i.sock" --save "" --dir "$dir" >"$dir/$i.log" 2>&1 &
+    "${LW_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/$i.sock" --save "" --dir "$dir" >"$dir/$i.log" 2>&1 &
     servers="$servers $!"
     urls="$urls unix://$dir/$i.sock"
 done

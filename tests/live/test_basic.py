@@ -18,6 +18,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 TTL_MS = 2000
 LIMIT_S = 120
 
@@ -49,7 +50,7 @@ class Redis:
 
     def start(self):
         self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.path, "--dir", self.folder, "--save", ""],
+            [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--dir", self.folder, "--save", ""],
             stdout=subprocess.DEVNULL)
         until("redis answers", lambda: self.ask("ping") == "PONG", 20)
 

@@ -20,12 +20,6 @@ die() {
     exit 2
 }
 
-mirror() {
-    [ -z "${LW_DEBIAN_MIRROR:-}" ] || { echo "$LW_DEBIAN_MIRROR"; return; }
-    apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-        awk '$1 == "Debian" && $2 !~ /-/ {print $3; exit}'
-}
-
 make_root() {
     [ ! -e "$root/.complete" ] || return 0
     command -v debootstrap >/dev/null 2>&1 || scripts/deps.sh matrix || die "debootstrap is missing"
@@ -33,7 +27,7 @@ make_root() {
     mkdir -p "$chroots"
     echo "debian.sh: making a chroot of $suite"
     # shellcheck disable=SC2046 # no argument where no mirror is known
-    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" $(mirror) >"$chroots/$suite.log" 2>&1 ||
+    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" $(tests/matrix/mirror.sh) >"$chroots/$suite.log" 2>&1 ||
         { tail -n 20 "$chroots/$suite.log" >&2; rm -rf "$root"; die "debootstrap failed; the whole log: $chroots/$suite.log"; }
     touch "$root/.complete"
 }

@@ -22,6 +22,12 @@ struct lw_test_redis {
     pid_t pid;
 };
 
+/* The program of every server that the tests start: tests/matrix runs them with other releases. */
+static const char *server_program(void) {
+    const char *named = getenv("LW_REDIS_SERVER");
+    return named && *named ? named : "redis-server";
+}
+
 static void run_server(struct lw_test_redis *r, pid_t parent) {
     char *argv[FIXED_ARGS + EXTRA_ARGS_MAX + 1] = {
         "redis-server", "--port", "0", "--unixsocket", r->path, "--dir", r->dir, "--logfile",
@@ -35,8 +41,8 @@ static void run_server(struct lw_test_redis *r, pid_t parent) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
-    execvp(argv[0], argv);
-    fprintf(stderr, "redis-server: cannot be run: %s\n", strerror(errno));
+    execvp(server_program(), argv);
+    fprintf(stderr, "%s: cannot be run: %s\n", server_program(), strerror(errno));
     _exit(127);
 }
 

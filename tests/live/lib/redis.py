@@ -7,6 +7,8 @@ import subprocess
 
 from .process import Failure, end_popen, send, wait_until
 
+REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
+
 
 class RedisError(Exception):
     pass
@@ -63,7 +65,7 @@ class Redis:
 
     def start(self):
         log = open(os.path.join(self.dir, "redis.log"), "ab")
-        command = ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.dir, "--daemonize", "no"]
+        command = [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.dir, "--daemonize", "no"]
         self.server = subprocess.Popen(command + list(self.options), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
         wait_until(self.answers, 20, "answer of redis-server")
