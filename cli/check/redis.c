@@ -7,13 +7,12 @@
 #include "cli/check/redis_rights.h"
 #include "cli/check/servers.h"
 #include "ops/script.h"
+#include "queue/server.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAJOR_FLOOR = 7 };
 
 struct server {
     const struct lw_config *c;
@@ -21,6 +20,7 @@ struct server {
     redisContext *ctx;
     char *shown;      /* its URL, for messages */
     const char *user; /* that we log in as */
+    bool no_lua;      /* a problem says so */
 };
 
 #define PROBLEM(s, fmt, ...) lw_problem(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
@@ -43,7 +43,11 @@ static bool connect_to(struct server *s, const struct lw_redis_url *u) {
 static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
     redisReply *reply = redisCommandArgv(s->ctx, argc, argv, NULL);
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
-    PROBLEM(s, "%s: %s", what, reply ? reply->str : s->ctx->errstr);
+    s->no_lua = reply && lw_server_lacks_lua(reply->str);
+    if (s->no_lua)
+        PROBLEM(s, "this server runs without its Lua module, and Latchwork needs Lua scripts: load the module (%s)", reply->str);
+    else
+        PROBLEM(s, "%s: %s", what, reply ? reply->str : s->ctx->errstr);
     if (reply) freeReplyObject(reply);
     return NULL;
 }
@@ -75,11 +79,6 @@ static void field(const char *info, const char *name, char *out, size_t size) {
     }
 }
 
-static void check_version(struct server *s, const char *info, char *version, size_t size) {
-    field(info, "redis_version", version, size);
-    if (strtol(version, NULL, 10) < MAJOR_FLOOR) PROBLEM(s, "version %s; at least 7.0 is needed", *version ? version : "unknown");
-}
-
 static void check_role(struct server *s, const char *info) {
     char value[64];
     field(info, "role", value, sizeof value);
@@ -98,23 +97,24 @@ static void check_policy(struct server *s, const char *info) {
                 *policy ? policy : "unknown");
 }
 
-static void note_server(struct server *s, const char *info, const char *version) {
+static void note_server(struct server *s, const char *info, const struct lw_server *who) {
     char aof[8], rdb[32], limit[32];
     field(info, "aof_enabled", aof, sizeof aof);
     field(info, "rdb_last_bgsave_status", rdb, sizeof rdb);
     field(info, "maxmemory_human", limit, sizeof limit);
-    lw_buf_addf(&s->r->notes, "redis %s: version %s, maxmemory %s, append-only file %s, last snapshot %s\n", s->shown, version,
+    lw_buf_addf(&s->r->notes, "redis %s: %s, maxmemory %s, append-only file %s, last snapshot %s\n", s->shown, who->text,
                 strcmp(limit, "0B") ? limit : "unlimited", strcmp(aof, "1") ? "off" : "on", *rdb ? rdb : "unknown");
 }
 
 static void check_info(struct server *s) {
-    char version[64];
+    struct lw_server who;
     redisReply *reply = ask(s, "INFO", 1, (const char *[]){"INFO"});
     if (!reply) return;
-    check_version(s, reply->str, version, sizeof version);
+    lw_server_read(&who, reply->str);
+    if (who.too_old) PROBLEM(s, "%s; at least Redis 7.0 or a Valkey is needed", who.text);
     check_role(s, reply->str);
     check_policy(s, reply->str);
-    note_server(s, reply->str, version);
+    note_server(s, reply->str, &who);
     freeReplyObject(reply);
 }
 
@@ -316,6 +316,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     if (!connect_to(s, u) || !log_in(s, u)) return;
     check_info(s);
     if (!s->ctx->err) check_scripts(s);
+    if (s->no_lua) return; /* the rights are asked for by a script */
     for (int shard = (int)index; !s->ctx->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
         if (!check_rights(s, shard))
             break;

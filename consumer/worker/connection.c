@@ -82,9 +82,21 @@ static bool same_life(struct shard *sh) {
     return true;
 }
 
+static void program_reply(struct lw_worker *w, struct shard *sh, const char *info) {
+    struct lw_server was = sh->server.program;
+    lw_server_read(&sh->server.program, info);
+    if (sh->server.program.too_old) {
+        char why[256];
+        snprintf(why, sizeof why, "shard %d: %s is too old; Redis 7.0 or a Valkey is needed", sh->index, sh->server.program.text);
+        w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+    } else if (strcmp(was.text, sh->server.program.text) != 0) {
+        lw_info("shard %d: the server is %s", sh->index, sh->server.program.text);
+    }
+}
+
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_STRING) return;
-    char policy[64], version[64];
+    char policy[64];
     lw_life_read(&sh->server.new_life, r->str);
     if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
         char why[256];
@@ -92,11 +104,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
                  sh->index, policy);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
-    if (lw_info_field(r->str, "redis_version", version, sizeof version) && atoi(version) < 7) {
-        char why[256];
-        snprintf(why, sizeof why, "shard %d: Redis %s is too old; 7.0 is needed", sh->index, version);
-        w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
-    }
+    program_reply(w, sh, r->str);
     /* the periodic look, in a pipeline of a turn */
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }

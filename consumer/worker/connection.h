@@ -4,6 +4,7 @@
 #define LW_CONSUMER_WORKER_CONNECTION_H
 
 #include "queue/life.h"
+#include "queue/server.h"
 
 #include <hiredis/hiredis.h>
 
@@ -14,6 +15,7 @@ struct connection { /* connection.c */
     bool loaded;    /* its scripts */
     bool checking;  /* look at its life and its clock before anything else is sent */
     struct lw_life life, new_life;
+    struct lw_server program;         /* the one that answered last */
     char jumped[40];                  /* the epoch in which its clock jumped; "": none */
     int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
     int64_t wall_offset_ms;           /* Redis time less the wall clock */

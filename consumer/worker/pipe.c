@@ -20,6 +20,7 @@
 #include "consumer/worker/tend.h"
 #include "consumer/worker/vanished.h"
 #include "consumer/worker/watch.h"
+#include "queue/server.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -173,7 +174,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
     if (c->kind == CALL_ALIVE) return; /* for people only */
     sh->pipe.answered--;               /* counts as unanswered */
     char why[300];
-    snprintf(why, sizeof why, "%s", text);
+    snprintf(why, sizeof why, "%s%s", text, lw_server_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
     lw_worker_disconnected(w, sh->index, why);
 }
 
