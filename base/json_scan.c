@@ -63,7 +63,7 @@ static int scan_unicode(struct scan *s, unsigned *code) {
     return 0;
 }
 
-/* Behind a backslash. */
+/* Scans an escape; the backslash in front of it is already consumed. */
 static int scan_escape(struct scan *s) {
     unsigned code;
     if (next_is(s, 'u')) {
@@ -91,8 +91,9 @@ static int scan_utf8(struct scan *s) {
     return 0;
 }
 
-/* Past plain characters: ASCII that is neither control, quote nor backslash; eight at a time, by the test for a zero byte in a word of
- * A. Mycroft (1987). It looks at whole words only, so what follows still has to be looked at byte by byte. */
+/* Skips plain characters: ASCII that is neither control, quote nor backslash, eight at a time, with
+ * the test for a zero byte in a word of A. Mycroft (1987). It skips whole words only; the caller
+ * looks at the rest byte by byte. */
 static const unsigned char *skip_plain(const unsigned char *p, const unsigned char *end) {
     const uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
     for (uint64_t w; end - p >= 8; p += 8) {
@@ -103,7 +104,7 @@ static const unsigned char *skip_plain(const unsigned char *p, const unsigned ch
     return p;
 }
 
-/* At the opening quote. */
+/* Scans a string. The scan stands at its opening quote. */
 static int scan_string(struct scan *s, struct lw_json_value *v) {
     const unsigned char *open = s->p++;
     v->kind = LW_JSON_STRING;
@@ -193,7 +194,8 @@ bool lw_json_real(struct lw_bytes raw, double *out) {
     return ok;
 }
 
-/* The common ones are told by their length alone. */
+/* Refuses a number beyond 64 bits or beyond double. Most numbers are accepted by their length
+ * alone. */
 static int check_fit(const struct scan *s, const struct lw_json_value *v, bool exponent) {
     const unsigned char *start = (const unsigned char *)v->raw.p;
     int64_t integer;
@@ -263,7 +265,7 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* Of the step at `next`: its length and first byte, unescaped. */
+/* The mark of the step at `next`: its length and first byte, unescaped. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;
@@ -301,7 +303,7 @@ static void step_back(struct lw_json_path *path) {
     path->mark = mark_step(path->next);
 }
 
-/* Is `name` the step behind the '/' at `next`? Steps write ~ as ~0 and / as ~1. */
+/* Whether the step behind the '/' at `next` is `name`. A step writes ~ as ~0 and / as ~1. */
 static bool is_step(const char *next, struct lw_bytes name) {
     size_t i = 0;
     for (const char *p = next + 1; *p && *p != '/'; p++, i++) {
@@ -321,8 +323,9 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Leads the paths that have come to the open container on to what is under `name`, or to the element `index` where there is no name.
- * False where none goes there. What they found under the same name before is void. */
+/* Advances the paths that have led to the open container: to its member `name`, or to its element
+ * `index` if name is NULL. Returns false if none goes there. A value found earlier under the same
+ * name is forgotten. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;
@@ -378,7 +381,7 @@ static int too_deep(const struct scan *s) {
     return lw_fail(s->err, "malformed JSON at byte %zu: nested deeper than %d", (size_t)(s->p - s->begin), s->rules.depth_max);
 }
 
-/* At the opening bracket or brace. */
+/* Scans an object or array. The scan stands at its opening bracket or brace. */
 static int scan_container(struct scan *s, bool wanted, struct lw_json_value *v) {
     const unsigned char *open = s->p;
     bool object = *open == '{';

@@ -39,31 +39,33 @@ struct lw_json_value {
 };
 
 struct lw_json_rules {
-    int depth_max; /* of objects and arrays in each other */
-    bool fit;      /* refuse what does not fit C: integers beyond 64 bits, numbers beyond double, NUL in a name */
+    int depth_max; /* maximum nesting of objects and arrays */
+    bool fit;      /* refuse what C cannot hold: integers beyond 64 bits, numbers beyond double, NUL in a name */
 };
 
-/* A pointer, and how far it has led. One scan at a time may use it, any number one after another. */
+/* A pointer, and how far it has led. It serves any number of scans, one at a time. */
 struct lw_json_path {
     const char *pointer; /* borrowed */
     /* the scan's own */
     const char *next;          /* the '/' of the step to come; at the end: this is the target */
-    int depth;                 /* steps behind it */
-    uint32_t mark, first_mark; /* of the step to come, of the first: tell most names apart */
+    int depth;                 /* number of steps already taken */
+    uint32_t mark, first_mark; /* marks of the next and of the first step: they rule out most names without a comparison */
 };
 
-/* Every '~' is followed by 0 or 1, and it is empty or begins with '/'. */
+/* Whether a pointer is valid: empty or beginning with '/', and with 0 or 1 after every '~'. */
 bool lw_json_pointer_ok(const char *pointer);
-/* `pointer` must be such a one. Nothing is to be freed. */
+/* `pointer` must have passed lw_json_pointer_ok(). There is nothing to free. */
 void lw_json_path_init(struct lw_json_path *path, const char *pointer);
 
-/* Fills values[i] for paths[i]. -1 with "malformed JSON at byte N: …"; then values are not to be used. `scratch` takes decoded names. */
+/* Fills values[i] for paths[i]. Returns -1 with "malformed JSON at byte N: …"; the values must not
+ * be used then. `scratch` takes decoded names. */
 int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths, size_t n, struct lw_json_value *values,
                  struct lw_buf *scratch, struct lw_err *err);
 
 /* A string's text: the slice itself, or decoded into scratch, which is emptied first. */
 struct lw_bytes lw_json_text(const struct lw_json_value *v, struct lw_buf *scratch);
-/* A scanned number. False where it is beyond the type (a double's underflow is 0). */
+/* Converts a scanned number. Returns false if it does not fit the type (a double that underflows
+ * becomes 0). */
 bool lw_json_integer(struct lw_bytes raw, int64_t *out);
 bool lw_json_real(struct lw_bytes raw, double *out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log: one line an event on stderr, text or JSON (log.format), written with one write(2) so that processes don't mix lines.
- * Safe from any thread. Never log payloads or secrets; keys only at debug. */
+/* The log: one line per event on stderr, text or JSON (log.format), written with one write(2) so
+ * that the lines of several processes do not mix. Safe from any thread. Never log payloads or
+ * secrets; log keys only at debug level. */
 #ifndef LW_BASE_LOG_H
 #define LW_BASE_LOG_H
 
@@ -13,10 +14,11 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Facts beside the text, for programs: " name=value" behind it (quoted where it needs to be), members of their own in JSON. */
+/* Facts beside the text, for programs: appended as " name=value" (quoted if necessary), or members
+ * of the JSON object. */
 struct lw_log_field {
     const char *name;
-    const char *text; /* NULL: the number */
+    const char *text; /* NULL: `number` is the value */
     long long number;
 };
 void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 struct lw_text {
-    char *p; /* NULL until something was added */
+    char *p; /* NULL while the text is empty */
     size_t n, cap;
     bool failed;
 };

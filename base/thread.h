@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Waits at most timeout_ms for the end of a thread. False: it has not ended and is detached; what it uses must stay. */
+/* Waits at most timeout_ms for the end of a thread. Returns false if it has not ended: it is
+ * detached then, and what it uses must stay valid. */
 bool lw_join_within(pthread_t thread, int64_t timeout_ms);
 
 #endif

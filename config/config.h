@@ -48,7 +48,7 @@ struct lw_config {
         bool dynamic;      /* kafka.member_id "off": workers are dynamic members */
         bool stay;         /* kafka.on_stop "stay": an orderly stop keeps the workers' group memberships */
         bool new_protocol; /* group.protocol "consumer": KIP-848 */
-        bool reset_latest; /* auto.offset.reset: where a group without commits begins */
+        bool reset_latest; /* auto.offset.reset is "latest": where a group without commits begins */
     } kafka;
     struct {
         char **urls; /* shard s lives on urls[s % n_urls] */
@@ -57,7 +57,7 @@ struct lw_config {
     } redis;
     struct {
         struct lw_rule from;
-        char *from_text; /* as written; part of the schema that workers must share */
+        char *from_text; /* the key rule as written; part of the schema that workers must share */
         enum lw_key_missing missing;
     } key;
     struct {
@@ -65,11 +65,11 @@ struct lw_config {
         int max_run, run_ahead;
     } lock;
     struct {
-        int64_t max_waiting; /* a partition */
+        int64_t max_waiting; /* maximum per partition */
         enum lw_on_busy on_busy;
     } queue;
     struct {
-        int max_attempts; /* counts the first */
+        int max_attempts; /* including the first */
         int64_t backoff_ms, backoff_max_ms;
         enum lw_retry_order order;
     } retry;
@@ -78,15 +78,15 @@ struct lw_config {
         char *topic; /* NULL unless to a topic */
     } dead;
     struct {
-        bool business; /* dedup.id is not "offset" and window_s > 0 */
+        bool business; /* true if dedup.id is not "offset" and window_s > 0 */
         struct lw_rule id;
         int64_t window_s;
     } dedup;
     struct {
         char *type;
         json_t *json;       /* the whole handler section, expanded; owned by the configuration */
-        json_t *shown;      /* the same for people: secrets as "***", ${VAR} as written */
-        int threads;        /* messages of different keys a worker runs at once (`threads`, or `processes` for exec) */
+        json_t *shown;      /* `json` for people: secrets as "***", ${VAR} as written */
+        int threads;        /* number of messages of different keys that a worker runs at once (`threads`, or `processes` for exec) */
         int64_t timeout_ms; /* 0: none */
     } handler;
     struct {
@@ -97,7 +97,7 @@ struct lw_config {
         char *listen; /* as written */
         char *host;   /* a numeric address; NULL: nothing is served ("off") */
         int port;     /* 0: any free one */
-        char *token;  /* what those send who may change things; NULL: nobody may */
+        char *token;  /* the token that requests must carry to change anything; NULL: nobody may */
     } http;
     struct {
         enum lw_log_level level;
@@ -110,8 +110,8 @@ struct lw_config {
 struct lw_override {
     const char *path, *value;
 };
-/* Adds the text of a --set to the n that are there, of at most `max`. `text` is cut at its '=', and must stay. Returns NULL, or what is
- * wrong with it. */
+/* Appends the text of a --set to the n entries of `set`, which holds at most `max`. Cuts `text` at
+ * its '=', so it must stay valid. Returns NULL, or what is wrong with it. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
 /* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.
@@ -124,9 +124,9 @@ struct lw_problems {
     void (*check_handler)(const struct lw_config *c, struct lw_problems *problems);
 };
 
-/* Returns NULL, with problems->n_errors > 0, where anything is wrong. */
+/* Returns NULL, with problems->n_errors > 0, if anything is wrong. */
 struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems);
-/* The same from text; `name` stands for the file in messages. */
+/* Parses a configuration given as text; `name` stands for the file in messages. */
 struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
                                   struct lw_problems *problems);
 void lw_config_free(struct lw_config *c);

@@ -80,7 +80,7 @@ static bool is_name(const char *s, size_t n) {
     return n > 0;
 }
 
-/* What stands between ${ and }. */
+/* Expands what stands between ${ and }. */
 static void put_reference(struct expansion *x, const char *body) {
     if (!strncmp(body, "file:", 5)) {
         put_file(x, body + 5);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What concerns more than one key; runs after every key was taken and every default filled in. */
+/* Checks that concern more than one key; they run after every key was taken and every default
+ * filled in. */
 #include "config/option.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
-/* Refused values. `value` NULL: any. */
+/* Values that are refused; NULL refuses every value. */
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {
@@ -36,7 +36,8 @@ static const char *refused(const char *name, const char *value) {
     return NULL;
 }
 
-/* librdkafka knows its properties best. Its text may quote the value, which may be a secret or come from a variable. */
+/* Lets librdkafka check the property. Its message may quote the value, which may be a secret or
+ * come from a variable, so it is masked. */
 static void ask_librdkafka(struct lw_loader *l, const char *path, const struct lw_property *p, bool quote) {
     char text[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();

@@ -287,7 +287,8 @@ static const char *leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* First among the keys of the same section, then among all: "ttl_ms" at the top means lock.ttl_ms. */
+/* Looks among the keys of the same section first, then among all: "ttl_ms" at the top means
+ * lock.ttl_ms. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

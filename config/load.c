@@ -9,7 +9,8 @@
 
 /* ---- reading ---- */
 
-/* jansson quotes the text near an error, which may be a secret; only a doubled key is named. */
+/* Reports malformed JSON by its position. jansson's text quotes what is near the error, which may
+ * be a secret; only a duplicate key is named. */
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
     if (json_error_code(e) == json_error_null_character) {
@@ -92,7 +93,8 @@ static json_t *given(json_t *root, const char *path) {
     return json_object_get(json_object_get(root, section), dot + 1);
 }
 
-/* Before the walk, so that a wrong value leaves a sound one in its place. */
+/* Fills in the defaults before the values are taken, so that a rejected value leaves its default in
+ * place. */
 static void take_defaults(struct lw_loader *l, json_t *root) {
     for (size_t i = 0; i < lw_n_options; i++) {
         const struct lw_option *o = &lw_options[i];
@@ -110,7 +112,7 @@ static void check_required(struct lw_loader *l, json_t *root) {
         const struct lw_option *o = &lw_options[i];
         if (!o->required || given(root, o->path)) continue;
         bool below = !strncmp(o->path, "handler.", 8);
-        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* said already */
+        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* the problem is already reported */
         lw_problem(l->problems, "%s: missing; it has no default", o->path);
     }
 }

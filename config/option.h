@@ -19,7 +19,7 @@ struct lw_expanded {
     json_t *string;
     char *raw;
     bool from_file;
-    bool failed; /* said already: the value is not to be looked at */
+    bool failed; /* a problem was already reported: do not check the value */
 };
 
 struct lw_loader {
@@ -34,7 +34,7 @@ enum lw_option_kind {
     LW_OPT_INT64,   /* int64_t */
     LW_OPT_WORD,    /* one of `words`; its index, an enum, at `at` */
     LW_OPT_EITHER,  /* one of two `words`; bool at `at`, true for the second */
-    LW_OPT_CUSTOM,  /* `take` and `show` */
+    LW_OPT_CUSTOM,  /* handled by `take` and `show` */
     LW_OPT_HANDLER, /* the handler section: its type knows the rest of its keys */
     LW_OPT_LATER,   /* not in this version; `help` says more */
 };
@@ -45,7 +45,7 @@ struct lw_option {
     size_t at; /* offset in struct lw_config */
     int64_t min, max;
     const char *const *words; /* NULL-terminated */
-    const char *dflt;         /* JSON text, taken like a given value; NULL: computed, or none */
+    const char *dflt;         /* JSON text, taken as if it had been given; NULL: computed, or none */
     const char *dflt_text;    /* what the reference says where dflt is NULL */
     const char *form;         /* what the reference says for LW_OPT_CUSTOM */
     bool required;
@@ -60,7 +60,7 @@ extern const size_t lw_n_options;
 /* keys.c */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
-void lw_option_nearest(const char *path, char *out, size_t size); /* "" where nothing is near */
+void lw_option_nearest(const char *path, char *out, size_t size); /* sets "" if no key is near */
 
 /* take.c */
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);

@@ -189,7 +189,7 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
         add_url(l, o->path, v);
         return;
     }
-    size_t n = json_array_size(v); /* 0 for what is no list */
+    size_t n = json_array_size(v); /* 0 if it is not an array */
     if (n == 0 || n > LW_URLS_MAX) {
         lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path, (int)LW_URLS_MAX,
                    json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
@@ -256,7 +256,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
 
 /* ---- handler, http ---- */
 
-/* Which types there are is the registry's to say (lw_handler_find). */
+/* Accepts any name: only the registry knows which types exist (lw_handler_find()). */
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;
@@ -268,7 +268,7 @@ void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t
     l->c->handler.type = lw_strdup(text);
 }
 
-/* host: 64 bytes. */
+/* host must hold 64 bytes. Returns true if the text is no HOST:PORT. */
 static bool listen_problem(const char *text, char *host, int *port) {
     unsigned char address[16];
     bool v6 = *text == '[';
@@ -299,7 +299,7 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     l->c->http.port = port;
 }
 
-/* Never shown, not even a wrong one. */
+/* No message shows the value, not even an invalid one. */
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = json_string_value(v);
     size_t n = json_string_length(v);

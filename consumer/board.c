@@ -30,8 +30,8 @@ void lw_board_close(struct lw_board *b) {
     if (b) munmap(b, sizeof *b);
 }
 
-/* A writer may have died half-way and left the version odd, so its successor makes it odd whatever
- * it is now. */
+/* Makes the version odd whatever it is now: an earlier writer may have died during a write and left
+ * it odd. */
 void lw_note_set(struct lw_note *n, const char *text) {
     uint32_t version = atomic_load(&n->version);
     if (!(version & 1) && !strcmp(n->text, text)) return;
@@ -68,7 +68,8 @@ static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion
 
 /* Finds the slot of an identity under suspicion and the word under which its texts were read; -1 if there is none. */
 static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
-    int32_t left = atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots fill from below: most looks end early */
+    int32_t left =
+        atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots are filled from the lowest index, so most searches end early */
     for (size_t i = 0; i < LW_BOARD_SUSPECTS && left > 0; i++) {
         const struct lw_suspect *s = &b->suspects[i];
         *word = atomic_load_explicit(&s->word, memory_order_acquire);
@@ -107,8 +108,9 @@ void lw_board_forget(struct lw_board *b, const char *identity) {
     if (i >= 0) move(b, &b->suspects[i], word, LW_INNOCENT);
 }
 
-/* The lowest free slot; where there is none, the oldest suspect's, and only then the oldest blamed one's: forgetting a suspect costs one
- * more run in company, forgetting a blamed one a try. */
+/* The lowest free slot. If there is none: the slot of the oldest suspect, and only then that of the
+ * oldest blamed message. Forgetting a suspect costs one more run beside other handlers; forgetting
+ * a blamed one costs an attempt that is not counted. */
 static struct lw_suspect *slot_for_new(struct lw_board *b) {
     struct lw_suspect *best = NULL;
     enum lw_suspicion best_is = LW_BLAMED;
@@ -132,7 +134,8 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
     move(b, s, atomic_load(&s->word), is);
 }
 
-/* Suspicion of one message grows by a death: a suspect already blamed stays blamed until its try was counted. */
+/* Raises the suspicion of a message by one death. A message that is already blamed stays blamed
+ * until its attempt was counted. */
 static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
     uint32_t word;
     int i = find(b, identity, &word, NULL);
@@ -154,7 +157,7 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
     for (size_t i = 0; i < LW_BOARD_SEATS; i++) {
         struct lw_seat *s = &w->seats[i];
         if (!atomic_load_explicit(&s->busy, memory_order_acquire)) continue;
-        s->identity[sizeof s->identity - 1] = 0; /* a crash may have written anywhere */
+        s->identity[sizeof s->identity - 1] = 0; /* the worker that crashed may have overwritten the end of the text */
         accuse(b, s->identity, crashed && atomic_load(&s->alone), reason);
         lw_seat_leave(s);
     }
@@ -170,7 +173,7 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* A message that is owed twice is stored once. */
+/* Stores an entry once even if it is owed twice. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
@@ -187,7 +190,7 @@ void lw_board_owe(struct lw_board *b, int worker, int shard) {
     for (int s = shard < 0 ? 0 : shard; s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
         for (int k = 0; k < LW_UNSURE; k++) {
             uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
-            if (!id) break; /* rows fill from the start, without gaps */
+            if (!id) break; /* rows are filled from the start without gaps, so the first 0 ends them */
             if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
             atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
         }
@@ -217,7 +220,8 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
     }
 }
 
-/* Two workers may look for the same partition at once; each then has a slot of its own, and lets go of it with the partition. */
+/* Gives the worker a slot for the partition. Two workers that look for the same partition at once
+ * each get a slot of their own, which they release with the partition. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {
@@ -241,7 +245,7 @@ void lw_board_disown(struct lw_board_partition *p, int worker) {
 
 void lw_board_disown_all(struct lw_board *b, int worker) {
     for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return; /* they fill from below */
+        if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return; /* slots are filled from the lowest index: the rest is free */
         lw_board_disown(&b->partitions[i], worker);
     }
 }
@@ -250,7 +254,7 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
     while (*at < LW_BOARD_PARTITIONS) {
         const struct lw_board_partition *p = &b->partitions[*at];
         uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_FREE) break; /* they fill from below */
+        if (state == LW_SLOT_FREE) break; /* slots are filled from the lowest index: the rest is free */
         ++*at;
         if (state == LW_SLOT_NAMED && atomic_load(&p->owner)) return p;
     }
@@ -260,7 +264,7 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 bool lw_board_drained(const struct lw_board *b) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         const struct lw_drain_partition *p = &b->drain[i];
-        if (p->end > 0 && atomic_load(&p->committed) < p->end) return false; /* nothing was ever written where end is 0 */
+        if (p->end > 0 && atomic_load(&p->committed) < p->end) return false; /* a partition whose end is 0 never had a record */
     }
     return true;
 }

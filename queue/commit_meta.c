@@ -12,7 +12,7 @@
 enum { PREFIX_LEN = 4, HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1, TAIL_LEN = 9 /* ":" and 8 hex digits */, VARINT_MAX = 10 };
 enum { BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN, PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0) };
 
-/* Returns how many bytes, before base64, fit into a text of `max` bytes with this head. */
+/* The number of bytes, before base64, that fit into a text of `max` bytes with this head. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
@@ -30,7 +30,7 @@ static size_t put_varint(unsigned char *out, uint64_t v) {
     return n;
 }
 
-/* Reads one varint; false at the end of the bytes or where it does not fit 64 bits. */
+/* Reads one varint. Returns false at the end of the bytes, or if it does not fit 64 bits. */
 static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v) {
     assert(v && *at <= n);
     *v = 0;
@@ -43,7 +43,7 @@ static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v
     return false;
 }
 
-/* Without padding: 1, 2 or 3 bytes make 2, 3 or 4 digits. */
+/* Encodes without padding: 1, 2 or 3 bytes become 2, 3 or 4 digits. */
 static size_t put_base64(char *out, const unsigned char *p, size_t n) {
     assert(n <= PACKED_MAX);
     size_t w = 0;
@@ -88,7 +88,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
-        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* ranges that touch are one: one form for one content */
+        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* merge ranges that touch, so that equal content has one encoding */
         assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));
@@ -128,7 +128,8 @@ static bool checksum_matches(int64_t committed, const char *text, size_t len) {
     return memcmp(want, text + len - TAIL_LEN, TAIL_LEN) == 0;
 }
 
-/* One range; false where no sound writer can have written it: empty, touching the one before, or past the largest offset. */
+/* Reads one range. Returns false if no correct writer can have written it: empty, touching the one
+ * before, or past the largest offset. */
 static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first, struct lw_range *r) {
     assert(from >= 0 && *at < n);
     uint64_t skip, len;
@@ -149,7 +150,7 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
         if (!unpack_one(packed, n, &at, from, k == 0, &r))
             return lw_fail(err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k, from);
         from = r.hi;
-        if (count < max) out[count++] = r; /* more than the caller can hold: the highest are left out */
+        if (count < max) out[count++] = r; /* if there are more than the caller can hold, leave out the highest */
     }
     return (int)count;
 }

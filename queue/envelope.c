@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* bytes of a header's two lengths */ };
+enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* size of the two lengths of a header */ };
 
 /* ---- encoding ---- */
 
@@ -61,7 +61,8 @@ static int bad(const struct reader *r, const char *what) {
     return lw_fail(r->err, "broken envelope at byte %zu: %s", (size_t)(r->p - r->begin), what);
 }
 
-/* A decimal number in its one canonical form from min to max, and the byte behind it. */
+/* Reads a decimal number in canonical form, from min to max, and the byte `behind` that must follow
+ * it. */
 static int take_number(struct reader *r, const char *what, char behind, int64_t min, int64_t max, int64_t *out) {
     check_reader(r);
     assert(min <= max);
@@ -117,7 +118,7 @@ static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n)
     return 0;
 }
 
-/* n bytes; -1: null */
+/* Takes n bytes; n -1 stands for null. */
 static int take_bytes(struct reader *r, const char *what, int64_t n, struct lw_bytes *out) {
     check_reader(r);
     assert(n >= -1);

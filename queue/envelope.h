@@ -19,18 +19,19 @@
 #include <stdint.h>
 
 struct lw_envelope {
-    struct lw_bytes topic, key, dedup, payload; /* key and payload may be null (p == NULL); dedup is empty where not configured */
+    struct lw_bytes topic, key, dedup, payload; /* key and payload may be null (p == NULL); dedup is empty if it is not configured */
     int32_t partition;
-    int64_t offset, replay, first_ms, timestamp_ms; /* timestamp_ms: Kafka's, -1 unknown */
-    struct lw_header *headers;                      /* owned when decoded: lw_envelope_clear() */
+    int64_t offset, replay, first_ms, timestamp_ms; /* timestamp_ms is Kafka's; -1: unknown */
+    struct lw_header *headers;                      /* owned by a decoded envelope; lw_envelope_clear() frees them */
     size_t n_headers;
 };
 
-enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 }; /* more than a record holds: a bound for the decoder, none for what Kafka delivers */
+enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 }; /* a bound for the decoder that no Kafka record reaches */
 
 /* Appends the encoded envelope to out. */
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out);
-/* Decodes; bytes point into `in`. Every length is checked: a torn or foreign envelope is an error that says what and where. */
+/* Decodes; the bytes point into `in`. Every length is checked: a torn or foreign envelope is an
+ * error that says what is wrong and where. */
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err);
 void lw_envelope_clear(struct lw_envelope *e); /* frees headers */
 

@@ -17,7 +17,7 @@ struct lw_header {
     struct lw_bytes name, value; /* value.p == NULL: a null value */
 };
 
-/* What a record offers to a rule. All borrowed. */
+/* The parts of a record in which a rule looks. All are borrowed. */
 struct lw_record {
     struct lw_bytes key, payload; /* p == NULL: null */
     const struct lw_header *headers;
@@ -26,12 +26,13 @@ struct lw_record {
 
 enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 
-/* LW_KEY_OK: `*out` points into the record, or into `scratch` where escapes had to be decoded (scratch->n is reset first).
- * LW_KEY_MISSING / LW_KEY_BAD: `err` holds the reason with position ("malformed JSON at byte 17: …"). Thread-safe. */
+/* LW_KEY_OK: `*out` points into the record, or into `scratch` if escapes had to be decoded
+ * (scratch->n is reset first). LW_KEY_MISSING, LW_KEY_BAD: `err` holds the reason with its position
+ * ("malformed JSON at byte 17: …"). Thread-safe. */
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 
-/* key_text.c: formats a key for display: as text if it is valid UTF-8, else as hex; truncated if long. */
+/* Formats a key for display: as text if it is valid UTF-8, else as hex; long keys are cut. */
 enum { LW_KEY_SHOWN = 200, LW_KEY_TEXT = 2 * LW_KEY_SHOWN + 8 };
 void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]);
 

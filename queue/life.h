@@ -20,8 +20,8 @@
 
 struct lw_life {
     char id[128];       /* run_id/master_replid */
-    char history[96];   /* run_id/bytes read as a replica; "": it is a replica, or INFO lacks the count */
-    bool never_replica; /* a master that, as far as INFO tells, was none since its process began */
+    char history[96];   /* run_id/number of bytes it read as a replica; "": it is a replica now, or INFO lacks the number */
+    bool never_replica; /* a master that, as far as INFO tells, was never a replica since its process began */
 };
 
 void lw_life_read(struct lw_life *life, const char *info);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of delivered records in order of offset, from the watermark on, and the sorted ranges known done beyond `next`.
+/* A ring of delivered records in order of offset, starting at the watermark, and the sorted ranges
+ * known done beyond `next`.
  *
- * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring means watermark == next. Every record's
- * offset is below next, every range of `ahead` at or above it; ranges neither touch nor overlap. */
+ * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring
+ * means watermark == next. Every record's offset is below next, every range of `ahead` at or above
+ * it; ranges neither touch nor overlap. */
 #include "queue/offsets.h"
 
 #include <assert.h>
@@ -17,7 +19,7 @@ struct record {
 struct lw_offsets {
     struct record *ring;
     size_t cap, head, n; /* cap is 0 or a power of two */
-    uint64_t dropped;    /* records that ever left at the front: gives each record a position that stays */
+    uint64_t dropped; /* number of records that ever left at the front; added to an index it gives a record a position that never changes */
     int64_t next;
     size_t queued, unfinished;
     struct lw_range *ahead;
@@ -64,7 +66,7 @@ static void ring_push(struct lw_offsets *t, struct record r) {
     assert(t->n <= t->cap);
 }
 
-/* Finished records leave at the front; what stays first is the watermark. */
+/* Removes finished records from the front; the first one that remains is the watermark. */
 static void drop_finished(struct lw_offsets *t) {
     while (t->n && at(t, 0)->state == LW_OFF_DONE) {
         t->head = (t->head + 1) & (t->cap - 1);
@@ -75,8 +77,8 @@ static void drop_finished(struct lw_offsets *t) {
     check_counts(t);
 }
 
-/* The index of the first record at or above offset. Offsets grow by at least one a record, so both ends bound the index from outside;
- * without gaps the bounds meet at once. */
+/* The index of the first record at or above offset. Offsets grow by at least one per record, so
+ * both ends bound the index; without gaps the bounds meet at once. */
 static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
     if (t->n == 0 || offset <= at(t, 0)->offset) return 0;
     int64_t last = at(t, t->n - 1)->offset;
@@ -132,7 +134,7 @@ static void ahead_reserve(struct lw_offsets *t, size_t n) {
 
 static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(r.lo < r.hi && r.lo >= t->next);
-    size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first; /* the ranges that touch r: first <= i < last */
+    size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first; /* r touches the ranges from first to last - 1 */
     for (; last < t->n_ahead && t->ahead[last].lo <= r.hi; last++) {
         if (t->ahead[last].lo < r.lo) r.lo = t->ahead[last].lo;
         if (t->ahead[last].hi > r.hi) r.hi = t->ahead[last].hi;
@@ -145,7 +147,8 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(n <= t->cap_ahead);
 }
 
-/* Moves next up; what was known ahead of it is known no longer by range but by record, or passed. */
+/* Raises next. Ranges known ahead that it passes are dropped: their records are tracked from now
+ * on, or were gaps. */
 static void move_next(struct lw_offsets *t, int64_t next) {
     assert(next > t->next);
     t->next = next;
@@ -173,8 +176,8 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* A record below next that was never seen. Kafka does not do that, but a client that misplaces records (doc/design/traps.md) must not
- * make us skip one. */
+/* Inserts a record below next that was never delivered. Kafka does not do that, but a client that
+ * misplaces records (doc/design/traps.md) must not make us skip one. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);
@@ -271,7 +274,7 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
     assert(fn);
-    /* by position, because fn may mark records, so that some leave at the front */
+    /* iterate by position, because fn may mark records, so that some leave at the front */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;
@@ -303,7 +306,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     return watermark;
 }
 
-/* Appends a range, or joins it to the last one where it touches it or only a gap lies between. */
+/* Appends a range. Joins it to the last one if they touch, or, with `joins`, if only a gap lies
+ * between. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
     assert(r.lo < r.hi && *n <= max);
     assert(!*n || out[*n - 1].hi <= r.lo);
@@ -320,7 +324,7 @@ size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, siz
     check_offsets(t);
     assert(out || !max);
     size_t n = 0;
-    bool before_done = false; /* the record before is done: between it and this one there is at most a gap */
+    bool before_done = false; /* the record before this one is done, so at most a gap lies between them */
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
         if (r.state == LW_OFF_DONE && !put(out, &n, max, (struct lw_range){r.offset, r.offset + 1}, before_done)) return n;

@@ -25,29 +25,32 @@ struct lw_range {
 
 struct lw_offsets; /* opaque */
 
-struct lw_offsets *lw_offsets_open(int64_t committed); /* nothing delivered, next = watermark = committed */
+struct lw_offsets *lw_offsets_open(int64_t committed); /* starts empty: next = watermark = committed */
 void lw_offsets_free(struct lw_offsets *t);
 
-/* Takes note of a delivered record. Returns LW_OFF_UNKNOWN where it is new (it is IN now), LW_OFF_DONE where it is known done (ahead,
- * or below the watermark: nothing to do with it), otherwise its present state: a record delivered twice, to be ignored.
- * The tag is the caller's (a hash of the key) and comes back in each() and rewind().
- * A record at or above `next` moves next to offset + 1; the offsets between are a gap. */
+/* Notes a delivered record. Returns LW_OFF_UNKNOWN if it is new (it becomes IN), LW_OFF_DONE if it
+ * is known done (ahead, or below the watermark), otherwise its present state: the record was
+ * delivered twice and must be ignored. The tag is the caller's (a hash of the key) and is returned
+ * by each() and rewind(). A record at or above `next` moves next to offset + 1; the offsets between
+ * are a gap. */
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
-/* The end of the partition was seen at `offset`: all below was delivered or is a gap. */
+/* Notes that the partition ends at `offset`: everything below was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
 /* Raises the state of a delivered record. Returns false, changing nothing, where it was not delivered or is DONE already
  * (DONE of a record not yet delivered is not remembered). QUEUED from IN, DONE from IN or QUEUED. */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
-/* Known done before it is delivered (commit metadata, states in Redis): at or above the watermark. Ranges may overlap. */
+/* Notes offsets that are known done before they are delivered (from commit metadata, or states in
+ * Redis), at or above the watermark. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
-enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset); /* DONE below the watermark and where known ahead */
+enum lw_offset_state lw_offsets_get(const struct lw_offsets *t,
+                                    int64_t offset); /* the state of an offset; DONE below the watermark and for offsets known ahead */
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);
 int64_t lw_offsets_next(const struct lw_offsets *t);
 size_t lw_offsets_queued(const struct lw_offsets *t);     /* how many are QUEUED */
-size_t lw_offsets_unfinished(const struct lw_offsets *t); /* IN + QUEUED */
+size_t lw_offsets_unfinished(const struct lw_offsets *t); /* how many are unfinished: IN or QUEUED */
 
-size_t lw_offsets_held(const struct lw_offsets *t); /* tracked records, from the watermark on */
+size_t lw_offsets_held(const struct lw_offsets *t); /* number of tracked records, from the watermark on */
 
 /* Moves *offset to the first record in `state` at or above it and returns true. Returns false if none of
  * the next *budget records is in `state`; *offset is then where to continue, `next` at the end. *budget
@@ -65,7 +68,8 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
 typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag);
 int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead);
 
-/* The finished ranges above the watermark (DONE records merged over gaps, and ahead), lowest first, at most `max`. Returns how many. */
+/* The finished ranges above the watermark, lowest first, at most `max`: DONE records merged over
+ * gaps, and ranges known ahead. Returns how many. */
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis commands of one pipeline, built without an allocation each: arguments point to bytes that live until the pipeline is sent, or into
- * an arena that is kept from one pipeline to the next. */
+/* Redis commands of one pipeline, built without one allocation per command: arguments point to
+ * bytes that live until the pipeline is sent, or into an arena that is kept from one pipeline to
+ * the next. */
 #ifndef LW_BASE_REDIS_COMMAND_H
 #define LW_BASE_REDIS_COMMAND_H
 
@@ -11,7 +12,7 @@
 struct lw_chunk;
 
 struct lw_command {
-    int first, argc; /* into argv and len */
+    int first, argc; /* index of its first argument in argv and len, and how many it has */
 };
 
 struct lw_commands {
@@ -22,16 +23,17 @@ struct lw_commands {
     struct lw_chunk *chunk;
 };
 
-void lw_commands_reset(struct lw_commands *c); /* keeps the memory */
+void lw_commands_reset(struct lw_commands *c); /* drops the commands, keeps the memory */
 void lw_commands_free(struct lw_commands *c);
 
 void lw_cmd(struct lw_commands *c, const char *name);  /* begins a command */
 void lw_arg(struct lw_commands *c, struct lw_bytes b); /* the bytes stay the caller's until the pipeline is sent */
 void lw_arg_text(struct lw_commands *c, const char *s);
 void lw_arg_i64(struct lw_commands *c, int64_t v);
-void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b, struct lw_bytes d); /* a b d as one argument */
+void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b,
+                 struct lw_bytes d); /* appends the concatenation of a, b and d as one argument */
 void lw_arg_copy(struct lw_commands *c, const char *p, size_t n);
-char *lw_arg_room(struct lw_commands *c, size_t n); /* an argument of n bytes, to be filled */
+char *lw_arg_room(struct lw_commands *c, size_t n); /* appends an argument of n bytes, which the caller fills */
 
 /* Decimal text of v into out (at least 21 bytes); returns its length. */
 size_t lw_decimal(int64_t v, char *out);

@@ -9,7 +9,8 @@
 #include <hiredis/hiredis.h>
 #include <stdint.h>
 
-/* NULL with `err`, which never holds the password. Free it with redisFree(). */
+/* Returns NULL with *err on failure; err never holds the password. Free the connection with
+ * redisFree(). */
 redisContext *lw_redis_connect(const char *url, int64_t timeout_ms, struct lw_err *err);
 
 #endif

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* 0, or an errno. */
+/* Returns 0, or an errno value. */
 static int wait_for_connection(int fd, int64_t until_ms) {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     for (;;) {
@@ -35,7 +35,7 @@ static int connect_to(int fd, const struct sockaddr *address, socklen_t size, in
     return until_ms ? wait_for_connection(fd, until_ms) : 0;
 }
 
-/* until_ms 0: do not wait. -1 with errno on failure. */
+/* Does not wait if until_ms is 0. Returns -1 with errno on failure. */
 static int open_socket(int family, const struct sockaddr *address, socklen_t size, int64_t until_ms) {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;

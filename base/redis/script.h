@@ -7,7 +7,7 @@
 struct lw_script {
     const char *name;
     const char *text;
-    const char *sha1; /* of the text, in hex: what EVALSHA takes */
+    const char *sha1; /* of the text, in hex, as EVALSHA takes it */
 };
 
 enum { LW_SCRIPTS = 14 };

@@ -21,11 +21,11 @@ enum {
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
-    STEADY_MS = 2000,    /* a connection that lasted so long is followed by another at once */
-    COMPLAIN_MS = 10000, /* failed attempts are logged once in so long */
+    STEADY_MS = 2000,    /* after a connection that lasted this long, reconnect at once */
+    COMPLAIN_MS = 10000, /* log failed attempts at most once per this period */
     READ_SIZE = 64 << 10,
-    READS = 16,         /* a serve, so that other connections get their turn */
-    KEEP_OUT = 1 << 20, /* an output buffer larger than this is not kept from one pipeline to the next */
+    READS = 16,         /* maximum reads per serve, so that other connections get their turn */
+    KEEP_OUT = 1 << 20, /* free an output buffer larger than this after its pipeline is sent */
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
@@ -39,15 +39,15 @@ struct lw_wire {
     char *name;
     enum state state;
     int fd;
-    unsigned life; /* counts connections: who holds an older number looks at one that is gone */
+    unsigned life; /* number of connections so far; a reader that holds an older number knows that its connection is gone */
     redisReader *reader;
     struct lw_buf out;
-    size_t out_at; /* bytes of `out` that are written */
+    size_t out_at; /* bytes of `out` already written */
     size_t unanswered;
-    int send_errno;      /* a write failed within lw_wire_send(): told by the next serve */
-    int64_t deadline_ms; /* of the attempt, or of the next progress; INT64_MAX: none */
+    int send_errno;      /* set when a write fails within lw_wire_send(); the next serve reports it */
+    int64_t deadline_ms; /* by when the attempt must succeed, or the next progress be made; INT64_MAX: none */
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
-    int64_t anew_ms; /* last lw_wire_connect() that dropped a connection */
+    int64_t anew_ms; /* time of the last lw_wire_connect() that dropped a connection */
     unsigned attempts;
     uint64_t random;
 };
@@ -84,7 +84,7 @@ static void drop(struct lw_wire *w) {
     w->life++;
 }
 
-static int64_t jitter(struct lw_wire *w, int64_t ms) { /* half to whole */
+static int64_t jitter(struct lw_wire *w, int64_t ms) { /* A random time between half of ms and all of it. */
     w->random = w->random * 6364136223846793005U + 1442695040888963407U;
     return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
 }
@@ -110,7 +110,7 @@ static void complain(struct lw_wire *w, const char *why) {
 }
 
 static void broken(struct lw_wire *w, const char *what) {
-    char why[WHY_SIZE]; /* `what` may belong to what is dropped now */
+    char why[WHY_SIZE]; /* a copy, because `what` may live in the connection that is dropped now */
     snprintf(why, sizeof why, "%s", what);
     bool was_up = w->state == UP;
     drop(w);
@@ -124,7 +124,7 @@ static void broken(struct lw_wire *w, const char *what) {
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
-    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0; /* asked for now and then: at once */
+    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0; /* requested connections that are far apart are made at once */
     w->anew_ms = now;
     drop(w);
     schedule(w);
@@ -142,7 +142,7 @@ void lw_wire_close(struct lw_wire *w) {
 
 static void progress(struct lw_wire *w) { w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX; }
 
-/* Writes what the socket takes. 0, or an errno. */
+/* Writes as much as the socket takes. Returns 0, or an errno value. */
 static int flush(struct lw_wire *w) {
     bool wrote = false;
     while (w->out_at < w->out.n) {
@@ -217,7 +217,8 @@ static int connect_unix(struct lw_wire *w, const char *path) {
     return connect_fd(w, AF_UNIX, (const struct sockaddr *)&un, sizeof un);
 }
 
-/* One address an attempt, in turn. NULL, or what went wrong. */
+/* Connects to the host's next address: each attempt takes another one. Returns NULL, or what went
+ * wrong. */
 static const char *connect_host(struct lw_wire *w, const char *host, int port) {
     char service[12];
     snprintf(service, sizeof service, "%d", port);
@@ -265,7 +266,7 @@ static void login(struct lw_wire *w) {
         for (int k = 1; k < login.command[i].n; k++) lw_arg_text(&c, login.command[i].word[k]);
     }
     w->reader = redisReaderCreate();
-    if (!w->reader) abort(); /* as all of ours when memory runs out */
+    if (!w->reader) abort(); /* as every allocation of the program does that fails */
     w->state = LOGIN;
     if (c.n)
         put(w, &c);
@@ -302,7 +303,7 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
     }
 }
 
-/* False where the connection is gone afterwards. */
+/* Returns false if the connection is gone afterwards. */
 static bool take_replies(struct lw_wire *w) {
     unsigned life = w->life;
     void *r;
@@ -349,7 +350,8 @@ int64_t lw_wire_due_ms(const struct lw_wire *w) {
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    if (revents & (POLLIN | POLLHUP | POLLERR)) read_some(w); /* first: what came before the end is told before it */
+    if (revents & (POLLIN | POLLHUP | POLLERR))
+        read_some(w); /* read first, so that replies sent before a hang-up are delivered before it is reported */
     if (w->life != life) return;
     if (revents & POLLOUT && !w->send_errno) w->send_errno = flush(w);
     if (w->send_errno) broken(w, strerror(w->send_errno));

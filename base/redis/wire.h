@@ -29,28 +29,30 @@
 struct lw_wire;
 
 struct lw_wire_setup {
-    const struct lw_redis_url *url; /* lent for the wire's life */
+    const struct lw_redis_url *url; /* borrowed for the wire's life */
     const char *name;               /* for the log: "shard 0", "shard 0, hints" */
-    int64_t connect_ms;             /* connecting and login; 0: 2 s */
-    int64_t answer_ms;              /* 0: 5 s */
-    int64_t backoff_max_ms;         /* 0: 2 s */
+    int64_t connect_ms;             /* limit for connecting and login; 0: 2 s */
+    int64_t answer_ms;              /* limit for an answer; 0: 5 s */
+    int64_t backoff_max_ms;         /* longest pause between attempts; 0: 2 s */
     void (*up)(void *ctx);
     void (*reply)(void *ctx, const redisReply *reply); /* borrowed */
-    void (*down)(void *ctx, const char *why);          /* it was up; a new attempt is under way already */
+    void (*down)(void *ctx, const char *why);          /* the connection was up and is lost; a new attempt is already under way */
     void *ctx;
 };
 
 struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* the first attempt is made by the first serve */
-void lw_wire_close(struct lw_wire *w);                           /* tells nothing; never from within an event */
+void lw_wire_close(struct lw_wire *w);                           /* calls no event function; must not be called from one */
 
-/* Drops the connection, if there is one, without `down`, and makes a new one. No event comes from within this call. */
+/* Drops the connection, if there is one, without calling `down`, and starts a new one. Calls no
+ * event function. */
 void lw_wire_connect(struct lw_wire *w);
-/* One pipeline; only while up. The arguments are copied. No event comes from within this call. */
+/* Sends one pipeline; only while the connection is up. Copies the arguments. Calls no event
+ * function. */
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
 bool lw_wire_is_up(const struct lw_wire *w);
 
-struct pollfd lw_wire_poll(const struct lw_wire *w);  /* fd -1 between attempts */
-int64_t lw_wire_due_ms(const struct lw_wire *w);      /* boot clock; INT64_MAX: only its descriptor counts */
-void lw_wire_serve(struct lw_wire *w, short revents); /* cheap where there is nothing to do */
+struct pollfd lw_wire_poll(const struct lw_wire *w);  /* for poll(); its fd is -1 between attempts */
+int64_t lw_wire_due_ms(const struct lw_wire *w);      /* when to serve even without an event, on the boot clock; INT64_MAX: never */
+void lw_wire_serve(struct lw_wire *w, short revents); /* cheap if there is nothing to do */
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --drain beside other supervisors: follows the group's commits, whoever owns the partitions. */
+/* --drain together with other supervisors: follows the group's commits, whichever worker owns the
+ * partitions. */
 #ifndef LW_CONSUMER_FLEET_DRAIN_H
 #define LW_CONSUMER_FLEET_DRAIN_H
 

@@ -36,7 +36,8 @@ void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms) {
                                 .last_tick_ms = now_ms};
 }
 
-/* How many records lie between the commits and the ends; -1 while a partition's commit is not known yet. */
+/* The number of records between the commits and the ends; -1 while a partition's commit is
+ * unknown. */
 static int64_t remaining(const struct lw_board *b) {
     int64_t sum = 0;
     for (int32_t i = 0; i < b->n_drain; i++) {
@@ -57,7 +58,7 @@ static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per
 
 static uint64_t rate(uint64_t count, int64_t ms) { return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0; }
 
-/* The cursor goes back to the left edge, so that the next log line writes over the live one. */
+/* Moves the cursor back to the left edge, so that the next log line overwrites the live line. */
 static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text); }
 
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
@@ -93,7 +94,7 @@ static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) 
            t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
-/* On stdout after --drain, where programs read it; otherwise a line of the log. */
+/* Prints on stdout after --drain, where programs read it; otherwise writes a line of the log. */
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;

@@ -20,22 +20,22 @@
 
 enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000 };
 
-/* A process beside the workers. It uses only the board and holds no other resource. */
+/* A helper process beside the workers. It uses only the board and holds no other resource. */
 struct side {
-    pid_t pid; /* 0: none runs */
+    pid_t pid; /* 0: not running */
     int64_t due_ms;
 };
 
 struct run {
-    struct lw_sup sup; /* first: spawn() finds the run from it */
+    struct lw_sup sup; /* must be the first member: spawn() casts it to the run */
     struct lw_sup_report report;
-    int signals; /* signalfd */
+    int signals; /* the signalfd */
     int claim;   /* descriptor that holds the claim of member_slot; -1: none */
     sigset_t watched, inherited;
-    struct lw_config *reloaded; /* ours; NULL: still the caller's */
-    int rolling;                /* whose turn it is in a rolling reload; -1: none under way */
-    int rolling_end;            /* workers below this index are replaced */
-    unsigned rolling_from;      /* that worker's lives before its turn */
+    struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: the caller's is in force */
+    int rolling;                /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
+    int rolling_end;            /* the reload replaces workers below this index */
+    unsigned rolling_from;      /* the number of that worker's lives before it was asked to end */
     int64_t rolling_until_ms;
     bool drained;
     struct side exporter, follower;
@@ -43,12 +43,13 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
 
-/* What every child does first: it ends with the supervisor, takes signals again, and Ctrl-C on the terminal is the supervisor's alone. */
+/* What every child does first: arrange to end with the supervisor, take signals again, and leave
+ * the terminal's Ctrl-C to the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
     close(r->signals);
-    if (r->claim >= 0) close(r->claim); /* the slot must become free when the supervisor dies */
+    if (r->claim >= 0) close(r->claim); /* the slot must become free when the supervisor dies, even if this child lives on */
     sigprocmask(SIG_SETMASK, &r->inherited, NULL);
 }
 
@@ -76,7 +77,7 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
 
 /* --- processes beside the workers: metrics and health; what the group commits during --drain ---------------------------------------- */
 
-/* Returns true in the new process. */
+/* Returns true in the child. */
 static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
     if (side->pid || s->stopping || s->now() < side->due_ms) return false;
@@ -145,7 +146,8 @@ static int ask_ends(struct run *r) {
     return LW_EXIT_OK;
 }
 
-/* Waits for the child's death or our own end. The child bounds its wait by itself; twice that and a margin is for one that does not. */
+/* Waits for the child's end, or until we are asked to end. The child bounds its own work; the kill
+ * after twice that and a margin is for one that hangs. */
 static int await_child(struct run *r, pid_t pid) {
     int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
     for (;;) {
@@ -230,7 +232,7 @@ static void start_missing(struct run *r) {
     }
 }
 
-/* Stops surplus workers, those with the highest numbers. The remaining old workers are replaced in turn. */
+/* Stops surplus workers, those with the highest numbers. The others are replaced one at a time. */
 static void resize(struct run *r, int n) {
     struct lw_sup *s = &r->sup;
     struct lw_board *b = s->board;
@@ -260,7 +262,7 @@ static void reload(struct run *r) {
     claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    end_side(&r->exporter); /* it restarts with the new configuration */
+    end_side(&r->exporter); /* it will restart with the new configuration */
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     resize(r, c->workers);
     take_turn(r, 0);
@@ -329,7 +331,7 @@ static void take_signals(struct run *r) {
         if (si.ssi_signo == SIGHUP) reload(r);
         if (si.ssi_signo == SIGUSR1) hand_on(r, SIGUSR1);
     }
-    reap(r); /* signals of one kind merge: never count on one SIGCHLD a death */
+    reap(r); /* pending signals of one kind merge, so one SIGCHLD may stand for several deaths */
 }
 
 static void fire_deadlines(struct run *r) {
@@ -338,12 +340,13 @@ static void fire_deadlines(struct run *r) {
         if (r->sup.workers[i].deadline_ms <= now) lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
 }
 
-/* --drain where nothing moves any more: only paused lanes may be left, and they would wait for ever. */
+/* For --drain: if nothing has moved for a while, finds out whether only paused lanes are left; they
+ * would wait for ever. */
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
     if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
-    r->report.moved_ms = now; /* ask again after as long */
+    r->report.moved_ms = now; /* ask again only after the same time */
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);
     if (n > 0) {
@@ -389,7 +392,7 @@ static bool all_gone(const struct lw_sup *s) {
 static void sleep_until_event(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now(), until = r->report.last_tick_ms + s->times.tick_ms;
-    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0); /* the board has no way to wake us */
+    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0); /* wake up on a timer, because a change of the board wakes nobody */
     if (watching && until > now + WATCH_MS) until = now + WATCH_MS;
     for (int i = 0; i < s->board->n_workers; i++)
         if (s->workers[i].deadline_ms < until) until = s->workers[i].deadline_ms;
@@ -432,15 +435,16 @@ static int run_all(struct run *r) {
     return exit_status(r);
 }
 
-/* Signals are taken through a descriptor from here on; what was in force before is for the children. */
+/* Signals arrive through a descriptor from here on. The previous mask is kept for the children. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&r->watched, watched[i]);
     if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigdelset(&r->inherited, watched[i]); /* workers must hear us */
-    sigaddset(&r->inherited, SIGUSR1); /* a worker that does not listen yet must not die of it */
-    signal(SIGCHLD, SIG_DFL);          /* ignored by who started us, deaths would go unreported */
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        sigdelset(&r->inherited, watched[i]); /* workers must receive these signals, whatever our parent blocked */
+    sigaddset(&r->inherited, SIGUSR1);        /* block it, so that a worker that has no handler yet does not die of it */
+    signal(SIGCHLD, SIG_DFL);                 /* if our parent ignored it, the kernel would not report deaths */
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;
 }

@@ -64,7 +64,7 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    atomic_store(&b->waiting, 0); /* others take its partitions, and tell */
+    atomic_store(&b->waiting, 0); /* other workers take over its partitions and count what waits there */
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
     lw_board_owe(s->board, w->index, -1);
@@ -143,7 +143,7 @@ static void kill_rolled(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
     accuse(s, w, false);
     if (w->killed)
-        start(s, w); /* we ended it: nothing to wait for */
+        start(s, w); /* the supervisor asked it to end, so start it again without a backoff */
     else
         wait_for_restart(s, w);
 }
@@ -155,7 +155,8 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW; /* it was ending anyway, to join again */
+    bool fenced =
+        atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW; /* fenced: it ends by itself, and its successor joins again */
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {
         lw_warn("worker %d %s while it was stopping", w->index, w->why);
@@ -180,7 +181,7 @@ static void refused(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void ask_to_end(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_state state) {
     bool rolls = state == LW_SUP_ROLLING;
-    bool leaves = rolls ? s->renamed : !s->stopping; /* a surplus worker's id is not used again */
+    bool leaves = rolls ? s->renamed : !s->stopping; /* a surplus worker's id is not used again, so its membership is given up */
     atomic_store(&s->board->workers[w->index].ending, leaves ? LW_END_LEAVES : rolls ? LW_END_REPLACED : LW_END_STOPPED);
     send(s, w, SIGTERM);
     to(w, state, s->now() + s->c->shutdown.grace_ms + s->times.margin_ms);
@@ -240,9 +241,9 @@ static bool is_crash(int sig) {
 }
 
 static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
-    if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED; /* why says what stood still */
+    if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED; /* w->why already says what hung */
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* we sent it, and the worker had not even begun to listen */
+    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* the supervisor sent the signal before the worker had installed its handler */
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;
 }
@@ -264,7 +265,7 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* A handler in this process that outlives its timeout by far: nothing but the worker's end can stop it. */
+/* Whether a handler thread exceeds its timeout so far that only ending the worker can stop it. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];
     int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN, limit = 2 * s->c->handler.timeout_ms + 5000;

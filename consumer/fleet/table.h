@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the supervisor: one worker's states and events, and what they do. Shared by its files and its tests. */
+/* Inside the supervisor: one worker's states and events, and the actions they cause. Shared by the
+ * supervisor's files and its tests. */
 #ifndef LW_CONSUMER_FLEET_TABLE_H
 #define LW_CONSUMER_FLEET_TABLE_H
 
@@ -9,9 +10,9 @@
 
 enum lw_sup_state {
     LW_SUP_IDLE,     /* never started */
-    LW_SUP_RUNNING,  /* a process lives */
-    LW_SUP_WAITING,  /* none lives; at `deadline_ms` one is started */
-    LW_SUP_ROLLING,  /* asked to end, to be started anew; killed at `deadline_ms` */
+    LW_SUP_RUNNING,  /* its process is running */
+    LW_SUP_WAITING,  /* no process; one is started at `deadline_ms` */
+    LW_SUP_ROLLING,  /* asked to end in order to be started anew; killed at `deadline_ms` */
     LW_SUP_STOPPING, /* asked to end for good; killed at `deadline_ms` */
     LW_SUP_GONE,     /* ended for good */
     LW_SUP_STATES
@@ -19,20 +20,20 @@ enum lw_sup_state {
 
 enum lw_sup_event {
     LW_SUP_START,       /* the run begins */
-    LW_SUP_EXIT_CLEAN,  /* the worker returned 0 */
-    LW_SUP_EXIT_FAILED, /* it returned anything else */
+    LW_SUP_EXIT_CLEAN,  /* the worker exited with 0 */
+    LW_SUP_EXIT_FAILED, /* it exited with any other status */
     LW_SUP_CRASHED,     /* a crash signal, an exit that was not its own, or a hang */
-    LW_SUP_KILLED,      /* by a signal from outside */
-    LW_SUP_REFUSED,     /* it returned LW_EXIT_REFUSED: no restart will help */
+    LW_SUP_KILLED,      /* killed by a signal from outside */
+    LW_SUP_REFUSED,     /* it exited with LW_EXIT_REFUSED: no restart will help */
     LW_SUP_TIMER,       /* deadline_ms is reached */
-    LW_SUP_STOP,        /* the run is to end; a second time: at once */
+    LW_SUP_STOP,        /* the run is to end; if it comes a second time, at once */
     LW_SUP_RELOAD,      /* this worker's turn in a rolling reload */
-    LW_SUP_HUNG,        /* its main loop or a handler in it stands still */
+    LW_SUP_HUNG,        /* its main loop or one of its handlers hangs */
     LW_SUP_EVENTS
 };
 
-/* Stillness is counted in ticks that the supervisor lived through, not in time: a machine that slept, or a supervisor that was stopped,
- * wakes up without taking everybody for hung. */
+/* Counts ticks without movement. Ticks that the supervisor ran count, not time, so that after the
+ * machine slept or the supervisor was stopped, workers are not all taken for hung. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;
@@ -42,11 +43,11 @@ struct lw_sup_worker {
     int index;
     enum lw_sup_state state;
     pid_t pid;
-    int64_t started_ms, deadline_ms; /* boot clock; deadline INT64_MAX: none */
-    int64_t backoff_ms;              /* the next wait */
-    unsigned lives;                  /* how often it was started */
-    bool hung;                       /* the supervisor killed it for standing still */
-    bool killed;                     /* the supervisor killed it at the end of its patience */
+    int64_t started_ms, deadline_ms; /* boot clock; deadline_ms is INT64_MAX if there is none */
+    int64_t backoff_ms;              /* wait before the next restart */
+    unsigned lives;                  /* number of times it was started */
+    bool hung;                       /* the supervisor killed it because it hung */
+    bool killed;                     /* the supervisor killed it because it did not end in time */
     char why[LW_REASON_MAX];         /* how it ended, in words */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];
 };
@@ -56,13 +57,13 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    bool refused, failed; /* the run ends with status 78, or 1 */
+    bool refused, failed; /* the run will end with status 78, or 1 */
     bool stopping;
     bool renamed; /* a reload changed the ids under which workers join */
     int64_t (*now)(void);
-    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* -1: could not */
+    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* starts the process; returns -1 if it could not */
     int (*signal)(pid_t pid, int sig);
-    struct lw_sup_worker workers[LW_BOARD_WORKERS]; /* board->n_workers of them */
+    struct lw_sup_worker workers[LW_BOARD_WORKERS]; /* the first board->n_workers are in use */
 };
 
 extern const char *const lw_sup_state_name[LW_SUP_STATES];
@@ -71,18 +72,19 @@ extern const char *const lw_sup_event_name[LW_SUP_EVENTS];
 void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o, struct lw_board *board);
 /* The one place where a worker's state changes. */
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e);
-/* Reads how a worker ended, puts it in words into w->why, and names the event. */
+/* Interprets a wait status: describes the end in w->why and returns the event. */
 enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int wait_status);
-/* Counts a tick of still ticks; true where the worker's main loop or a handler stood still for too long (w->why says which). */
+/* Counts a tick without movement. Returns true if the worker's main loop or a handler has hung for
+ * too long; w->why says which. */
 bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
-/* consumer/fleet/report.c: what people see. */
+/* What consumer/fleet/report.c shows. */
 struct lw_sup_totals {
     uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
 };
 struct lw_sup_report {
-    int64_t started_ms, moved_ms; /* moved: when the totals last changed */
-    int64_t idle_until_ms;        /* last look before the first message finished; the rate is measured from here */
+    int64_t started_ms, moved_ms; /* moved_ms: when the totals last changed */
+    int64_t idle_until_ms;        /* when the supervisor last looked before the first message finished; the rate is measured from here */
     uint64_t last_finished, last_moves;
     int64_t last_line_ms, last_log_ms, last_tick_ms;
 };
