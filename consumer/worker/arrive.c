@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrive: Kafka delivers a record. It becomes a message that waits in its lane, unless it was delivered before or has no key to wait by. */
+/* arrive: Kafka delivers a record. It becomes a message that waits in its lane, unless it was
+ * delivered before or has no key. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/owed.h"
@@ -12,9 +13,9 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-enum { HELD_MAX = 20000 }; /* records in memory that wait for a turn or behind a run of their key */
+enum { HELD_MAX = 20000 }; /* maximum number of records in memory that are neither in a call nor running */
 
-/* Names the business id within its key; long ones by hash. */
+/* Names the business id within its key; a long id is replaced by its hash. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
     struct lw_bytes id;
     if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
@@ -31,12 +32,12 @@ static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record
     m->dedup = lw_bytes(b.p, b.n);
 }
 
-/* Where a record belongs. */
+/* The key and the lane that a record belongs to. */
 struct found {
     enum lw_key_result how;
-    struct lw_bytes key, lane; /* lane: of its own without a key */
+    struct lw_bytes key, lane; /* a record without a key gets a lane of its own */
     uint32_t tag;
-    struct lw_err err; /* why there is no key */
+    struct lw_err err; /* why the record has no key */
     char room[LW_IDENTITY_MAX];
 };
 
@@ -50,7 +51,8 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     shard_of(w, f->lane, &f->tag);
 }
 
-/* Enters the record into its partition's tracker. True if nothing is left to do: it was delivered before, or is skipped. */
+/* Enters the record into its partition's tracker. Returns true if nothing is left to do: it was
+ * delivered before, or is skipped. */
 static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
     bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
     enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, f->tag);
@@ -69,7 +71,8 @@ static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival 
     if (f->how != LW_KEY_OK) {
         m->dead_reason = lw_strdup(f->err.text);
         m->key = a->record.key;
-    } else if (f->key.n && f->key.p == w->scratch.p) { /* decoded: the record does not hold it */
+    } else if (f->key.n &&
+               f->key.p == w->scratch.p) { /* the key was decoded into the scratch buffer, so the record does not hold its bytes */
         m->own = lw_memdup(f->key.p, f->key.n);
         m->key = lw_bytes(m->own, f->key.n);
     }
@@ -104,7 +107,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         count(&w->counts->received);
         find_lane(w, p, a, &f);
     }
-    if (!p || is_over(w, p, a, &f)) { /* NULL: of an assignment that is gone */
+    if (!p || is_over(w, p, a, &f)) { /* no partition: the record belongs to an assignment that is gone */
         w->io->release(w->ctx, a->origin);
         return;
     }

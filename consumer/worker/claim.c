@@ -32,11 +32,11 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 }
 
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    if (!heads_fit(w)) return 0; /* running heads free memory when they finish */
+    if (!heads_fit(w)) return 0; /* if memory is short: heads that run now free it when they finish */
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
-        if (l->hold || l->lost || l->in_call) { /* its own settle sees the waiters */
+        if (l->hold || l->lost || l->in_call) { /* the lane's next settle or gate sees the waiting messages by itself */
             free((void *)(uintptr_t)id.p);
             continue;
         }
@@ -77,7 +77,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim.item[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        if (!l) continue; /* it is in the call, so it is there */
+        if (!l) continue; /* the call names this lane, so it exists */
         l->in_call = false;
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);

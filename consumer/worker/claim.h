@@ -22,7 +22,7 @@ struct claim { /* claim.c */
     uint64_t token; /* one for all lanes of a call */
 };
 
-void claim_begin(struct shard *sh); /* of a pipeline */
+void claim_begin(struct shard *sh); /* called when a pipeline begins */
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the watermark goes to Kafka, with what is finished above it; what Kafka accepted goes to the shards as their floor. */
+/* commit: the watermark goes to Kafka, with what is finished above it. The shards get what Kafka
+ * accepted as their floor. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"
@@ -13,7 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* no range fits into less */ };
+enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* metadata below META_MIN bytes holds no range */ };
 
 void commits_open(struct lw_worker *w) { w->commit.meta_max = LW_META_MAX; }
 void commit_must_confirm(struct lw_worker *w) { w->commit.confirm = true; }
@@ -47,7 +48,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        if (!all && p->watch.n_fresh < w->n_shards) continue; /* not read yet: whether it fits is not known */
+        if (!all && p->watch.n_fresh < w->n_shards) continue; /* states are not read yet, so the commit's metadata may claim too much */
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
         n++;
@@ -70,7 +71,7 @@ void commit_step(struct lw_worker *w) {
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
     struct part *p = part_of_gen(w, gen);
-    (void)stale; /* Kafka tells by a rebalance, too */
+    (void)stale; /* Kafka reports the loss of a partition by a rebalance too */
     if (!p || !ok) return;
     part_committed(p, offset);
     first_committed(w);
@@ -79,8 +80,9 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     w->io->passed(w->ctx, p->topic, p->partition, offset);
 }
 
-/* The rule "Kafka confirms first": before anything is repaired or gated after an epoch loss, Kafka must accept a commit of the
- * watermark, which shows that the partitions are still ours. False: not known yet; try again. */
+/* The rule "Kafka confirms first": before anything is repaired or gated after an epoch loss, Kafka
+ * must accept a commit of the watermark, which shows that the partitions are still ours. Returns
+ * false if that is not known yet; the caller tries again. */
 bool commit_confirm(struct lw_worker *w) {
     int64_t now = now_ms(w);
     if (now < w->commit.confirm_ms) return false;
@@ -132,7 +134,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
         if (to < 0 || sent >= to) continue;
-        if (sent < 0 && !p->watch.fresh[sh->index]) continue; /* how far the last owner came is not known yet */
+        if (sent < 0 && !p->watch.fresh[sh->index]) continue; /* the floor that the last owner left is not read yet */
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->floors.n) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the watermark goes to Kafka; what Kafka accepted goes to the shards as their floor. */
+/* commit: the watermark goes to Kafka. The shards get what Kafka accepted as their floor. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
@@ -11,7 +11,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: in the metadata of a commit */
+enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: maximum in the metadata of a commit */
 
 struct floor_item {
     struct part *part;
@@ -30,22 +30,23 @@ struct commits {   /* commit.c: of the worker */
     int64_t confirm_ms;
     size_t from;       /* the partition that the next commit begins with */
     size_t meta_max;   /* current limit of commit metadata in bytes */
-    size_t meta_tried; /* the limit of the last commit */
+    size_t meta_tried; /* the limit that the last commit used */
 };
 
 void commits_open(struct lw_worker *w);
-void commit_must_confirm(struct lw_worker *w);                   /* an epoch is lost, or the metadata of the last commit no longer holds */
-void commit_soon(struct lw_worker *w);                           /* with the next turn */
-void floors_open(struct lw_worker *w, struct part *p);           /* a new partition */
-void floors_assigned(struct lw_worker *w, struct part *p);       /* which floors the shards have is not known */
-void floor_unknown(struct lw_worker *w, const struct shard *sh); /* of any partition: the shard's epoch is lost */
+void commit_must_confirm(struct lw_worker *w); /* called when an epoch is lost, or when the metadata of the last commit no longer holds */
+void commit_soon(struct lw_worker *w);         /* makes the commit due with the next turn */
+void floors_open(struct lw_worker *w, struct part *p);           /* allocates what a new partition needs */
+void floors_assigned(struct lw_worker *w, struct part *p);       /* forgets which floors the shards have */
+void floor_unknown(struct lw_worker *w, const struct shard *sh); /* forgets the shard's floors of all partitions: its epoch is lost */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor,
-                 bool again);       /* as watch read it; again: it is to be told once more */
-void floor_begin(struct shard *sh); /* of a pipeline */
+                 bool again);       /* sets a floor that watch read; again: it must be sent once more */
+void floor_begin(struct shard *sh); /* called when a pipeline begins */
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void commit_step(struct lw_worker *w);
-bool commit_encode(struct lw_worker *w, const struct part *p, char *out); /* metadata of its commit; false: no ranges */
+bool commit_encode(struct lw_worker *w, const struct part *p,
+                   char *out); /* writes the metadata of a partition's commit; returns false if it holds no range */
 bool commit_confirm(struct lw_worker *w);
 
 #endif

@@ -37,7 +37,7 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_restart(w, sh);
 }
 
-/* The epoch is entered in the life that HELLO found. */
+/* The server's life as HELLO found it; the epoch is entered in this life. */
 const struct lw_life *connection_life(struct shard *sh) {
     sh->server.life = sh->server.new_life;
     return &sh->server.life;
@@ -47,7 +47,7 @@ void connection_entered(struct shard *sh) { sh->server.jumped[0] = 0; }
 
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     pipe_begin(w, sh);
-    pipe_call(sh, CALL_TIME); /* first: what stands before it would look like distance */
+    pipe_call(sh, CALL_TIME); /* must be the first call: time spent on calls before it would look like network delay */
     lw_cmd(&sh->pipe.commands, "TIME");
     if (with_scripts)
         for (int i = 0; i < LW_SCRIPTS; i++) {
@@ -73,7 +73,8 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     hello_build(w, sh, true);
 }
 
-/* What changed without harm (a replica was attached) is remembered: the next look compares with that. */
+/* Whether the server's life is unchanged. A harmless change (a replica was attached) is remembered,
+ * and the next check compares with it. */
 static bool same_life(struct shard *sh) {
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
     if (strcmp(sh->server.life.id, sh->server.new_life.id) != 0)
@@ -105,7 +106,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* the periodic look, in a pipeline of a turn */
+    /* this was the periodic check, in a turn's pipeline */
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 
@@ -113,7 +114,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
     int64_t trip = now - sh->pipe.sent_ms;
-    if (trip > w->c->lock.ttl_ms / 8) { /* too slow to tell; ask again */
+    if (trip > w->c->lock.ttl_ms / 8) { /* the reply took too long to judge the clock by it; ask again */
         sh->server.checking = true;
         return;
     }

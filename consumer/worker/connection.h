@@ -12,20 +12,20 @@ struct lw_worker;
 struct shard;
 
 struct connection { /* connection.c */
-    bool loaded;    /* its scripts */
-    bool checking;  /* look at its life and its clock before anything else is sent */
+    bool loaded;    /* its scripts are loaded */
+    bool checking;  /* check its life and its clock before anything else is sent */
     struct lw_life life, new_life;
     struct lw_server program;         /* the one that answered last */
-    char jumped[40];                  /* the epoch in which its clock jumped; "": none */
-    int64_t offset_ms, new_offset_ms; /* Redis time less the boot clock */
-    int64_t wall_offset_ms;           /* Redis time less the wall clock */
+    char jumped[40];                  /* id of the epoch in which its clock jumped; "": none */
+    int64_t offset_ms, new_offset_ms; /* Redis time minus the boot clock */
+    int64_t wall_offset_ms;           /* Redis time minus the wall clock */
 };
 
-void connection_check(struct shard *sh); /* look at the server's life and clock before anything else is sent */
+void connection_check(struct shard *sh); /* makes the next pipeline check the server's life and clock before anything else */
 void connection_scripts(struct shard *sh, bool loaded);
-bool connection_unsure(const struct shard *sh); /* there is something to check, or scripts to load */
+bool connection_unsure(const struct shard *sh); /* true if there is something to check, or scripts to load */
 void connection_restart(struct lw_worker *w, struct shard *sh);
-const struct lw_life *connection_life(struct shard *sh); /* in which the epoch is entered */
+const struct lw_life *connection_life(struct shard *sh); /* the life in which the epoch is entered */
 void connection_entered(struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker remembers, for the log: asked for by SIGUSR1 when something seems stuck. Bounded; keys only as hashes. */
+/* Writes to the log what a worker remembers when SIGUSR1 asks for it, because something seems
+ * stuck. The output is bounded and shows keys only as hashes. */
 #include "base/log.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: joining one, and what its end means (doc/lifecycle.txt, 3). */
+/* epoch: joining one, and what its end means (doc/lifecycle.txt, section 3). */
 #include "consumer/worker/epoch.h"
 
 #include "consumer/worker/commit.h"
@@ -51,8 +51,8 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 
 /* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
 
-/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions. Handlers that run on go to the lost
- * list and block their key here. */
+/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions.
+ * Runs that are still in a handler go to the lost list and block their key here. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     if (!sh->epoch.id[0]) return;
     assert(sh->phase != DOWN && sh->phase != ENTERING);
@@ -74,7 +74,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     sh->epoch.quiet_until_ms = 0;
     first_begin(sh, false);
     repair_drop(sh);
-    connection_restart(w, sh); /* what the old connection still has on the way is refused by the epoch */
+    connection_restart(w, sh); /* calls that the old connection may still deliver are refused, because they name the old epoch */
 }
 
 /* --- enter ------------------------------------------------------------------------------------------------------------------------ */
@@ -87,8 +87,9 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
-/* How long leases of the epochs known so far may still live. A wiped Redis does not know that others use a longer TTL than this worker, and
- * they may be cut off. It is asked for one quarantine only: then all these leases are over, and what counts is what enter answers now. */
+/* How long leases of the epochs known so far may still live. A wiped Redis does not know that
+ * workers, perhaps cut off now, use a longer TTL than this one. The longer TTL is asked for in one
+ * quarantine only: after it all these leases are over, and the answer of enter counts. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;
@@ -142,7 +143,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
                 not_before - redis_now);
     }
     first_begin(sh, r->element[5]->str[0] == '1');
-    tend_now(sh, now); /* look after lanes at once: a dead fleet may have left some */
+    tend_now(sh, now); /* check lanes at once, because a dead fleet may have left some */
     shard_to(sh, REPAIRING);
     repair_open(sh);
 }

@@ -11,15 +11,15 @@ struct lw_worker;
 struct shard;
 
 struct epoch {              /* epoch.c */
-    char id[40];            /* "": none */
-    int64_t quiet_until_ms; /* the quarantine */
-    int64_t ttl_ms;         /* the largest of the epoch joined last, as enter answered; 0 none */
-    int64_t old_until_ms;   /* leases of the epochs before that one are over then */
+    char id[40];            /* "": none is joined */
+    int64_t quiet_until_ms; /* end of the quarantine */
+    int64_t ttl_ms;         /* the largest TTL of the epoch joined last, as enter answered; 0: none */
+    int64_t old_until_ms;   /* when the leases of all earlier epochs are over */
 };
 
 void epoch_quiet(struct shard *sh, int64_t until_ms);
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
-bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now); /* no gate, no claim now */
+bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now); /* true while neither gate nor claim may be sent */
 void enter_build(struct lw_worker *w, struct shard *sh);
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

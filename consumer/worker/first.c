@@ -39,7 +39,7 @@ void first_committed(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
 }
 
-/* Asks for all commits of the group, once every shard has joined its epoch. */
+/* Asks for all commits of the group once every shard has joined its epoch. */
 void first_look(struct lw_worker *w) {
     bool wanted = false;
     for (int s = 0; s < w->n_shards; s++) wanted |= should_look(&w->shards[s]);
@@ -60,7 +60,8 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* First commits wait for the look, or it would find them. */
+/* True while the look at the group's commits is under way. First commits must wait for it, because
+ * it would find them. */
 bool first_looks(struct lw_worker *w) {
     int64_t now = now_ms(w);
     for (int s = 0; s < w->n_shards; s++) {
@@ -71,7 +72,8 @@ bool first_looks(struct lw_worker *w) {
     return false;
 }
 
-/* While it is quarantined, a worker asks whether another has lifted that. */
+/* While it waits for its first commit, a worker asks periodically whether another worker has lifted
+ * the quarantine. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     if (!shard_quiet(w, sh, now) || now < sh->first.lift_ms) return;
     sh->first.lift_ms = now + LIFT_MS;

@@ -11,15 +11,15 @@ struct lw_worker;
 struct shard;
 
 struct first {                                                 /* first.c */
-    bool waits;                                                /* no commit of the group is known yet: handlers are given nothing */
-    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* at the group's commits, since the epoch was joined */
-    int64_t lift_ms;                                           /* when to ask next whether the quarantine was lifted */
+    bool waits;                                                /* no commit of the group is known yet, so handlers are given nothing */
+    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* state of the look at the group's commits since the epoch was joined */
+    int64_t lift_ms;                                           /* when to ask next whether another worker lifted the quarantine */
 };
 
 void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined, or lost */
-void first_committed(struct lw_worker *w);      /* Kafka has accepted a commit */
+void first_committed(struct lw_worker *w);      /* called when Kafka has accepted a commit */
 void first_look(struct lw_worker *w);
-bool first_looks(struct lw_worker *w); /* a look is awaited */
+bool first_looks(struct lw_worker *w); /* true while the answer of a look is awaited */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: new messages ask for their lane: run now, wait in Redis, or done before. */
+/* gate: new messages ask for their lane. The answer is run now, wait in Redis, or done before. */
 #include "consumer/worker/gate.h"
 
 #include "consumer/worker/grants.h"
@@ -20,12 +20,13 @@
 
 enum { REST_MS = 20, OOM_MS = 200 };
 
-/* A lane that was seen taken of late gets its messages' envelopes along: they will have to wait in its list. */
+/* If a lane was seen busy recently, its messages carry their envelopes, because they will probably
+ * have to wait in its list. */
 enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* messages per lane and call with on_busy drop */
+enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* maximum messages per lane and call with on_busy drop */
 
 void gate_open(struct shard *sh) {
     sh->gate.tail = &sh->gate.head;
@@ -113,7 +114,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     }
 }
 
-/* Takes messages of a lane, in order, into the call. Its first needs gate, as lane_may_gate() has found. */
+/* Adds messages of a lane, in order, to the call. lane_may_gate() has found that the first of them
+ * needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
     assert(sh->gate.n < BATCH && !l->queued && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
@@ -143,7 +145,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
-            if (l->head && l->not_before_ms > now) { /* later */
+            if (l->head && l->not_before_ms > now) { /* the lane rests: it is queued again when its time has come */
                 l->queued = true;
                 l->gate_next = NULL;
                 *again_tail = l;
@@ -181,7 +183,7 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
     return n;
 }
 
-/* The call did not execute, or was refused. */
+/* Called if the call did not execute, or was refused: puts its messages back. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
     for (int i = sh->gate.n - 1; i >= 0; i--) {
         lane_answered(sh->gate.item[i].lane);
@@ -208,7 +210,8 @@ void gate_refused(struct lw_worker *w, struct shard *sh) {
 
 bool gate_rests(const struct shard *sh, int64_t now) { return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms; }
 
-/* The lane is ours. Messages whose partition went while the call was out are not run; where nothing is left the lane is given back. */
+/* The lane is ours. Messages whose partition was revoked while the call was in flight do not run;
+ * if none is left, the lane is given back. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
     struct lane *l = it->lane;
     struct hold *h = NULL;
@@ -220,7 +223,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
-        if (h && h->failed) continue; /* put back */
+        if (h && h->failed) continue; /* an earlier one of the hold failed, so this one was put back */
         if (!msg_current(m)) {
             if (!gone) gone = m, *at = NULL;
             continue;
@@ -237,7 +240,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     }
 }
 
-/* Returns whether some of it runs. */
+/* Handles the answer for one lane. Returns true if some of its messages run. */
 static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
     struct lane *l = it->lane;
     bool runs = false;
@@ -273,7 +276,8 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         msg_free(w, m);
         *at = NULL;
     }
-    if (runs && l->hold) { /* the call executed after the hold's lease had ended: never two of a key here; this lock ends by itself */
+    if (runs && l->hold) { /* the call executed after the hold's lease had ended. Two messages of a key must not run here at once, so the
+                              new grant is refused; its lock expires */
         for (int k = 0; k < it->n; k++)
             if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO) grants_tries(g);
     } else if (runs) {
@@ -285,7 +289,8 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     return runs;
 }
 
-/* What has to wait, or was done before, takes no handler: while few lanes may run, calls ask for more of them than there is room for. */
+/* Adapts how many lanes a call asks for. Messages that must wait, or were done before, occupy no
+ * handler: while few lanes may run, calls ask for more lanes than there are free handlers. */
 static void ask_for_more(struct shard *sh, int asked, int ran) {
     if (2 * ran <= asked)
         sh->gate.ask = sh->gate.ask * 2 < ASK_MAX ? sh->gate.ask * 2 : ASK_MAX;

@@ -15,9 +15,9 @@ struct shard;
 
 struct gate_item {
     struct lane *lane;
-    int first, n; /* of the call's messages */
+    int first, n; /* first of the call's messages, and how many */
     bool envelopes;
-    bool behind; /* behind a run of the fast path: asks only which messages are dropped */
+    bool behind; /* these stand behind a run of the fast path; the call asks only which of them are dropped */
 };
 
 /* Each step has its part of the shard, which only its own file changes; others call a function of that file. */
@@ -27,17 +27,18 @@ struct gate { /* gate.c */
     int n, n_msgs;
     uint64_t token; /* one for all lanes of a call */
     struct lane *head, **tail;
-    size_t ask;           /* how many lanes are asked for one that may run, 1 to 16 */
-    int64_t rest_ms;      /* until then all lanes in the gate queue have to wait (not_before_ms) */
-    int64_t oom_until_ms; /* Redis is at maxmemory: nothing is admitted until then; 0: it is not */
+    size_t ask;           /* number of lanes to ask for per lane that may run, 1 to 16 */
+    int64_t rest_ms;      /* until then every lane in the gate queue has to wait (not_before_ms) */
+    int64_t oom_until_ms; /* Redis is at maxmemory, and nothing is admitted until then; 0: it is not */
 };
 
 void gate_open(struct shard *sh);
-void gate_begin(struct shard *sh);                              /* of a pipeline */
-void gate_queue(struct shard *sh, struct lane *l, int64_t now); /* it may be gated */
-void gate_forget(struct lw_worker *w, struct shard *sh);        /* its call is never answered */
-void gate_refused(struct lw_worker *w, struct shard *sh);       /* Redis is at maxmemory: admission waits, the queue drains */
-bool gate_rests(const struct shard *sh, int64_t now);           /* for that */
+void gate_begin(struct shard *sh);                              /* called when a pipeline begins */
+void gate_queue(struct shard *sh, struct lane *l, int64_t now); /* adds the lane to the gate queue */
+void gate_forget(struct lw_worker *w, struct shard *sh);        /* called when the call will never be answered */
+void gate_refused(struct lw_worker *w,
+                  struct shard *sh);                  /* called when Redis is at maxmemory: admission pauses, while lanes that wait go on */
+bool gate_rests(const struct shard *sh, int64_t now); /* true while admission pauses for that */
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: what a reply of gate, claim or settle grants. */
+/* grants: reads what a reply of gate, claim or settle grants. */
 #include "consumer/worker/grants.h"
 
 #include "consumer/worker/hold.h"
@@ -47,14 +47,14 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     return m;
 }
 
-/* Heads were handed over, to a hold that goes on or (NULL) to a new one. */
+/* Takes heads that were handed over into a hold: h, or a new one if h is NULL. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token) {
     bool stop = h && (h->failed || w->stopping);
     for (size_t i = 0; i < n; i++) {
         int tries = grants_tries(g);
         struct msg *m = grants_head(w, g), *same;
         if (!m) {
-            stop = true; /* the list keeps it; nothing behind it may run */
+            stop = true; /* the list keeps this head, so nothing behind it may run */
             continue;
         }
         if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {

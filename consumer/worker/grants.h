@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: what a reply grants, read in order: fences, attempts, envelopes. */
+/* grants: reads what a reply grants, in order: fences, attempts, envelopes. */
 #ifndef LW_CONSUMER_WORKER_GRANTS_H
 #define LW_CONSUMER_WORKER_GRANTS_H
 
@@ -12,7 +12,7 @@ struct lw_worker;
 struct msg;
 struct shard;
 
-/* What a reply grants, read in order: fences, attempts, envelopes. */
+/* A reader of the grants of one reply. */
 struct grants {
     uint64_t fence;
     const redisReply *tries, *heads;
@@ -20,7 +20,7 @@ struct grants {
 };
 
 int grants_tries(struct grants *g);                             /* attempts so far of the next grant */
-struct msg *grants_head(struct lw_worker *w, struct grants *g); /* NULL: not a message */
+struct msg *grants_head(struct lw_worker *w, struct grants *g); /* the next head as a message; NULL: its envelope is malformed */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 
 #endif

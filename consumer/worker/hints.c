@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: lanes that may be runnable. They come by a blocking pop on a connection of its own (BRPOPLPUSH into claimed:<worker>); once one
- * has come, more are fetched in the turn's pipeline. A hint that is lost is made again by the janitor. */
+/* hints: lanes that may be runnable. They arrive by a blocking pop on a connection of its own
+ * (BRPOPLPUSH into claimed:<worker>). Once one has arrived, more are fetched in the turn's
+ * pipeline. A lost hint is made again by the janitor. */
 #include "consumer/worker/hints.h"
 
 #include "consumer/worker/claim.h"
@@ -44,7 +45,7 @@ void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
 }
 
 static void push(struct shard *sh, struct lw_bytes lane) {
-    if (lane.n > LW_LANE_MAX) return; /* not one of ours */
+    if (lane.n > LW_LANE_MAX) return; /* not one of our lanes */
     if (sh->hints.n == sh->hints.cap) {
         size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
         struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);
@@ -60,7 +61,7 @@ static void push(struct shard *sh, struct lw_bytes lane) {
 
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
     struct shard *sh = &w->shards[shard];
-    if (sh->hints.n >= HINTS_MAX) return; /* lost: made again */
+    if (sh->hints.n >= HINTS_MAX) return; /* drop the hint; the janitor makes it again */
     push(sh, lane);
     sh->hints.more = true;
 }

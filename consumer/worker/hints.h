@@ -11,17 +11,17 @@
 struct lw_worker;
 struct shard;
 
-struct hints {             /* hints.c: lanes that may be runnable */
-    struct lw_bytes *ring; /* owned copies */
+struct hints {             /* lanes that may be runnable */
+    struct lw_bytes *ring; /* owned copies of lane ids */
     size_t head, n, cap;
-    size_t taken; /* popped from `claimed` and not told yet */
-    bool on;      /* the blocking pop is wanted */
-    bool more;    /* `ready` may hold more */
+    size_t taken; /* number popped from `claimed` that Redis was not told of yet */
+    bool on;      /* the blocking pop should run */
+    bool more;    /* `ready` may hold more hints */
 };
 
-bool hints_known(const struct shard *sh);    /* some lane may be runnable */
-struct lw_bytes hints_pop(struct shard *sh); /* the caller's to free */
-void hints_told(struct shard *sh);           /* Redis was told which were popped */
+bool hints_known(const struct shard *sh);    /* true if some hint is known */
+struct lw_bytes hints_pop(struct shard *sh); /* takes a hint; the caller frees it */
+void hints_told(struct shard *sh);           /* called when Redis was told which hints were taken */
 void hints_forget(struct shard *sh);
 void hints_free(struct shard *sh);
 void hints_want(struct lw_worker *w, struct shard *sh, bool want);

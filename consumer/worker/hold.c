@@ -3,8 +3,9 @@
  *
  *     granted: AHEAD → RUNNING → FINISHED → settled
  *
- * The thread that ran one message starts the next at once where it was linked in time (handlers/handler.h), so the lane does not wait for
- * Redis, nor for this thread, between two messages. */
+ * The thread that ran one message starts the next at once if that one was linked in time
+ * (handlers/handler.h). So between two messages the lane waits neither for Redis nor for this
+ * thread. */
 #include "consumer/worker/hold.h"
 
 #include "consumer/worker/lane.h"
@@ -21,7 +22,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Followers are linked, and more than one message asked for, where order and dedup allow it. */
+/* Whether messages are linked, and several requested at once. Order and dedup must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
 }
@@ -37,7 +38,8 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
         w->free_holds = h->next;
     else
         h = lw_alloc(sizeof *h);
-    /* the lease stays readable for a renewal under way (consumer/worker/lease.h), so only what belongs to the hold is reset */
+    /* reset only what belongs to the hold: a renewal under way may still read the lease
+     * (consumer/worker/lease.h) */
     h->lane = l;
     h->kind = kind;
     h->fence = fence;
@@ -97,7 +99,8 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Not started: of the fast path it waits in memory again, before anything newer; a head is in its list. Newest first. */
+/* Withdraws a grant that has not started. A message of the fast path waits in memory again, in
+ * front of anything newer; a head is still in its list. Call it for the newest first. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     if (!r) return;
     take_back(w, h, r->next);
@@ -116,9 +119,10 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
         struct run *r = *at;
-        if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE)) break; /* never started */
+        if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
+            break; /* the thread never got to the next message */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
-        before = r; /* it has started, or will any moment: it is reported */
+        before = r; /* it has started or is about to, so its end will be reported */
         at = &r->next;
     }
     struct run *first = *at;
@@ -131,7 +135,7 @@ void hold_to_settle(struct lw_worker *w, struct hold *h) {
     struct shard *sh = &w->shards[h->lane->shard];
     if (h->lost) return;
     assert(h->lane->hold == h && !h->stale);
-    if (h->listed) { /* more of it finished */
+    if (h->listed) { /* a settle for this hold is already due */
         if (settle_due(w, h, 0)) settle_urge(sh);
         return;
     }
@@ -148,8 +152,9 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
-/* Records the dones that Redis was not told of before its epoch ended. Under a live lease nobody else
- * can have run these messages. After the lease the rule "first done only" holds, as in a settle. */
+/* Records the dones that Redis did not learn of before its epoch ended. Under a live lease nobody
+ * else can have run these messages. After the lease ended, the rule "first done only" holds, as in
+ * a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
     for (struct run *r = h->first; r && r->state == FINISHED && !h->stale; r = r->next) {
@@ -194,7 +199,8 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
     atomic_store(&h->lease.held.cancelled, true);
 }
 
-/* Of a stale hold nothing is recorded any more: what it did is asked for again once nothing of it runs. */
+/* Ends a stale hold once none of its messages runs: nothing of it is recorded any more, and its
+ * messages are requested again. */
 static void end_stale(struct lw_worker *w, struct hold *h) {
     struct lane *l = h->lane;
     if (h->n_open || h->n_in_call) return;

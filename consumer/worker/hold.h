@@ -11,40 +11,43 @@ struct msg;
 struct part;
 struct run;
 
-enum hold_kind { FAST, LANE }; /* gate said run; or heads handed over by claim or settle */
+enum hold_kind { FAST, LANE }; /* FAST: gate said run; LANE: heads handed over by claim or settle */
 
-/* One acquisition of a lane, under one lease: its messages run one after the other. What is finished stands first, then at most one that
- * runs, then what is granted ahead. The first that is not done is the last to run: what was granted behind it is taken back. */
+/* One acquisition of a lane, under one lease. Its messages run one after the other. The list begins
+ * with those that are finished, then at most one that runs, then those granted ahead. The first
+ * that does not end as done is the last to run: grants behind it are withdrawn. */
 struct hold {
     struct lw_lease lease;
     struct lane *lane;
     enum hold_kind kind;
-    uint64_t fence; /* as the lock's value names it */
+    uint64_t fence; /* the first fence, as in the lock's value */
     struct run *first, **tail;
-    int n;          /* messages granted since the lane was last looked at for others (max_run) */
-    int n_finished; /* how many runs, from the first on, are FINISHED */
-    int n_open;     /* behind them: RUNNING, SENDING or AHEAD */
-    int n_in_call;  /* how many runs, from the first on, are in the settle that is under way */
-    bool failed;    /* the last finished one is not done: nothing more runs */
-    bool stale;     /* settle said so (S), its lease is another's: nothing more is recorded, and the lane waits until what runs has ended */
-    bool lost;      /* its epoch is (LOST) */
-    bool listed;    /* in its shard's list of those to settle */
-    int64_t done_ms; /* when the first of the finished came */
+    int n;           /* messages granted since the lane last gave way to others (max_run) */
+    int n_finished;  /* number of runs, from the first on, that are FINISHED */
+    int n_open;      /* number of runs behind them: RUNNING, SENDING or AHEAD */
+    int n_in_call;   /* number of runs, from the first on, in the settle under way */
+    bool failed;     /* the last finished run is not done, so nothing more runs */
+    bool stale;      /* settle answered S: the lease belongs to another. Nothing more is recorded, and the lane waits until the last run has
+                        ended */
+    bool lost;       /* its epoch was lost (LOST) */
+    bool listed;     /* it is in its shard's list of holds to settle */
+    int64_t done_ms; /* when the first finished run ended */
     struct hold *next;
 };
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms);
-void hold_free(struct lw_worker *w, struct hold *h);                                            /* its runs must have gone */
-void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries); /* starts it when its turn has come */
-void hold_cut(struct lw_worker *w, struct hold *h);                                             /* takes back what has not started */
-void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);                                /* the first n, which are finished */
+void hold_free(struct lw_worker *w, struct hold *h); /* its runs must be gone already */
+void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
+                int tries);                                      /* grants a message; it starts when its turn comes */
+void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws the grants that have not started */
+void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* drops the first n runs, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-void hold_to_lost(struct lw_worker *w, struct hold *h);   /* its epoch is lost */
-void hold_to_stale(struct lw_worker *w, struct hold *h);  /* its lease is: nothing more of it is settled */
-void hold_maybe_end(struct lw_worker *w, struct hold *h); /* stale or lost: over once nothing runs */
+void hold_to_lost(struct lw_worker *w, struct hold *h);   /* called when its epoch is lost */
+void hold_to_stale(struct lw_worker *w, struct hold *h);  /* called when its lease is lost: nothing more of it is settled */
+void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or lost hold once nothing of it runs */
 size_t wanted_heads(const struct lw_worker *w);
-bool drops_busy(const struct lw_worker *w); /* true with queue.on_busy drop */
+bool drops_busy(const struct lw_worker *w); /* true with queue.on_busy: drop */
 bool runs_ahead(const struct lw_worker *w);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an open call. */
+/* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an
+ * unanswered call. */
 #include "consumer/worker/lane.h"
 
 #include "consumer/worker/gate.h"
@@ -114,13 +115,14 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
     }
 }
 
-/* Heads that need no gate any more: finished meanwhile, of an earlier delivery, or running here already. */
+/* Drops heads that need no gate any more: those finished meanwhile, of an earlier delivery, or
+ * already running here. Returns the first of the rest. */
 struct msg *lane_first(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
         struct msg *same;
         if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
-            /* it is granted here: its settle speaks for this delivery too */
+            /* the message is already granted here; its settle covers this delivery too */
             if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
             same->gen = m->gen;
             same->pass = m->pass;

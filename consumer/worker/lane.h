@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane: everything about one key, and the messages that wait for it here. */
+/* lane: everything about one key, and its messages in memory. */
 #ifndef LW_CONSUMER_WORKER_LANE_H
 #define LW_CONSUMER_WORKER_LANE_H
 
@@ -14,40 +14,41 @@ struct msg;
 struct part;
 struct shard;
 
-/* Everything about one key, while there is anything. */
+/* Everything about one key; it exists while there is something to remember. */
 struct lane {
     UT_hash_handle hh;
     int shard;
     uint32_t tag;
-    struct lw_bytes id; /* `own` or `small` */
+    struct lw_bytes id; /* points to `own` or `small` */
     char small[48];
     char *own;
-    struct msg *head, **tail; /* not gated, in order: also the local chain behind a FAST run */
+    struct msg *head, **tail; /* messages that gate has not decided, in order; among them the local chain behind a FAST run */
     size_t n;
-    size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate; they are not dropped */
+    size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
     struct hold *hold;
-    struct hold *lost;     /* holds whose epoch is lost, with runs that are still in their handler, or late */
-    bool in_call;          /* named by a call that is not answered */
+    struct hold *lost;     /* holds whose epoch is lost and whose runs are still in their handler, or late */
+    bool in_call;          /* an unanswered call names the lane */
     bool queued;           /* in its shard's gate queue */
-    bool settled;          /* its last call was a settle: messages that wait for gate go first now */
-    int64_t not_before_ms; /* a name of the lane holds another type: look again then */
+    bool settled;          /* its last call was a settle, so messages that wait for gate go first now */
+    int64_t not_before_ms; /* one of the lane's names holds another Redis type; do not look again before this time */
     struct lane *gate_next;
 };
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-void lane_wake(struct lw_worker *w, struct lane *l); /* something changed: queue it for gate if it may be gated */
+void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: queues the lane for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-struct msg *lane_first(struct lw_worker *w, struct lane *l); /* drops heads that need no gate */
+struct msg *lane_first(struct lw_worker *w, struct lane *l); /* the first message that needs gate; drops those before it */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
-void lane_drop_pending(struct lw_worker *w, const struct part *only); /* NULL: all */
+void lane_drop_pending(struct lw_worker *w, const struct part *only); /* only NULL: of all partitions */
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 
-/* A call names the lane: nothing else about its key is sent until the call is answered, or never will be. */
+/* A call names the lane. Nothing else about its key is sent until the call is answered or given
+ * up. */
 static inline void lane_call(struct lane *l) {
     assert(!l->in_call);
     l->in_call = true;

@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
-/* The leases of a shard in order of deadline: the first to end is the first to be renewed or cancelled. */
+/* The leases of a shard, ordered by deadline: the first to end is the first to be renewed or
+ * cancelled. */
 struct list {
-    struct lw_lease head; /* of a ring */
+    struct lw_lease head; /* the head of a ring */
 };
 
 struct lw_leases {
@@ -94,7 +95,7 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     for (struct lw_lease *l = head->next; l != head && n < max; l = l->next) {
         int64_t left = atomic_load(&l->held.deadline_ms) - now_ms;
         if (left > t->ttl_ms - t->ttl_ms / 3) break;
-        if (left <= 0 || l->lost) continue; /* another holder may have it by now */
+        if (left <= 0 || l->lost) continue; /* the lock may have another holder by now */
         struct lw_due *d = &out[n++];
         d->lease = l;
         d->id = l->id;
@@ -111,7 +112,7 @@ size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < n; i++) {
         struct lw_lease *l = due[i].lease;
-        if (l->id != due[i].id || l->token != due[i].token) continue; /* settled meanwhile */
+        if (l->id != due[i].id || l->token != due[i].token) continue; /* the lease was settled during the round trip */
         if (answers[i] != '1') {
             l->lost = true;
             if (!atomic_exchange(&l->held.cancelled, true)) lost++;

@@ -21,18 +21,18 @@
 enum { LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128 };
 
 struct lw_lease {
-    struct lw_job_lease held; /* what the handler sees */
-    uint64_t token;           /* number of the acquisition; never used twice by a worker */
+    struct lw_job_lease held; /* the part that the handler sees */
+    uint64_t token;           /* number of the acquisition, unique within the worker */
     int shard;
-    struct lw_bytes lane; /* the caller's, while the lease is in the table */
+    struct lw_bytes lane; /* owned by the caller while the lease is in the table */
     uint64_t id;          /* 0: not in the table */
-    bool lost;            /* a renewal found it lost, so it is not renewed again */
+    bool lost;            /* a renewal found that it is lost, so it is not renewed again */
     struct lw_lease *prev, *next;
 };
 
-struct lw_leases; /* the table */
+struct lw_leases; /* the table of leases */
 
-/* One lease to renew: a copy, so that no lock is held during the round trip. */
+/* One lease to renew. It is a copy, so that no lock is held during the round trip. */
 struct lw_due {
     struct lw_lease *lease;
     uint64_t id, token;
@@ -43,16 +43,18 @@ struct lw_due {
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
 void lw_leases_close(struct lw_leases *t);
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-/* The same acquisition goes on (kept, or handed the next head): a new deadline, not cancelled any more. */
+/* The same acquisition continues (it was kept, or got the next head): sets a new deadline and
+ * clears the cancellation. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* nothing happens where it is not in the table */
-void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* the epoch is lost */
+void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* does nothing if it is not in the table */
+void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* called when the epoch is lost */
 
 /* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max);
-/* answers: a character a lease, as renew.lua gives them; sent_ms: before the request was sent. Returns how many turned out to be lost. */
+/* Takes the answer of renew.lua, one character per lease. sent_ms is a time before the request was
+ * sent. Returns how many leases turned out to be lost. */
 size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);
-/* Cancels what could not be renewed in time. Returns how many were cancelled now. */
+/* Cancels leases that could not be renewed in time. Returns how many it cancelled. */
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms);
 
 #endif

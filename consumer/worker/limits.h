@@ -7,7 +7,7 @@
 
 enum {
     BATCH = 256,         /* messages per call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
-    AHEAD_MAX = 64,      /* messages of a lane that one call grants: they run one after the other without asking again */
+    AHEAD_MAX = 64,      /* maximum messages of a lane that one call grants; they run one after the other without another call */
     OPEN_TAGS = 1 << 16, /* bits of a bitmap over tags */
 };
 enum { WATCH_MS = 100, HOLD_BAD_MS = 1000 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* msg: a message in memory. Its bytes belong to a record of Kafka, which is given back with it, or to a claimed envelope. */
+/* msg: a message in memory. Its bytes belong to a Kafka record, which is released with it, or to a
+ * claimed envelope. */
 #include "consumer/worker/msg.h"
 
 #include "consumer/worker/partition.h"
@@ -25,7 +26,7 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     assert(!m->bytes);
     n += sizeof *m;
     for (size_t i = 0; i < m->n_headers; i++)
-        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` holds them */
+        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* otherwise `raw` holds their bytes */
     m->bytes = n;
     w->memory.held += n;
     if (m->raw.p) w->memory.heads += n;

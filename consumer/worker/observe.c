@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the worker's partitions look like from outside, on the board, for metrics: nothing here changes how a message goes. */
+/* Writes what the worker's partitions look like to the board, for metrics. Nothing here changes
+ * what happens to a message. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 
@@ -9,7 +10,7 @@ static int64_t get(_Atomic int64_t *from) { return atomic_load_explicit(from, me
 static void show(struct part *p, int64_t end, int64_t now) {
     struct lw_board_partition *b = p->slot;
     int64_t mark = lw_offsets_watermark(p->offsets), unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
-    if (end < p->log_end) end = p->log_end; /* as asked at assign */
+    if (end < p->log_end) end = p->log_end; /* no less than the end that was asked for at assignment */
     put(&b->committed, p->committed >= 0 ? p->committed : p->begin);
     put(&b->log_end, end > mark ? end : mark);
     put(&b->waiting, (int64_t)lw_offsets_queued(p->offsets));

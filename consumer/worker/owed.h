@@ -10,11 +10,12 @@ struct part;
 struct run;
 struct shard;
 
-void unsure_write(struct lw_worker *w, struct shard *sh);                 /* before a settle is sent: its outcomes */
-void unsure_counted(struct lw_worker *w, struct run *r);                  /* before one of them is counted */
-void unsure_clear(struct lw_worker *w, struct shard *sh);                 /* when the settle is answered */
-void unsure_owe(struct lw_worker *w, const struct shard *sh);             /* when it never will be */
-void owed_add(struct lw_worker *w, const struct run *r);                  /* done; others may find it finished first */
-void owed_pay(struct lw_worker *w, const struct part *p, int64_t offset); /* found finished: count it if owed */
+void unsure_write(struct lw_worker *w, struct shard *sh);     /* called before a settle is sent; writes its outcomes */
+void unsure_counted(struct lw_worker *w, struct run *r);      /* called before one of them is counted */
+void unsure_clear(struct lw_worker *w, struct shard *sh);     /* called when the settle is answered */
+void unsure_owe(struct lw_worker *w, const struct shard *sh); /* called when it never will be answered */
+void owed_add(struct lw_worker *w, const struct run *r);      /* notes an outcome that another worker may find recorded first */
+void owed_pay(struct lw_worker *w, const struct part *p,
+              int64_t offset); /* called when a message is found finished; counts it if it is owed */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Partitions: assignment, rewinding, letting go. Records arrive in arrive.c. */
+/* Partitions: assignment, rewind, release. Records arrive in arrive.c. */
 #include "consumer/worker/partition.h"
 
 #include "consumer/worker/commit.h"
@@ -115,7 +115,8 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 }
 
 void part_pause(struct lw_worker *w, struct part *p) {
-    bool first = drops_busy(w) && p->committed < 0; /* a later owner must see a commit, so make one first */
+    bool first =
+        drops_busy(w) && p->committed < 0; /* a later owner must find a commit, so the first commit comes before anything is dropped */
     bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
                 (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
@@ -131,9 +132,10 @@ bool all_joined(const struct lw_worker *w) {
     return true;
 }
 
-/* From which offset on no record can have been granted before the present epochs (gate.lua). Without a commit nothing was granted at all
- * (part_pause). The log's end was asked for after the shards were joined, if they are: answers of Redis are taken only between calls of
- * the source. Otherwise the next end of the log that is reached tells it (lw_worker_end). */
+/* The first offset that cannot have been granted before the present epochs (gate.lua). Without a
+ * commit nothing was granted at all (part_pause). The log's end counts if it was asked for after
+ * all shards were joined: replies of Redis are read only between calls of the source. Otherwise the
+ * next end of the log that is reached sets it (lw_worker_end). */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     if (a->committed < 0) return a->begin;
     return all_joined(w) ? a->log_end : INT64_MAX;
@@ -241,7 +243,8 @@ void part_check_claims(struct lw_worker *w, struct part *p) {
 static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
 static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
 
-/* What is granted and not started of a partition (NULL: of all) that goes, or is read again, comes from there again. */
+/* Withdraws grants that have not started, of one partition (NULL: of all) that is revoked or
+ * rewound. Their messages come from Kafka again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
     for (int s = 0; s < w->n_shards; s++)
         for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
@@ -251,8 +254,8 @@ static void cut_holds(struct lw_worker *w, const struct part *p) {
         }
 }
 
-/* The rule "no gap below a done" decides which dones survive a rewind. Tags stand for keys: two keys
- * with one tag are taken for one, which forgets more, never less. */
+/* The rule "no gap below a done" decides which dones survive a rewind. Tags stand for keys. Two
+ * keys with one tag are treated as one, which may forget more dones, never fewer. */
 struct rewinding {
     struct part *part;
     uint8_t *open;
@@ -283,12 +286,12 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     free(x.open);
     p->pass++;
     repairs_restart(w);
-    if (p->leaving) return; /* the next owner begins at the commit */
+    if (p->leaving) return; /* its next owner begins at the commit, so there is nothing to rewind */
     struct lw_err err = {0};
     if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
         char reason[1200];
         snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at, err.text);
-        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* the next worker starts from the commit */
+        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* end this worker: its successor begins at the commit */
     }
 }
 
@@ -319,7 +322,7 @@ static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
     return !c->open;
 }
 
-/* Is every message of the same key before this one, in its partition, known done? */
+/* Whether every earlier message of the same key in its partition is known to be done. */
 bool part_closed(const struct part *p, const struct msg *m) {
     if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
     struct closure c = {.tag = m->tag};
@@ -328,8 +331,8 @@ bool part_closed(const struct part *p, const struct msg *m) {
     return !c.open;
 }
 
-/* Commit metadata calls this record finished. It counts where Redis agrees, which gate will tell; or, while a quarantine lasts, by being
- * written back, if the rule "no gap below a done" allows it. */
+/* Commit metadata calls this record finished. That counts if Redis agrees, which gate will say; or,
+ * during a quarantine, if it is written back, which the rule "no gap below a done" must allow. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     assert(p->gen && p->n_meta);
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
@@ -346,13 +349,13 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
 
 /* --- revoke ------------------------------------------------------------------------------------------------------------------------ */
 
-/* True while a rebalance must wait for this partition. Only messages of the fast path that are in a
- * handler, or finished and not settled, need their owner, because nobody else knows of them. Heads stay
- * in their waiting list: they run on under their lease, or another worker claims them. */
+/* True while a rebalance must wait for this partition. Only fast-path messages that are in a
+ * handler, or finished and not settled, need their owner, because nobody else knows of them. Heads
+ * stay in their waiting list: they go on under their lease, or another worker claims them. */
 static bool needs_owner(const struct lw_worker *w, const struct part *p) {
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->phase != READY) continue; /* nothing can be settled there now: Kafka delivers it again */
+        if (sh->phase != READY) continue; /* nothing can be settled on this shard now; Kafka will deliver the message again */
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
             for (const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)
                 if (r->msg->part == p) return true;
@@ -382,15 +385,15 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     struct lw_err err = {0};
     size_t room;
     int rc;
-    do { /* a refusal of the metadata halves its limit: retry with less */
+    do { /* a commit refused for its metadata halves the limit; try again with less */
         room = w->commit.meta_max;
         rc = try_commit(w, parts, n, &err);
     } while (rc && w->commit.meta_max < room);
     if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
 }
 
-/* Starts nothing more of this partition. Its next owner reads from Kafka what waits in memory, is taken
- * back, or is granted by a call in flight. */
+/* Stops starting messages of this partition. Its next owner reads from Kafka what waits in memory,
+ * is withdrawn, or is granted by a call in flight. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     p->leaving = true;
     p->pass++;

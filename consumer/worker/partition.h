@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* partition: what this worker knows of a topic's partition, and of the records that it read from there. */
+/* partition: what this worker knows of a topic's partition and of the records that it read
+ * there. */
 #ifndef LW_CONSUMER_WORKER_PARTITION_H
 #define LW_CONSUMER_WORKER_PARTITION_H
 
@@ -20,35 +21,35 @@ struct msg;
 struct part {
     UT_hash_handle hh;
     size_t n_msgs;          /* its messages in memory; msg.c */
-    struct part *next_idle; /* in the list of partitions to free; `idle`: it is in that list */
+    struct part *next_idle; /* next in the list of partitions to free; `idle`: it is in that list */
     bool idle;
     char *name; /* "topic:partition"; "topic:partition#replay" for the replays of a number, which are a partition that nobody owns */
     char *topic;
     int32_t partition;
-    int64_t replay;       /* 0: of Kafka */
+    int64_t replay;       /* number of the replay; 0: a partition of Kafka */
     struct looked looked; /* rival.c */
-    uint32_t gen;         /* assignment */
-    uint32_t pass;        /* counts rewinds within it: deliveries of an earlier pass are void */
+    uint32_t gen;         /* number of the assignment */
+    uint32_t pass;        /* number of rewinds within it; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
-    int64_t begin, log_begin, log_end, committed; /* committed: what Kafka has accepted, -1 none yet */
-    int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: not known yet */
+    int64_t begin, log_begin, log_end, committed; /* committed: the offset that Kafka has accepted, -1: none yet */
+    int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
-    bool leaving;          /* being revoked: starts no more of its messages and does not rewind */
-    struct lw_range *meta; /* commit metadata: finished above the committed offset, to be believed only through Redis */
+    bool leaving;          /* being revoked: no more of its messages start, and it is not rewound */
+    struct lw_range *meta; /* from commit metadata: finished above the committed offset; believed only if Redis agrees */
     size_t n_meta;
     bool claims; /* the group's metadata may call messages finished that will run again here */
     struct part_watch watch;
-    int64_t *floor_sent; /* commit.c, a shard each: the floor it was told */
+    int64_t *floor_sent; /* commit.c: per shard, the floor that it was sent */
     bool held;
     struct kept {
         int64_t offset;
         uint32_t tag;
-    } * kept; /* finished, known here, for repair: survived the last rewind */
+    } * kept; /* known here to be finished, since before the last rewind; for repair */
     size_t n_kept, cap_kept;
     struct missing *missing;         /* vanished.c: one per shard */
-    int64_t full_ms;                 /* when the full tracking window was last logged; 0: never */
-    struct lw_board_partition *slot; /* observe.c: its place on the board; NULL: not looked for yet */
-    uint8_t *meta_open;              /* bitmap over tags: keys of records delivered since that the metadata does not call finished */
+    int64_t full_ms;                 /* when the log last said that its tracking window is full; 0: never */
+    struct lw_board_partition *slot; /* observe.c: its slot on the board; NULL: not looked for yet */
+    uint8_t *meta_open;              /* bitmap over tags: keys of delivered records that the metadata does not call finished */
 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay);
@@ -57,16 +58,16 @@ void parts_sweep(struct lw_worker *w);               /* frees partitions that ar
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
-void part_committed(struct part *p, int64_t offset); /* Kafka has accepted a commit of it */
-void part_forget_kept(struct part *p);               /* Redis will not take what survived the last rewind */
+void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted its commit */
+void part_forget_kept(struct part *p);               /* Redis refuses what survived the last rewind */
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
-void part_again(struct lw_worker *w, struct part *p); /* from its watermark on, what is done stays known */
+void part_again(struct lw_worker *w, struct part *p); /* rewinds it to its watermark; what is done stays known */
 void part_pause(struct lw_worker *w, struct part *p);
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
-bool all_joined(const struct lw_worker *w);         /* the epochs of all shards */
+bool all_joined(const struct lw_worker *w);         /* true if the epochs of all shards are joined */
 bool part_closed(const struct part *p, const struct msg *m);
-void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m); /* called when it arrives */
+void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m); /* called when a record arrives */
 void part_forget_meta(struct part *p);
 void part_check_claims(struct lw_worker *w, struct part *p); /* called when its states have been read */
 

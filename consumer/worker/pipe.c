@@ -26,7 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static char sha[LW_SCRIPTS][41]; /* as SCRIPT LOAD answered; the same in all shards */
+static char sha[LW_SCRIPTS][41]; /* as SCRIPT LOAD answered; equal on all shards */
 
 const char *script_sha(const struct lw_script *s) {
     for (int i = 0; i < LW_SCRIPTS; i++)
@@ -34,7 +34,8 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
-/* Begins a pipeline. The items of calls that must be sent again stay as they are: only the check of a connection goes before those. */
+/* Begins a pipeline. Calls that must be sent again keep their items: only the check of a connection
+ * goes before them. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     (void)w;
     assert(!sh->pipe.open);
@@ -80,8 +81,8 @@ void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
     lw_arg_join(&sh->pipe.commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
 }
 
-/* Appends the byte limits of a claim or settle. The call may hand over what memory has room for, and
- * always a little, so that small messages make progress beside large ones. */
+/* Appends the byte limits of a claim or settle. The call may hand over as much as memory has room
+ * for, and always a little, so that small messages make progress beside large ones. */
 void arg_bounds(struct lw_worker *w, struct shard *sh) {
     const struct lw_byte_bounds *b = &w->bytes;
     size_t room = b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
@@ -92,7 +93,7 @@ void arg_bounds(struct lw_worker *w, struct shard *sh) {
 
 static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }
 
-/* Sends the kept calls again, before anything else of their keys. */
+/* Sends the kept calls again before anything else that names their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
     lw_commands_reset(&sh->pipe.commands);
@@ -112,7 +113,7 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
     pipe_send(w, sh);
 }
 
-/* Keeps the unanswered calls and those that did not execute, to be sent again. */
+/* Keeps the unanswered calls, and those that did not execute, in order to send them again. */
 static void keep_calls(struct shard *sh) {
     for (int i = 0; i < sh->pipe.n; i++)
         if ((i >= sh->pipe.answered || sh->pipe.calls[i].again) && keeps(sh->pipe.calls[i].kind))
@@ -152,9 +153,9 @@ void pipe_broken(struct lw_worker *w, struct shard *sh) {
 
 void pipe_free(struct shard *sh) { lw_commands_free(&sh->pipe.commands); }
 
-/* An error reply: what executed, and what now. */
+/* Handles an error reply: decides whether the call executed, and what to do next. */
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
-    if (strncmp(text, "NOSCRIPT", 8) == 0) { /* SCRIPT FLUSH: nothing executed */
+    if (strncmp(text, "NOSCRIPT", 8) == 0) { /* after SCRIPT FLUSH the script is missing, and nothing executed */
         connection_scripts(sh, false);
         c->again = keeps(c->kind);
         if (c->kind == CALL_REPAIR) {
@@ -163,16 +164,16 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         }
         return;
     }
-    if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* at maxmemory: admission waits, the queue drains */
+    if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* Redis is at maxmemory: admission pauses, while lanes that wait go on */
         gate_refused(w, sh);
         return;
     }
-    if (c->kind == CALL_VANISHED) { /* it is asked again; the worker can go on without */
+    if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and will ask again */
         vanished_failed(w, sh, text);
         return;
     }
-    if (c->kind == CALL_ALIVE) return; /* for people only */
-    sh->pipe.answered--;               /* counts as unanswered */
+    if (c->kind == CALL_ALIVE) return; /* it is information for people only */
+    sh->pipe.answered--;               /* count the call as unanswered, so that it is sent again */
     char why[300];
     snprintf(why, sizeof why, "%s%s", text, lw_server_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
     lw_worker_disconnected(w, sh->index, why);
@@ -186,21 +187,22 @@ static void load_reply(struct shard *sh, const redisReply *r) {
     connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
 
-/* The answers that every script may give. */
+/* Handles the replies that every script may give. */
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
     if (strcmp(r->str, "LOST") == 0) {
-        c->again = true; /* it did nothing: its items are still to be let go */
+        c->again = true; /* the call did nothing, but its items must still be released */
         shard_lost(w, sh, "another epoch began");
         return true;
     }
-    if (strcmp(r->str, "JUMP") == 0) { /* nothing executed; look at the clocks before saying it again */
+    if (strcmp(r->str, "JUMP") == 0) { /* nothing executed; check the clocks before sending it again */
         c->again = true;
         connection_check(sh);
         return true;
     }
     if (strcmp(r->str, "QUARANTINE") == 0) {
-        epoch_quiet(sh, now_ms(w) + 10); /* joined late; what enter said holds, else ask again soon */
+        epoch_quiet(sh,
+                    now_ms(w) + 10); /* a quarantine that this worker does not know of: use its end as enter gave it, or ask again soon */
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;
         case CALL_GATE: gate_back(w, sh); break;
@@ -240,7 +242,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (!sh->pipe.open) return; /* of a pipeline that was given up */
+    if (!sh->pipe.open) return; /* a reply to a pipeline that was given up */
     assert(sh->pipe.answered < sh->pipe.n);
     struct call *c = &sh->pipe.calls[sh->pipe.answered++];
     if (r->type == REDIS_REPLY_ERROR)
@@ -252,12 +254,13 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     if (sh->phase == HELLO) hello_done(w, sh);
 }
 
-/* What must go out before a turn's own calls: the check of a joined life, scripts to load, calls to send again. True: something was sent.
+/* Sends what must precede a turn's own calls: the check of a new connection, scripts to load, calls
+ * to send again. Returns true if it sent something.
  */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
-        /* a pipeline of its own; the calls to send again wait beside it */
+        /* it takes a pipeline of its own; calls to send again wait for the next */
         hello_build(w, sh, !sh->server.loaded);
         return true;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipe: one pipeline a turn and shard. */
+/* pipe: one pipeline per turn and shard. */
 #ifndef LW_CONSUMER_WORKER_PIPE_H
 #define LW_CONSUMER_WORKER_PIPE_H
 
@@ -11,7 +11,7 @@
 struct lw_worker;
 struct shard;
 
-enum { PIPE_CALLS = 32, KEPT_CALLS = 3 }; /* kept: settle, gate, claim */
+enum { PIPE_CALLS = 32, KEPT_CALLS = 3 }; /* kinds of calls that are kept: settle, gate, claim */
 
 enum call_kind {
     CALL_LOAD,
@@ -34,17 +34,17 @@ enum call_kind {
 
 struct call {
     enum call_kind kind;
-    bool again; /* did not execute: send it once more as it was */
+    bool again; /* it did not execute; send it again unchanged */
 };
 
 struct pipeline { /* pipe.c */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
     int n, answered;
-    bool open;                       /* a pipeline is out */
+    bool open;                       /* a pipeline is in flight */
     enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items stay with their steps */
     int n_kept;
-    bool cut; /* a kept call may have executed */
+    bool cut; /* the connection was cut, so a kept call may have executed */
     int64_t sent_ms;
 };
 
@@ -52,14 +52,14 @@ void pipe_begin(struct lw_worker *w, struct shard *sh);
 void pipe_call(struct shard *sh, enum call_kind kind);
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
 void pipe_send(struct lw_worker *w, struct shard *sh);
-void pipe_broken(struct lw_worker *w, struct shard *sh); /* its connection is */
+void pipe_broken(struct lw_worker *w, struct shard *sh); /* called when the shard's connection is lost */
 void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
 void arg_bounds(struct lw_worker *w, struct shard *sh); /* byte limits of claim and settle: "LANE CALL MET" */
 void arg_lock(struct shard *sh, struct lw_bytes lane);
-uint64_t token_new(struct lw_worker *w); /* never used before */
+uint64_t token_new(struct lw_worker *w); /* a number that this worker never used before */
 void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* places: how a call names messages. Their segments stand once, as keys; a message is then three bytes: which of them, and its index. */
+/* places: how a call names messages. Each segment is named once, as a key. A message is then three
+ * bytes: which segment, and its index there. */
 #include "consumer/worker/places.h"
 
 #include "consumer/worker/limits.h"
@@ -8,7 +9,8 @@
 
 #include <assert.h>
 
-/* A byte more in a range costs Redis about a hundredth of what a page more costs. */
+/* A range of states is read at once up to so many bytes per message: one more byte costs Redis
+ * about a hundredth of what one more page costs. */
 enum { DENSE_BYTES = 128 };
 
 bool places_fit(const struct places *p, int more) { return p->n + more <= GROUPS_MAX; }
@@ -51,7 +53,7 @@ void places_args(struct lw_commands *c, const struct places *p) {
     lw_arg_i64(c, p->n);
     for (int i = 0; i < p->n; i++) {
         lw_arg_text(c, p->group[i].part->name), lw_arg_i64(c, p->group[i].segment);
-        bool dense = p->group[i].hi - p->group[i].lo < DENSE_BYTES * p->group[i].n; /* else: each message's page by itself */
+        bool dense = p->group[i].hi - p->group[i].lo < DENSE_BYTES * p->group[i].n; /* otherwise each message's page is read by itself */
         lw_arg_i64(c, dense ? p->group[i].lo : 1), lw_arg_i64(c, dense ? p->group[i].hi : 0);
     }
 }

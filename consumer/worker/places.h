@@ -9,15 +9,15 @@
 struct part;
 struct shard;
 
-enum { GROUPS_MAX = 250 }; /* segments per call: one byte names them */
+enum { GROUPS_MAX = 250 }; /* maximum segments per call, because one byte names a segment */
 
 struct places {
-    int n; /* groups */
+    int n; /* number of segments */
     struct group {
         struct part *part;
         int64_t segment;
-        int lo, hi; /* the bytes with their states */
-        int n;      /* messages there */
+        int lo, hi; /* first and last byte of its messages' states */
+        int n;      /* number of its messages */
     } group[GROUPS_MAX];
     int n_bytes;
     unsigned char bytes[3 * 2 * BATCH];

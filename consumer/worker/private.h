@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private: what belongs to the worker as a whole, and the parts of the steps. Each field is assigned by one file only
- * (tests/cli/test_owners.py); others call a function of that file. */
+/* private: what belongs to the worker as a whole, and the structs of the steps. Each field is
+ * assigned by one file only (tests/cli/test_owners.py); others call a function of that file. */
 #ifndef LW_CONSUMER_WORKER_PRIVATE_H
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
@@ -33,32 +33,33 @@ struct lw_worker {
     struct part **assigned;
     size_t n_assigned, cap_assigned;
     struct lw_byte_bounds bytes;
-    size_t held; /* records in memory that are neither in a call nor in a run; lane.c */
+    size_t held; /* lane.c: number of records in memory that are neither in a call nor in a run */
     struct memory memory;
     struct runs runs;
     struct commits commit;
     struct rival rival;
 
-    size_t window; /* turn.c: how many messages may be granted and not finished */
+    size_t window; /* turn.c: maximum number of messages granted and not finished */
     enum lw_grant_limit limit;
     uint64_t turns;
     uint64_t next_token; /* pipe.c */
     bool stopping;       /* worker.c */
-    bool joined;         /* epoch.c: shard 0 took us: what differs is refused before anything is written elsewhere */
+    bool joined;         /* epoch.c: shard 0 has accepted this worker's schema. Until then nothing is written elsewhere */
     bool looking;        /* first.c: a look at the group's commits is under way */
     int64_t look_ms;
     char fleet[17], fleets[FLEETS][17]; /* rival.c: this fleet's name, from the epoch of shard 0, and its earlier names */
     size_t n_fleets;
-    int64_t unanswered_until_ms; /* watch.c: a request for the group's offset timed out: no other before this time */
+    int64_t unanswered_until_ms; /* watch.c: a request for the group's offset timed out; send no other before this time */
     struct hold *free_holds;
     struct lane *free_lanes;
-    uint32_t *busy;                  /* gate.c, by tag: when the lane was last seen busy, in seconds of the boot clock */
-    struct lw_buf scratch, scratch2; /* anybody's, within one function */
+    uint32_t *busy;                  /* gate.c: by tag, when the lane was last seen busy, in seconds of the boot clock */
+    struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* What a lane answered to gate or claim, a letter a message: had it, or had to wait. Claim's letters for that are gate's, too. */
+/* Counts what a lane answered to gate or claim, one letter per message: granted, or must wait. Both
+ * scripts use the same letters for that. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
         if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO || letters[k] == LW_CLAIMED_HEADS) {

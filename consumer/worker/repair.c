@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: what this worker knows to be finished is written back to a Redis that lost its data, while the quarantine lasts. After an epoch
- * is entered come the floors and what survived the rewind; later, what handlers that outlived their epoch did, and what commit metadata
- * knows. */
+/* repair: while the quarantine lasts, this worker writes back to a Redis that lost its data what it
+ * knows to be finished. First, after an epoch is entered, come the floors and what survived the
+ * rewind; later the outcomes of handlers that outlived their epoch, and what commit metadata knows. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"
@@ -36,7 +36,7 @@ void repair_drop(struct shard *sh) {
 
 void repair_free(struct shard *sh) { free(sh->repair.meta); }
 
-/* How many ranges a call may carry. */
+/* Maximum number of ranges per call. */
 static int repair_room(const struct lw_worker *w) { return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH; }
 
 void repairs_restart(struct lw_worker *w) {
@@ -45,7 +45,8 @@ void repairs_restart(struct lw_worker *w) {
 
 static void arg_part(struct lw_commands *c, const struct part *p) { lw_arg_text(c, p->name); }
 
-/* One call: the floors first, then as many finished ranges as a call takes. READY when there is nothing left to say. */
+/* Builds one call: the floors first, then as many finished ranges as it takes. The shard is READY
+ * when nothing is left to write. */
 void repair_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == REPAIRING && !sh->repair.over);
     pipe_begin(w, sh);
@@ -89,16 +90,17 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     pipe_send(w, sh);
 }
 
-/* A handler outlived its epoch and was done: what it did may be written back within the quarantine, where its key's order allows; until
- * that is decided, the rule "epoch ends, grants end" blocks the key here. */
+/* A handler outlived its epoch and its message is done. That may be written back within the
+ * quarantine, if the order of its key allows; until that is decided, the rule "epoch ends, grants
+ * end" blocks the key here. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     for (struct run *r = h->first, *next; r; r = next) {
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* what comes before it is not known yet */
+        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* messages before it are not delivered yet */
         if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
-            late_remove(w, r); /* the last one takes the hold along */
+            late_remove(w, r); /* removing the hold's last run frees the hold */
             continue;
         }
         r->in_repair = true;
@@ -145,8 +147,9 @@ static void meta_drop(struct shard *sh, size_t n) {
     if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }
 
-/* The oldest come first, and stay in the list until Redis has answered OK: a key whose later record were written back without an earlier
- * one would run the earlier one again, and an older effect would be its last. A call is taken whole or not at all. */
+/* Writes the oldest first, and keeps them in the list until Redis has answered OK. If a later
+ * record of a key were written back without an earlier one, the earlier one would run again and its
+ * effect would be the last. A hold is taken whole or not at all. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     if (sh->repair.n) return;
     for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++) sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
@@ -181,8 +184,8 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (ok)
         meta_drop(sh, metas);
     else
-        sh->repair.n_meta = 0; /* too late for those, too */
-    if (forget) {              /* too late: what Redis does not know runs again */
+        sh->repair.n_meta = 0; /* the quarantine is over, too late for these too */
+    if (forget) {              /* the quarantine is over: what Redis does not know runs again */
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
         commit_must_confirm(w); /* the metadata of the last commit still calls it finished */

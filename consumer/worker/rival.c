@@ -26,7 +26,7 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0; /* not an id of our form: commits name no fleet */
+    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0; /* the epoch's id has a form that we do not write, so commits name no fleet */
     w->rival = (struct rival){.n = 0};
 }
 
@@ -56,7 +56,8 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* The older fleet: has it seen a commit of the younger one that it has not told of yet? */
+/* For the older fleet: whether a commit of the younger one was seen that the log has not mentioned
+ * yet. */
 static bool is_news(const struct rival *r, int64_t now) { return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS); }
 
 static void judge(struct lw_worker *w) {

@@ -10,16 +10,17 @@ struct lw_worker;
 
 enum { FLEETS = 8 };
 
-/* The last look at what the group has committed of a partition. */
+/* What the last look found that the group has committed of a partition. */
 struct looked { /* rival.c */
     bool known;
     int64_t offset;
 };
 
-/* Another fleet in our group whose commits advance: how often that was seen, first and last. */
+/* Another fleet in our group whose commits advance: how often that was seen, and when first and
+ * last. */
 struct rival {
-    char fleet[17], part[320]; /* part: where it committed last */
-    int n;                     /* looks at which its commits had advanced */
+    char fleet[17], part[320]; /* part: the partition where it committed last */
+    int n;                     /* number of looks at which its commits had advanced */
     int64_t first_ms, last_ms, said_ms;
 };
 

@@ -19,10 +19,12 @@
 
 enum { RESEND_MS = 1000 };
 
-/* A handler that gives back under a live lease would be asked again at once, for ever. */
+/* If a handler gives messages back under a live lease, its lane rests; otherwise it would be asked
+ * again at once, for ever. */
 enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
 
-/* Changes a run's state; the move must be legal. AHEAD is where a run begins, and what is taken back ends there. */
+/* Changes a run's state and asserts that the move is legal. AHEAD is where a run begins, and where
+ * a withdrawn run ends. */
 static void run_to(struct run *r, enum run_state to) {
     static const bool legal[4][4] = {
         [AHEAD] = {[RUNNING] = true},
@@ -122,7 +124,7 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* It is its turn. */
+/* Starts the run; everything before it in its hold has ended. */
 void run_start(struct lw_worker *w, struct run *r) {
     int64_t now = now_ms(w);
     assert(!r->hold->lost);
@@ -156,7 +158,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         submit(w, r);
 }
 
-/* The thread that ran the message before this one went on with it. */
+/* Notes that the thread that ran the message before this one went on with it. */
 static void started_behind(struct lw_worker *w, struct run *r) {
     assert(r->linked && !r->submitted);
     run_to(r, RUNNING);
@@ -190,8 +192,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
         hold_to_settle(w, h);
 }
 
-/* The topic rejects this dead letter for good. Stored in Redis, it blocks neither its lane nor the
- * commit. */
+/* The topic has rejected this dead letter for good. Stored in Redis instead, it blocks neither its
+ * lane nor the commit. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     if (r->resend_ms) w->runs.n_resend--;
     r->resend_ms = 0;
@@ -226,7 +228,7 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     free(h);
 }
 
-/* The attempts are over, or the handler says it is hopeless. */
+/* Ends the message as dead: no attempts are left, or the handler says that another is pointless. */
 static void die(struct lw_worker *w, struct run *r) {
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
     if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" */
@@ -245,8 +247,8 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     if (r->job.alone) w->runs.running_alone = false;
 }
 
-/* Applies the rule "no late start" again, because time may have passed since the grant (a rebalance blocks the loop). A message whose
- * epoch was lost meanwhile is not started at all. */
+/* Applies the rule "no late start" again, because time may have passed since the grant (a rebalance
+ * blocks the loop). If its epoch was lost meanwhile, a message is not started at all. */
 void run_flush(struct lw_worker *w) {
     int64_t now = w->runs.n_start ? now_ms(w) : 0;
     size_t n = 0;
@@ -267,7 +269,8 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
-/* Its epoch is gone: what is done may still be written back, all else is forgotten. What was linked behind it runs, or comes back. */
+/* The run ended after its epoch did. If it is done, that may still be written back; otherwise it is
+ * forgotten. What was linked behind it runs, or is given back. */
 static void finished_late(struct lw_worker *w, struct run *r) {
     struct run *next = r->next;
     if (next && r->job.outcome == LW_DONE) {
@@ -294,8 +297,8 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
-/* Returns how long the lane rests. The first give-back in a row is free, because a lease may just have
- * ended; then the rest doubles each time. */
+/* Returns how long the lane rests. The first give-back in a row costs nothing, because a lease may
+ * just have ended; then the rest doubles each time. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     const struct lw_job_lease *lease = r->job.lease;
     int64_t now = now_ms(w);
@@ -404,7 +407,8 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-/* It counts as granted no more. Nobody has it if its topic refused it, or if it waits behind a suspect. */
+/* The run's epoch is lost, so it no longer counts as granted. Returns true if no thread has it,
+ * because its topic refused it or it waits behind a suspect. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     w->runs.in_flight--;
     if (r->state == RUNNING) return run_leave_line(w, r);
@@ -434,7 +438,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
     }
 }
 
-/* A run of a lost hold is over. */
+/* Removes a run of a lost hold that is over. */
 void late_remove(struct lw_worker *w, struct run *r) {
     struct hold *h = r->hold;
     assert(h->lost && h->n_open > 0);

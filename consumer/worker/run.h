@@ -14,36 +14,36 @@ enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
 
 /* A granted message and what became of it. */
 struct run {
-    struct lw_job job; /* first: the handler knows the run by it */
+    struct lw_job job; /* must be the first member: the handler returns the run by it */
     struct hold *hold;
     struct msg *msg;
     enum run_state state;
-    enum lw_outcome outcome; /* of the message: its handler's answer (job.outcome), as far as attempts are left */
+    enum lw_outcome outcome; /* outcome of the message: the handler's answer (job.outcome), or dead if no attempts are left */
     int tries;
-    bool linked;    /* AHEAD: the thread of the one before it may start it at any time */
-    bool submitted; /* handed to the handlers */
+    bool linked;    /* AHEAD: the thread of the run before it may start it at any time */
+    bool submitted; /* given to the handlers */
     bool accounted; /* its outcome was counted */
-    bool late;      /* its epoch is gone, and it was done after all: blocks its lane until Redis knows or never will */
+    bool late;      /* done, but only after its epoch was lost; blocks its lane until repair records it or gives up */
     bool in_repair;
     int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
-    int64_t rest_ms;        /* LW_BACK by its handler under a live lease: how long its lane rests */
+    int64_t rest_ms;        /* LW_BACK by its handler under a live lease: time for which its lane rests */
     int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
-    struct run *next;       /* in its hold, in order; or free */
-    struct run *next_alone; /* in the line of those that wait for a suspect */
+    struct run *next;       /* in its hold, in order; or in the free list */
+    struct run *next_alone; /* next in the queue behind a suspect */
 };
 
 struct runs {              /* run.c */
-    size_t in_flight;      /* granted, not finished */
-    size_t finished_since; /* since the last turn: the window adapts to it */
-    struct lw_job **start; /* to hand to the handlers at the end of this step */
+    size_t in_flight;      /* granted and not finished */
+    size_t finished_since; /* since the last turn; the window adapts to it */
+    struct lw_job **start; /* to be given to the handlers at the end of this step */
     size_t n_start, cap_start;
-    size_t in_handler;                   /* submitted, not finished */
-    struct run *waiting, **waiting_tail; /* not started because a suspect must run alone: itself, and what came after it */
+    size_t in_handler;                   /* given to the handlers and not finished */
+    struct run *waiting, **waiting_tail; /* not started because a suspect must run alone: the suspect, and what came after it */
     bool running_alone;
-    size_t n_resend; /* dead letters that their topic refused */
+    size_t n_resend; /* number of dead letters that their topic refused */
     uint64_t max_fence;
     struct given_back {
-        uint32_t times; /* in a row */
+        uint32_t times; /* number of give-backs in a row */
         int64_t at_ms;
     } * given_back; /* by tag: lanes whose handlers recently gave messages back under a live lease */
     int64_t told_back_ms;
@@ -51,16 +51,16 @@ struct runs {              /* run.c */
 };
 
 void runs_open(struct lw_worker *w);
-size_t runs_finished(struct lw_worker *w); /* how many since it was last called */
+size_t runs_finished(struct lw_worker *w); /* number that finished since it was last called */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
-void run_start(struct lw_worker *w, struct run *r); /* nothing before it in its hold runs any more */
+void run_start(struct lw_worker *w, struct run *r); /* called when nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w);                       /* passes started runs to the handlers */
-void run_tend(struct lw_worker *w);                        /* retries dead letters and starts suspects when due */
-void run_leave(struct lw_worker *w, const struct part *p); /* gives back a leaving partition's runs that no handler has */
+void run_tend(struct lw_worker *w);                        /* sends dead letters again and starts suspects when due */
+void run_leave(struct lw_worker *w, const struct part *p); /* gives back runs of a leaving partition that no handler has */
 bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes it from the queue behind a suspect; true if queued */
-bool run_lost(struct lw_worker *w, struct run *r);         /* its epoch is; true if nobody answers for it any more */
+bool run_lost(struct lw_worker *w, struct run *r);         /* its epoch is lost; returns true if no thread or topic will answer for it */
 void late_remove(struct lw_worker *w, struct run *r);
 
 #endif

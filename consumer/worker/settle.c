@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: what became of the messages that ran, and who goes on in their lanes. */
+/* settle: records what became of the messages that ran, and decides how their lanes go on. */
 #include "consumer/worker/settle.h"
 
 #include "consumer/worker/grants.h"
@@ -21,11 +21,12 @@
 #include <stdlib.h>
 
 enum {
-    LOW_WATER = 4,   /* so few are still granted: ask for more before they are through */
-    PARTIAL_MS = 20, /* what is done is said at the latest, though the lane goes on */
+    LOW_WATER = 4,   /* when only so many messages are still granted, ask for more before they finish */
+    PARTIAL_MS = 20, /* report finished messages after at most this time, even if the lane goes on */
 };
 
-/* Exponential, with jitter between half and all of it, so that what failed together is not tried together. */
+/* Exponential, with jitter between half and all of it, so that messages that failed together are
+ * not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     int64_t ms = w->c->retry.backoff_ms;
     for (int i = 0; i < r->tries && ms < w->c->retry.backoff_max_ms; i++) ms *= 2;
@@ -110,7 +111,7 @@ static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) 
     return bytes > w->bytes.lane / 2;
 }
 
-/* Something of the hold still runs, or finished after the call. */
+/* Chooses the mode if some messages of the hold still run, or finished after the call was built. */
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     struct hold *h = it->hold;
     int open = h->n_open + h->n_finished - it->n_runs;
@@ -161,7 +162,7 @@ static void add_places(struct shard *sh, const struct settle_item *it, struct pl
         places_add(p, sh->settle.named[it->first_named + k].part, sh->settle.named[it->first_named + k].offset);
 }
 
-/* The lock's value as the gate or claim wrote it that took it. */
+/* Appends the lock's value as the gate or claim that took it wrote it. */
 static void arg_value(struct lw_worker *w, struct shard *sh, const struct hold *h) {
     char text[64];
     size_t n = lw_decimal((int64_t)h->lease.token, text);
@@ -183,7 +184,7 @@ static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_
     if (!w->c->dedup.business) return;
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_arg(c, r->msg->dedup);
-    for (int k = 0; k < it->n_named; k++) { /* one at most: the first of the chain */
+    for (int k = 0; k < it->n_named; k++) { /* at most one message: the first of the chain */
         const struct msg *m = it->hold->lane->head;
         bool here = m && m->part == sh->settle.named[it->first_named + k].part && m->offset == sh->settle.named[it->first_named + k].offset;
         lw_arg(c, here ? m->dedup : lw_bytes("", 0));
@@ -232,8 +233,8 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     unsure_write(w, sh);
 }
 
-/* Bytes of this hold that the call carries or reads again: envelopes of messages that are not done, and
- * heads, which the script compares with the front of their list. */
+/* The number of bytes of this hold that the call carries or reads again: envelopes of messages that
+ * are not done, and heads, which the script compares with the front of their list. */
 static size_t carries(const struct hold *h, int n_runs) {
     size_t bytes = 0;
     const struct run *r = h->first;
@@ -341,7 +342,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             continue;
         }
         struct msg *m = lane_first(w, l);
-        if (!m || m->part != want->part || m->offset != want->offset) { /* it has gone: a rebalance */
+        if (!m || m->part != want->part || m->offset != want->offset) { /* a rebalance took the message away */
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
             owed_pay(w, m->part, m->offset);
@@ -363,7 +364,8 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* Not ours any more: of what is done only the first was recorded; whoever has the lane now runs the others again, in order. */
+/* The lease was another's: of the dones only the first was recorded. Whoever has the lane now runs
+ * the others again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     struct hold *h = it->hold;
     struct run *first = h->first;
@@ -389,15 +391,15 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_QUEUED);
-        } else if (h->kind == FAST && msg_current(r->msg)) { /* asks again, before anything newer */
+        } else if (h->kind == FAST && msg_current(r->msg)) { /* it asks gate again, before anything newer */
             lane_push_front(w, h->lane, r->msg);
             r->msg = NULL;
         }
     }
     hold_drop_runs(w, h, it->n_runs);
     h->n_in_call = 0;
-    if (!h->n_finished) h->failed = false; /* it was the last of them */
-    h->done_ms = now_ms(w);                /* of what is finished still */
+    if (!h->n_finished) h->failed = false; /* the failed one was the last of them */
+    h->done_ms = now_ms(w);                /* the wait of those that are still finished begins now */
 }
 
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
@@ -406,7 +408,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct lane *l = h->lane;
     l->settled = true;
     if (a == LW_SETTLED_STALE) {
-        stale(w, it); /* while the lane is still in_call, so that it stays */
+        stale(w, it); /* before in_call is cleared, so that the lane is not freed */
         lane_answered(l);
         return;
     }
@@ -421,7 +423,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     if (a == LW_SETTLED_NEXT) {
         h->kind = LANE;
         take_heads(w, sh, l, h, g, heads, 0);
-        if (!h->first) { /* nothing of it can be read: the lock ends by itself */
+        if (!h->first) { /* none of its messages can be read; leave the lock to expire */
             l->hold = NULL;
             hold_free(w, h);
         }
@@ -431,7 +433,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);
-    if (!h->n_open) hold_to_settle(w, h); /* nothing (any more) to run: once more, with what is true now */
+    if (!h->n_open) hold_to_settle(w, h); /* nothing is left to run: send another settle that says so */
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

@@ -13,17 +13,17 @@ struct lw_worker;
 struct part;
 struct shard;
 
-struct named { /* of the local chain; only its identity counts: it may have gone meanwhile */
+struct named { /* A message of the local chain. Only its identity counts, because it may be gone when the reply comes */
     struct part *part;
     int64_t offset;
 };
 
 struct settle_item {
     struct hold *hold;
-    int n_runs; /* how many of its runs, from the first on */
+    int n_runs; /* number of runs it reports, from the first on */
     enum lw_outcome outcome;
     enum lw_go go;
-    int first_named, n_named; /* of the call's */
+    int first_named, n_named; /* its part of the call's named messages */
     int want, before;
     int64_t backoff_ms;
 };
@@ -32,21 +32,21 @@ struct settle { /* settle.c */
     struct settle_item item[BATCH];
     struct named named[BATCH];
     int n, n_named;
-    struct hold *listed, **tail; /* to settle */
+    struct hold *listed, **tail; /* holds to settle */
     size_t n_listed;
-    bool urgent; /* one of them keeps somebody waiting */
+    bool urgent; /* somebody waits for one of them */
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
-int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when there is something to settle; INT64_MAX never */
+int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when the next settle is due; INT64_MAX: never */
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
-void settle_begin(struct shard *sh);                  /* of a pipeline */
-void settle_list(struct shard *sh, struct hold *h);   /* it has finished runs */
-void settle_unlist(struct shard *sh, struct hold *h); /* nothing happens if it is not in the list */
-void settle_urge(struct shard *sh);                   /* somebody waits for what is listed */
+void settle_begin(struct shard *sh);                  /* called when a pipeline begins */
+void settle_list(struct shard *sh, struct hold *h);   /* called when the hold has finished runs */
+void settle_unlist(struct shard *sh, struct hold *h); /* does nothing if it is not in the list */
+void settle_urge(struct shard *sh);                   /* called when somebody waits for a listed hold */
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-void settle_forget(struct lw_worker *w, struct shard *sh); /* its call is never answered */
+void settle_forget(struct lw_worker *w, struct shard *sh); /* called when its call will never be answered */
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

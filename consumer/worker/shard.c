@@ -2,9 +2,11 @@
 /* shard: one Redis of the fleet, as this worker knows it, and its phase.
  *
  *     DOWN --connected--> HELLO --same life--> READY <-------------------.
- *                           '--new or none--> ENTERING --OK--> REPAIRING-'       any --LOST, other life, clock jumped--> DOWN
+ *                           '--new or none--> ENTERING --OK--> REPAIRING-'
+ *       any --LOST, other life, clock jumped--> DOWN
  *
- * connection.c says HELLO, epoch.c enters, repair.c repairs; the steps of a message's way need READY. */
+ * connection.c sends HELLO, epoch.c enters, repair.c repairs. Gate, settle, claim and watch need
+ * READY. */
 #include "consumer/worker/shard.h"
 
 #include "consumer/worker/gate.h"

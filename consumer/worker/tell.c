@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines of the log about single messages. Their payload is never in them; their key as log.keys says. */
+/* Writes the log lines about single messages. They never show the payload, and show the key as
+ * log.keys says. */
 #include "consumer/worker/tell.h"
 
 #include "consumer/worker/private.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-/* A key as log.keys says. */
+/* Formats a key as log.keys says. */
 void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TEXT]) {
     snprintf(out, LW_KEY_TEXT, "(log.keys: none)");
     if (w->c->log.keys == LW_KEYS_HASH)

@@ -40,12 +40,12 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication"), lw_arg_text(c, "stats"), lw_arg_text(c, "memory");
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)), lw_arg_text(c, w->set.id);
-    pipe_call(sh, CALL_ALIVE); /* workers long gone */
+    pipe_call(sh, CALL_ALIVE); /* removes workers that are long gone */
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);
     vanished_build(w, sh);
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w)); /* more of them */
+    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w)); /* the batch was full, so there may be more */
 }

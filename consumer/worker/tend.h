@@ -11,12 +11,13 @@ struct shard;
 
 struct tend { /* tend.c */
     int64_t at_ms;
-    int64_t due_ms; /* a backoff that this worker set ends then: look after the lanes; 0 none */
+    int64_t due_ms; /* when to check lanes because a backoff that this worker set ends; 0: none */
 };
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void tend_now(struct shard *sh, int64_t now);
-void tend_by(struct shard *sh, int64_t due_ms); /* look after the lanes then: the janitor would see the end of a short backoff late */
+void tend_by(struct shard *sh,
+             int64_t due_ms); /* makes the check of lanes due by this time; the regular one would notice the end of a short backoff late */
 
 #endif

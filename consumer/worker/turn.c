@@ -37,7 +37,8 @@
 
 enum { PACE_MS = 2 }; /* minimum gap between non-urgent pipelines, so that each carries a larger batch */
 
-/* Finished runs keep their leases until they are settled, BATCH a turn: those beyond what this turn takes. */
+/* The number of finished runs that this turn does not settle: each turn settles at most BATCH, and
+ * the others keep their leases. */
 static size_t backlog(const struct lw_worker *w, size_t most) {
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
@@ -48,8 +49,9 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* How many messages may be granted and not finished: twice the handlers, or twice what finished since the last turn, so that quick handlers
- * get full batches and slow ones don't make this worker hold locks it can't use yet. */
+/* How many messages may be granted and not finished: twice the number of handlers, or twice what
+ * finished since the last turn. So quick handlers get full batches, and slow ones do not make this
+ * worker hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     size_t least = 2 * (size_t)w->c->handler.threads;
     size_t want = 2 * runs_finished(w);
@@ -65,8 +67,9 @@ static size_t may_grant_now(struct lw_worker *w) {
     return held < w->window ? w->window - held : 0;
 }
 
-/* Is there anything that should go now? At once what somebody waits for: handlers that are idle, a lane that goes on, a full batch. The
- * rest goes along, or PACE_MS after the last pipeline. */
+/* Whether a pipeline should go now. It goes at once if somebody waits for it: idle handlers, a lane
+ * that can continue, a full batch. Anything else goes along with it, or PACE_MS after the last
+ * pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
         now - sh->pipe.sent_ms >= PACE_MS)
@@ -84,7 +87,8 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     return n > most ? n : most;
 }
 
-/* Claim and gate, within what may be granted: heads first, as the classic workflow drains before new work. */
+/* Builds claim and gate within the grant budget. Heads come first, so that waiting messages go
+ * before new ones. */
 static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
     assert(sh->phase == READY && sh->epoch.id[0]);
     hints_build(w, sh, *most);
@@ -115,7 +119,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     tend_build(w, sh, now);
     watch_build(w, sh);
     settle_build(w, sh);
-    bool wanted = *most > 0; /* asked before gate takes its share: new messages must not keep the waiting ones out for ever */
+    bool wanted = *most > 0; /* checked before gate takes its share, so that new messages cannot keep waiting ones out for ever */
     if (!quiet && !w->stopping) grant_build(w, sh, most, now);
     late_build(w, sh);
     unpark_build(w, sh);
@@ -132,7 +136,7 @@ void lw_worker_turn(struct lw_worker *w) {
     first_look(w);
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    size_t most = idle ? may_grant_now(w) : 0; /* the window counts by round trips */
+    size_t most = idle ? may_grant_now(w) : 0; /* each round trip counts once for the window */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
     for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
@@ -158,7 +162,7 @@ void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) { w->limit 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
-    if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* until Kafka is asked again, a turn does nothing */
+    if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* a turn does nothing until it is time to ask Kafka again */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->pipe.open || sh->phase == DOWN) continue;

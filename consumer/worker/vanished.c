@@ -41,7 +41,7 @@ static bool is_missing(const struct missing *m, uint32_t tag) { return m->tags &
 
 /* --- which lanes ------------------------------------------------------------------------------------------------- */
 
-/* Reads on from where the one of our partitions is that has read least. */
+/* Reads on in the stream, from where the partition is that has read least. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
     if (!w->n_assigned) return;
     struct stream_id from = w->assigned[0]->missing[sh->index].seen;
@@ -62,14 +62,14 @@ struct vanished_lane {
     struct stream_id id;
     struct lw_bytes name;
     uint32_t tag;
-    size_t n; /* our messages that waited there */
+    size_t n; /* number of our messages that waited there */
 };
 struct looking {
     struct vanished_lane lane[LANES_A_LOOK];
     int n;
-    uint64_t filter; /* over tags, so that most records are passed over at once */
+    uint64_t filter; /* bitmap over tags, by which most records are passed over quickly */
     struct part *part;
-    int64_t first[LANES_A_LOOK]; /* offset of the part's first in the lane */
+    int64_t first[LANES_A_LOOK]; /* first offset of the partition in that lane */
     size_t here[LANES_A_LOOK];
 };
 
@@ -115,7 +115,7 @@ static void say_here(const struct lw_worker *w, const struct shard *sh, const st
 
 static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, struct looking *x) {
     struct missing *m = &p->missing[sh->index];
-    if (!m->asked) return; /* assigned since */
+    if (!m->asked) return; /* it was assigned after the call was sent */
     m->asked = false;
     memset(x->here, 0, sizeof x->here);
     x->part = p;
@@ -129,7 +129,8 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Nobody else may have anything to say about it: messages that operators put there have no owner. */
+/* Logs a vanished list of which no owner found a message: messages that operators put there have no
+ * owner. */
 static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
     char name[LW_KEY_TEXT];
     tell_key(w, l->name, name);
@@ -138,7 +139,8 @@ static void say_none(const struct lw_worker *w, const struct shard *sh, const st
             sh->index, name);
 }
 
-/* The worker goes on: it asks again each quarter of a TTL, and only a list that was deleted needs the answer. */
+/* Logs the failure and goes on: the worker asks again each quarter of a TTL, and the answer matters
+ * only if a list was deleted. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
     int64_t now = now_ms(w);
     if (sh->vanished.failed_ms && now - sh->vanished.failed_ms < SAID_MS) return;
@@ -170,7 +172,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
             sh->vanished.said = x.lane[i].id;
             if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
         }
-    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w)); /* more of them */
+    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w)); /* the batch was full, so there may be more */
 }
 
 /* --- their messages ---------------------------------------------------------------------------------------------- */
@@ -188,7 +190,7 @@ static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
     return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
 }
 
-/* Delivered, and gate has not said yet whether it is parked there: not beyond it. */
+/* Stops before a record that is delivered and not yet gated: whether it is parked is unknown. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
     struct unparking_scan *x = ctx;
     if (!is_wanted(x, tag)) return true;

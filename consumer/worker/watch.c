@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the states in Redis tell an owner what became of the messages it parked, and, on assignment, what was finished before it came. */
+/* watch: the states in Redis tell an owner what became of the messages that it parked and, at
+ * assignment, what was finished before. */
 #include "consumer/worker/watch.h"
 
 #include "consumer/worker/commit.h"
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_SEGMENTS = 64,     /* how far ahead the states are read on assign */
+    LOOK_SEGMENTS = 64,     /* number of segments whose states are read at assignment */
     LOOK_RECORDS = 1 << 16, /* records that one watch call searches for parked ones */
     RECHECK_MS = 1000,
 };
@@ -53,11 +54,12 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .last = last};
 }
 
-/* A new assignment: everything from where it begins to the end of the log as it was then. */
+/* For a new assignment: reads everything from where it begins to the end of the log as of then. */
 static void look_fresh(struct shard *sh, struct part *p) {
     int64_t first = p->begin / LW_SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
-    if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1; /* what lies beyond, gate answers one by one */
-    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;                   /* the next turn */
+    if (last - first >= LOOK_SEGMENTS / 2)
+        last = first + LOOK_SEGMENTS / 2 - 1;                  /* states beyond are not read in advance; gate answers for each message */
+    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return; /* the call is full; continue in the next turn */
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
 
@@ -69,8 +71,8 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* The segment of the watermark, and then, in turn, those above it that hold parked records, up to `most`. Where more of them lie behind a
- * record that stays unfinished, the next call goes on where this one ended. */
+/* Reads the segment of the watermark, and then, in turn, those above it that hold parked records,
+ * up to `most`. If there are more, the next call continues where this one ended. */
 static void look_queued(struct shard *sh, struct part *p, int most) {
     int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch.at[sh->index];
     size_t budget = LOOK_RECORDS;
@@ -84,7 +86,7 @@ static void look_queued(struct shard *sh, struct part *p, int most) {
     p->watch.at[sh->index] = at;
 }
 
-/* Segments a partition may look at in a call, so that none waits for the others' rounds. */
+/* Segments per partition and call, so that no partition waits for rounds of the others. */
 static int look_share(const struct lw_worker *w) {
     int n = 0;
     for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets) > 0;
@@ -96,7 +98,7 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
     int share = due ? look_share(w) : 0;
-    size_t from = sh->watch.from++; /* in turn: with many partitions the first would take all room */
+    size_t from = sh->watch.from++; /* begin with another partition each time, so that the first ones do not fill every call */
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
         if (!p->watch.fresh[sh->index] && now >= p->watch.recheck_ms)
@@ -127,13 +129,14 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
     return lw_state_in(bytes->str[at], offset);
 }
 
-/* What Kafka says about the group does not fit what Redis says. We may only be behind: another member took the partition over and we have
- * not heard yet; then the group's commit, asked again, fits. */
+/* What Kafka says about the group contradicts Redis. We may only be behind: another member took the
+ * partition over and we have not heard yet. Then the group's commit, asked for again, agrees. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     struct lw_err err = {0};
     int64_t committed = -1;
     p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
-    if (now_ms(w) < w->unanswered_until_ms) return true; /* each question may block this thread: one at a time while Kafka is silent */
+    if (now_ms(w) < w->unanswered_until_ms)
+        return true; /* each request may block this thread, so send only one at a time while Kafka does not answer */
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
         lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name, err.text, RECHECK_MS);
         w->unanswered_until_ms = p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
@@ -142,7 +145,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* The rule "floor fits the log": new records are never taken for finished because old ones at the same offsets were. */
+/* The rule "floor fits the log": new records must not be taken for finished because old ones at the
+ * same offsets were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);
@@ -188,7 +192,7 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* told once more: its last owner, or a repair, may have left segments */
+    /* send the floor once more: its last owner, or a repair, may have left segments below it */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin, floor->len && first);
     if (first) {
         p->watch.fresh[sh->index] = 1;
@@ -240,7 +244,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_QUEUED, lo, hi, check_one, &x);
-        if (x.lost && !unpark_busy(p, sh->index)) { /* parked, and gone: from Kafka again */
+        if (x.lost && !unpark_busy(p, sh->index)) { /* parked, but its list is gone: read it from Kafka again */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);
         }

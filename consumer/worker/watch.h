@@ -16,31 +16,31 @@ enum { LOOK_BATCH = 64 }; /* segments per watch call */
 struct look_item {
     struct part *part;
     uint32_t gen, pass;
-    int64_t segment, next; /* next: what was delivered when the call was sent */
-    int lo, hi;            /* bytes */
-    bool fresh;            /* read on assign; last: the last of the partition's */
+    int64_t segment, next; /* next: offset up to which records were delivered when the call was sent */
+    int lo, hi;            /* first and last byte */
+    bool fresh;            /* fresh: read for a new assignment; last: the partition's last segment */
     bool last;
 };
 
 struct watch { /* watch.c */
     struct look_item item[LOOK_BATCH];
     int n;
-    int64_t at_ms; /* the next round */
-    size_t from;   /* the partition it begins with */
+    int64_t at_ms; /* when the next round begins */
+    size_t from;   /* the partition with which it begins */
 };
 
 /* What is known of a partition's states. */
 struct part_watch {     /* watch.c */
     uint8_t *fresh;     /* per shard: its floor and segments were read for this assignment */
-    int n_fresh;        /* of the shards */
-    int64_t recheck_ms; /* the group's offset did not fit the floor: look again then */
+    int n_fresh;        /* number of shards whose states were read */
+    int64_t recheck_ms; /* the group's offset did not fit the floor; look again at this time */
     int64_t *at;        /* per shard: the offset where its watch continues */
 };
 
-void watch_open(struct lw_worker *w, struct part *p);     /* a new partition */
-void watch_assigned(struct lw_worker *w, struct part *p); /* nothing was read for this assignment */
+void watch_open(struct lw_worker *w, struct part *p);     /* called for a new partition */
+void watch_assigned(struct lw_worker *w, struct part *p); /* forgets what was read for an earlier assignment */
 void watch_free(struct part *p);
-void watch_begin(struct shard *sh); /* of a pipeline */
+void watch_begin(struct shard *sh); /* called when a pipeline begins */
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

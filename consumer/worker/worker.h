@@ -26,24 +26,26 @@ struct lw_dead_letter {
     struct lw_bytes key, payload;
     const struct lw_header *headers; /* the message's own, then origin, reason, attempts */
     size_t n_headers;
-    void *run; /* comes back in lw_worker_sent() */
+    void *run; /* returned by lw_worker_sent() */
 };
 
 struct lw_io {
     int64_t (*boot_ms)(void *ctx);
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
-    /* Redis. connect: drop the shard's connection if there is one and make a new one, at once or after a wait of the driver's choice;
-     * nothing of the old one is delivered any more. Answered by lw_worker_connected(). send: one pipeline on the present connection;
-     * replies come in order through lw_worker_reply(), or lw_worker_disconnected(). */
+    /* Redis. connect: drops the shard's connection if there is one and makes a new one, at once or
+     * after a wait of the driver's choice. Nothing of the old one is delivered any more.
+     * lw_worker_connected() answers it. send: sends one pipeline on the present connection; replies
+     * come in order through lw_worker_reply(), or lw_worker_disconnected() is called. */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
-    /* Hints wanted (blocking pop of `ready` into `claimed` on a connection of its own, refilled while wanted) or not. */
+    /* Whether hints are wanted. While they are, a blocking pop moves them from `ready` to `claimed`
+     * on a connection of its own. */
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
-    /* Handlers: run these jobs; each comes back through lw_worker_finished(). */
+    /* Handlers: runs these jobs; each comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
-    /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if it cannot be
-     * queued now, 1 if it never can be; err says why. */
+    /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if the
+     * producer cannot take it now, 1 if it never can; err says why. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
     /* Kafka: as in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
@@ -51,52 +53,57 @@ struct lw_io {
     int (*commit)(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
     bool (*commit_busy)(void *ctx);
     int (*commit_sync)(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
-    /* What the group has committed now, whoever owns the partition; -1 in *offset: nothing. */
+    /* Reads what the group has committed now, whoever owns the partition; *offset is -1 if
+     * nothing. */
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
-    /* Asks, without waiting, for all commits of the group; lw_worker_listed() tells the answer. False: not
-     * now. NULL: it cannot be asked. */
+    /* Asks for all commits of the group without waiting; lw_worker_listed() tells the answer.
+     * Returns false if it cannot be asked now. NULL: it can never be asked. */
     bool (*look)(void *ctx);
-    void (*release)(void *ctx, void *origin);                                           /* a record is not needed any more */
-    void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* an accepted commit */
-    /* Serves Redis and handlers, not Kafka, for at most max_ms: used while a revoke waits for handlers. NULL: no waiting. */
+    void (*release)(void *ctx, void *origin);                                           /* called when a record is not needed any more */
+    void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* called with each accepted commit */
+    /* Serves Redis and handlers, but not Kafka, for at most max_ms; used while a revocation waits
+     * for handlers. NULL: do not wait. */
     void (*pump)(void *ctx, int64_t max_ms);
-    /* Can't go on: end this process with status (LW_EXIT_…). */
+    /* The worker cannot go on: ends this process with status (LW_EXIT_…). */
     void (*stop)(void *ctx, int status, const char *reason);
 };
 
-/* Limits in bytes. One message may exceed each of them, since messages are not split. 0: the default. */
+/* Limits in bytes. One message may exceed each of them, because messages are not split. 0: the
+ * default. */
 struct lw_byte_bounds {
-    size_t call;  /* per call to Redis: envelopes it carries; bytes it reads of waiting lists */
+    size_t call;  /* per call to Redis: envelopes that it carries, or bytes of waiting lists that it reads */
     size_t lane;  /* heads of one lane that are granted at once */
-    size_t heads; /* heads in memory; beyond it, no more are claimed */
-    size_t held;  /* all messages in memory; beyond it, no more records are read */
+    size_t heads; /* heads in memory; beyond this limit no more are claimed */
+    size_t held;  /* all messages in memory; beyond this limit no more records are read */
 };
 
 struct lw_worker_setup {
     const struct lw_config *config;
-    struct lw_board *board; /* NULL: no supervisor, nobody suspected */
+    struct lw_board *board; /* NULL: there is no supervisor, and no message is a suspect */
     struct lw_counts *counts;
-    int index;                   /* on the board */
-    const char *id;              /* unique in the fleet and in time: host-pid-random */
-    const char *host;            /* whose wall clock this is */
-    const char *cluster_id;      /* Kafka's; "" unknown */
-    int64_t grace_ms;            /* the rule "old master's grace"; 0 for a single server */
-    struct lw_byte_bounds bytes; /* for tests, where messages are small */
+    int index;                   /* this worker's on the board */
+    const char *id;              /* unique in the fleet and over time: host-pid-random */
+    const char *host;            /* the host whose wall clock this is */
+    const char *cluster_id;      /* Kafka's cluster id; "": unknown */
+    int64_t grace_ms;            /* for the rule "old master's grace"; 0 for a single server */
+    struct lw_byte_bounds bytes; /* tests with small messages set smaller limits */
     size_t part_records;         /* maximum records per partition above its watermark; 0: its share of 64 MiB */
-    int repair_batch;            /* ranges per repair call; 0: the default. The simulation sends few, to have several calls */
+    int repair_batch; /* ranges per repair call; 0: the default. The simulation sets a small number in order to have several calls */
     const struct lw_io *io;
     void *ctx;
 };
 
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup);
-void lw_worker_free(struct lw_worker *w); /* forgets all; nothing is sent */
+void lw_worker_free(struct lw_worker *w); /* frees everything; sends nothing */
 
-/* One turn: for every shard whose last pipeline is answered, send the next: settle what finished, gate what arrived, claim hints; commit.
+/* One turn: to every shard whose last pipeline is answered, sends the next one: settle what
+ * finished, gate what arrived, claim hints. Then commits.
  */
 void lw_worker_turn(struct lw_worker *w);
-int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep when nothing happens */
+int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep if nothing happens */
 struct lw_leases *lw_worker_leases(struct lw_worker *w);
-/* For the renewer: the epoch of a shard and the prefix of its names; false while there is none. Thread-safe. */
+/* For the renewer: the epoch of a shard and the prefix of its names. Returns false while there is
+ * none. Thread-safe. */
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
 const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* "lw:{NAME.SHARD}:" */
 
@@ -105,17 +112,17 @@ const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* "lw:{NAME
 enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
-/* Redis answers. The reply is borrowed. */
+/* Called with events and replies of Redis. The reply is borrowed. */
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
-void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* popped into `claimed` */
+void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* a hint was popped into `claimed` */
 
-/* Handlers answer. */
+/* Called when a handler has answered. */
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job);
 void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason);
 
-/* Kafka. */
+/* A record delivered by Kafka. */
 struct lw_arrival {
     struct lw_record record; /* bytes stay valid until io->release(origin) */
     int64_t offset, timestamp_ms;
@@ -128,26 +135,28 @@ void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
 /* Reports the group's commit of one partition, whoever owns it. Called periodically (rival.c). */
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
-/* Answers lw_io.look: how many commits the group has, in whatever partition, or not known. */
+/* Answers lw_io.look: how many commits the group has in all partitions; known false: the question
+ * failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
 /* The broker refused a commit because its metadata is too large: the next commits carry less. Called
  * before lw_worker_committed(). */
 void lw_worker_metadata_refused(struct lw_worker *w);
-size_t lw_worker_wants(const struct lw_worker *w); /* how many records it would take now */
+size_t lw_worker_wants(const struct lw_worker *w); /* how many records it would accept now */
 
-/* Shutdown: starts nothing new. When lw_worker_busy() is false, all is settled; then commit (lw_worker_commit_all) and leave the group. */
+/* Shutdown: starts nothing new. Once lw_worker_busy() is false, everything is settled; then commit
+ * (lw_worker_commit_all) and leave the group. */
 void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
-/* Puts its partitions on the board, for metrics (observe.c). `log_end` tells how far a partition's log reaches, -1 where that is not known;
- * may be NULL. */
+/* Writes its partitions to the board, for metrics (observe.c). `log_end` tells how far a
+ * partition's log reaches, -1 if unknown; may be NULL. */
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx);
 /* Writes what it remembers to the log, in a bounded number of lines (dump.c). */
 void lw_worker_dump(struct lw_worker *w);
-uint64_t lw_worker_waiting(const struct lw_worker *w);    /* messages of its partitions that are parked in Redis */
-uint64_t lw_worker_in_handler(const struct lw_worker *w); /* given to the handlers and not answered */
+uint64_t lw_worker_waiting(const struct lw_worker *w);    /* number of messages of its partitions that wait in Redis */
+uint64_t lw_worker_in_handler(const struct lw_worker *w); /* number given to the handlers and not answered */
 /* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
-bool lw_worker_ready(const struct lw_worker *w); /* every shard joined, every assigned partition read */
+bool lw_worker_ready(const struct lw_worker *w); /* true if every shard is joined and every assigned partition was read */
 
 #endif
