@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Acquire: a wait, made of tries.
+/* Acquire: a wait, made of attempts.
  *
- *     one try → [stand in line → sleep until told, or time to look → try]… → leave the line */
+ *     one attempt → [stand in line → sleep until told, or time to look → try]… → leave the line */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_MS = 5000,       /* mutex, semaphore: the first of a line looks after so long at the latest */
-    LOOK_QUEUE_MS = 1000, /* fair, read/write: and says so that its client lives */
-    POLL_MIN_MS = 10,     /* where nobody tells of releases */
+    LOOK_MS = 5000,       /* mutex, semaphore: the first in line tries again after this time at the latest */
+    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same; each attempt also shows that its client lives */
+    POLL_MIN_MS = 10,     /* if nobody announces releases */
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
 };
@@ -29,7 +29,7 @@ static struct lw_waking *waking_of(struct latchwork_client *c, struct latchwork_
     return k;
 }
 
-/* How long the first of a line sleeps at most, after a try found the lock held. */
+/* How long the first in line sleeps at most after an attempt found the lock held. */
 static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t left = t->left_ms;
     if (!told) {
@@ -39,7 +39,7 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t most = lw_one_queues(t->lock) ? LOOK_QUEUE_MS : LOOK_MS;
     most = most - most / 5 + (int64_t)lw_random((uint64_t)most * 2 / 5);
     if (left <= 0) return most;
-    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* clients that wait for one expiry don't come at once */
+    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* spread the attempts of clients that wait for the same expiry */
     left += 1 + (int64_t)lw_random((uint64_t)spread + 1);
     return left < most ? left : most;
 }
@@ -53,11 +53,11 @@ static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_e
                         (int)(key.n < 300 ? key.n : 300), key.p);
 }
 
-/* Granted so late that the lease is over already: given back. */
+/* The lease had ended when the grant arrived: gives it back. */
 static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) {
     struct latchwork_error ignored;
     lw_one_release(t->hold, &ignored);
-    if (!lw_hold_token(t->hold, error)) return LW_FAILED; /* a token names one acquisition */
+    if (!lw_hold_token(t->hold, error)) return LW_FAILED; /* a new token, because a token names one acquisition */
     atomic_store(&t->hold->loss, 0);
     t->left_ms = 1;
     return LW_HELD;
@@ -73,11 +73,11 @@ struct wait {
     struct lw_waking *waking;
     struct lw_waiter waiter;
     int64_t deadline_ms;
-    bool known; /* Redis may know that this client, or this waiter, waits */
+    bool known; /* Redis may have this client, or this waiter, in its list of waiters */
     int64_t backoff_ms;
 };
 
-/* True: try again. */
+/* Returns true if the attempt should be repeated. */
 static bool after_failure(struct wait *w, const struct latchwork_error *error) {
     if (!lw_may_pass(error)) return false;
     w->backoff_ms = w->backoff_ms ? 2 * w->backoff_ms : POLL_MAX_MS / 2;
@@ -101,7 +101,8 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Who comes next is told of our release, or looks when our lease must have ended. (Other permits and other readers may have it at once.) */
+/* When the next in line is to look: our release tells it, or our lease must have ended. (Other
+ * permits and other readers may be free at once.) */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;
@@ -116,7 +117,7 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, st
     bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_KIND_READ || t->lock->o.kind == LATCHWORK_KIND_SEMAPHORE;
     if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock))) return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
-    bool enqueue = queues && !fatal; /* everyone has a ticket of its own, from now on */
+    bool enqueue = queues && !fatal; /* from now on every waiter has a ticket of its own */
     while (!fatal && took != LW_TAKEN && (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
         enqueue = false;
         took = try_in_line(w, error);
@@ -141,7 +142,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
-    if (!line) took = try_once(&w.take, &why); /* else those that came before go first */
+    if (!line) took = try_once(&w.take, &why); /* otherwise those that came earlier go first */
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {
         result = took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(&w.take, &why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls, and what their errors mean. */
+/* Calls to Redis, and what their errors mean. */
 #include "lock/client.h"
 
 #include "base/clock.h"
@@ -80,7 +80,8 @@ static bool fill_random(unsigned char *p, size_t n, struct latchwork_error *erro
     return true;
 }
 
-/* Drawn from the kernel in stocks, a thread its own; a child of fork throws its parent's away. */
+/* Random bytes come from a stock per thread that the kernel fills; a child of fork discards its
+ * parent's stock. */
 bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
     static _Thread_local unsigned char stock[256];
     static _Thread_local size_t left;
@@ -150,7 +151,7 @@ void lw_call_encode(struct lw_call *call, struct lw_text *out) {
 
 void lw_send(redisContext *redis, const char *p, size_t n) {
     while (n && !redis->err) {
-        ssize_t sent = send(redis->fd, p, n, MSG_NOSIGNAL); /* hiredis itself would raise SIGPIPE */
+        ssize_t sent = send(redis->fd, p, n, MSG_NOSIGNAL); /* not hiredis' own send, which would raise SIGPIPE */
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) {
             redis->err = REDIS_ERR_IO;
@@ -162,7 +163,7 @@ void lw_send(redisContext *redis, const char *p, size_t n) {
     }
 }
 
-/* False, with *error, when an allocation failed: then nothing was sent. */
+/* Sends a call. Returns false, with *error, if an allocation failed; nothing was sent then. */
 static bool send_call(redisContext *redis, struct lw_call *call, struct latchwork_error *error) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
@@ -196,7 +197,7 @@ redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct l
     redisReply *reply = lw_next_reply(c, redis, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
     freeReplyObject(reply);
-    call->arg[0] = "EVAL", call->size[0] = 4; /* runs it and keeps it for the next EVALSHA */
+    call->arg[0] = "EVAL", call->size[0] = 4; /* EVAL runs the script and keeps it for the next EVALSHA */
     call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
     return send_call(redis, call, error) ? lw_next_reply(c, redis, error) : NULL;
 }
@@ -243,7 +244,8 @@ static const struct {
 };
 
 static int meaning_of(const char *text) {
-    /* an error inside a script is wrapped differently by every version: "ERR Error running script …: @user_script:3: OOM command…" */
+    /* each version of Redis wraps an error inside a script differently: "ERR Error running script
+     * …: @user_script:3: OOM command…" */
     if (strstr(text, "WRONGTYPE ")) return 4;
     if (strstr(text, "OOM command not allowed")) return 5;
     if (strncmp(text, "NOPERM", 6) == 0 && (strstr(text, "'eval") || strstr(text, "'EVAL"))) return 10;

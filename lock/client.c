@@ -17,7 +17,7 @@ static atomic_uint forks;
 static void forked(void) { atomic_fetch_add(&forks, 1); }
 unsigned lw_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
-/* Once in a process; tried again by the next client when it failed. */
+/* Registers the fork handlers once per process. If that fails, the next client tries again. */
 static bool watch_forks(struct latchwork_error *error) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static bool watched;
@@ -94,7 +94,7 @@ static bool take_url(struct latchwork_client *c, const char *url, struct latchwo
     return false;
 }
 
-/* What needs no undoing but free(). */
+/* Sets everything that needs no undoing but free(). */
 static bool fill_in(struct latchwork_client *c, const char *url, const struct latchwork_client_options *options,
                     struct latchwork_error *error) {
     if (!take_url(c, url, error) || !take_options(c, options, error)) return false;
@@ -145,7 +145,7 @@ void latchwork_client_close(struct latchwork_client *c) {
         pthread_cond_destroy(&c->freed);
         pthread_mutex_destroy(&c->mutex);
         pthread_mutex_destroy(&c->start);
-    } /* else its threads and whoever held its mutexes are in the parent */
+    } /* after a fork its threads, and whoever held its mutexes, are in the parent only */
     drop_idle(c);
     free_client(c);
 }
@@ -154,7 +154,7 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
     if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
-    pthread_mutex_lock(&c->start); /* a thread that starts it now sees the flag */
+    pthread_mutex_lock(&c->start); /* a thread that is started from now on sees the flag */
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);
     if (waking) lw_waking_rouse(waking);
@@ -205,7 +205,7 @@ redisContext *lw_client_dial(struct latchwork_client *c, int64_t connect_ms, str
         return NULL;
     }
     if (!connect_ms) redis->flags &= ~REDIS_BLOCK;
-    redis->reader->maxbuf = 0; /* hiredis asserts that it can allocate a smaller buffer for the one that it drops */
+    redis->reader->maxbuf = 0; /* hiredis asserts the allocation of a smaller buffer for one that it shrinks, so it must not shrink */
     return redis;
 }
 

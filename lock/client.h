@@ -25,78 +25,83 @@ struct lw_waking;
 
 struct latchwork_client {
     struct lw_redis_url url;
-    char *where; /* for errors: without password */
+    char *where; /* the URL without its password, for errors */
     unsigned flags;
     int connections;
     int64_t connect_ms, command_ms;
     char label[LATCHWORK_MAX_LABEL + 1];
-    char id[LW_CLIENT_ID + 1]; /* random: its channel is lwl:wake:ID */
-    unsigned forks;            /* of this process when it was opened */
+    char id[LW_CLIENT_ID + 1]; /* random; the client's channel is lwl:wake:ID */
+    unsigned forks;            /* number of forks before this process opened it */
     atomic_bool interrupted;
 
     pthread_mutex_t mutex;
     pthread_cond_t freed;
-    redisContext **idle; /* a stack */
+    redisContext **idle; /* unused connections, as a stack */
     int n_idle, n_open;
 
-    pthread_mutex_t start; /* threads are started when first needed */
+    pthread_mutex_t start; /* guards the start of threads, which happens when they are first needed */
     _Atomic(struct lw_keeper *) keeper;
     _Atomic(struct lw_waking *) waking;
 };
 
 struct lw_call {
-    const struct lw_script *script; /* NULL: arg is a whole command */
+    const struct lw_script *script; /* NULL: arg is a complete command */
     int n;
-    const char *arg[LW_CALL_ARGS]; /* lent until the call is over */
+    const char *arg[LW_CALL_ARGS]; /* borrowed until the call has ended */
     size_t size[LW_CALL_ARGS];
     int n_numbers;
     char number[LW_CALL_NUMBERS][24];
-    int again;       /* the argument that becomes "1" when it is sent again; 0 none */
-    bool sent_again; /* the answer to an earlier one is lost */
-    int64_t sent_ms; /* before the last one was sent */
+    int again;       /* index of the argument that becomes "1" if the call is sent again; 0: none */
+    bool sent_again; /* the call was sent again because an answer was lost */
+    int64_t sent_ms; /* a time before it was last sent */
 };
 
 /* Fills *error (which may be NULL) and returns `result`. */
 enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result, int code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* An error of the caller: always ERROR, ARGUMENT. */
+/* Reports a mistake of the caller: ERROR with ARGUMENT. */
 #define lw_lock_wrong(error, ...) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_ARGUMENT, __VA_ARGS__)
-/* An allocation failed: always ERROR, MEMORY. */
+/* Reports a failed allocation: ERROR with MEMORY. */
 enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
-/* The reason why a connection broke: MEMORY when hiredis could not allocate, else CONNECT. */
+/* The code for a broken connection: MEMORY if hiredis could not allocate, otherwise CONNECT. */
 int lw_broken_code(int hiredis_error);
 
-/* lw_client_ok: false, with the error, in a child of the process that opened it. */
+/* lw_client_ok() returns false, with the error, in a child of the process that opened the
+ * client. */
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error);
-unsigned lw_forks(void); /* that lie between this process and the one in which the library was first used */
-/* Random bytes as hex and a NUL: size is odd. False, with *error, when the system gives none. */
+unsigned lw_forks(void); /* number of forks between this process and the one that first used the library */
+/* Writes random bytes as hex with a NUL; size is odd. Returns false, with *error, if the system
+ * gives none. */
 bool lw_random_hex(char *out, size_t size, struct latchwork_error *error);
-uint64_t lw_random(uint64_t below); /* not for secrets */
+uint64_t lw_random(uint64_t below); /* a random number below `below`; not for secrets */
 
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys);
 void lw_call_add(struct lw_call *call, const char *p, size_t n);
 void lw_call_text(struct lw_call *call, const char *s);
 void lw_call_number(struct lw_call *call, int64_t n);
 
-/* A reply that is no error; or NULL with *error. */
+/* Makes a call. Returns a reply that is not an error, or NULL with *error. */
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error);
 
-/* For what needs several commands on one connection, and for threads with a connection of their own. */
+/* A connection for several commands in a row, or for a thread that needs its own. */
 redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
-void lw_client_put(struct latchwork_client *c, redisContext *redis); /* a broken one is dropped, with all that are idle */
+void lw_client_put(struct latchwork_client *c, redisContext *redis); /* a broken connection is closed, together with all unused ones */
 redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
-/* A socket with hiredis around it, nothing sent yet. connect_ms 0: non-blocking, and perhaps not connected yet. */
+/* A socket wrapped by hiredis, with nothing sent yet. connect_ms 0: non-blocking, and perhaps still
+ * connecting. */
 redisContext *lw_client_dial(struct latchwork_client *c, int64_t connect_ms, struct latchwork_error *error);
-/* Writes what is wanted of several calls; each reply is fetched by lw_next_reply(), NULL with *error where the connection broke. */
+/* For pipelines: appends a call to `out`. lw_next_reply() reads each reply; NULL with *error if the
+ * connection broke. */
 void lw_call_encode(struct lw_call *call, struct lw_text *out);
 void lw_send(redisContext *redis, const char *p, size_t n);
 redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error);
-/* NULL with *error for a connection that broke. Runs a script that the server does not know. */
+/* Makes a call on a connection; sends the script's text if the server does not know it. Returns
+ * NULL with *error if the connection broke. */
 redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct lw_call *call, struct latchwork_error *error);
 bool lw_is_no_script(const redisReply *reply);
-/* Takes the reply: as it is, or freed with *error where it is an error. */
+/* Returns the reply as it is, or frees it and returns NULL with *error if it is an error. */
 redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error);
-/* May go away by itself: another try makes sense. */
+/* Whether the error may be temporary, so that another attempt makes sense. */
 bool lw_may_pass(const struct latchwork_error *error);
 
 #endif

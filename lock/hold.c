@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks and holds: what all kinds have in common, and the public functions. */
+/* Locks and holds: what all kinds share, and the public functions. */
 #include "lock/hold.h"
 
 #include "base/clock.h"
@@ -177,7 +177,7 @@ static uint64_t this_thread(void) {
     return me;
 }
 
-/* The hold that this owner has already, counted once more. */
+/* The hold that this owner already has, with its count raised; NULL: none. */
 static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
     pthread_mutex_lock(&l->mutex);
     struct latchwork_hold *h = l->owned;
@@ -196,7 +196,8 @@ static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64
     pthread_mutex_unlock(&l->mutex);
 }
 
-/* Whether this was the last; then it is no longer owned. */
+/* Lowers the count of a reentrant hold. Returns true if it reached 0; the hold has no owner
+ * then. */
 static bool count_down(struct latchwork_hold *h, bool all) {
     struct latchwork_lock *l = h->lock;
     if (l->o.kind != LATCHWORK_KIND_REENTRANT) return true;
@@ -217,7 +218,8 @@ static enum latchwork_result null_argument(const char *name, struct latchwork_er
     return lw_lock_wrong(error, "%s is NULL", name);
 }
 
-/* What is the same for all kinds once a lock is taken. False, with *error: it cannot be renewed, and the caller has to release it. */
+/* Sets what all kinds need after a lock is taken. Returns false, with *error, if the hold cannot be
+ * renewed; the caller has to release it. */
 static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h, struct latchwork_error *error) {
     lw_lock_saw(l, h->fence);
     if (l->o.max_hold_ms > 0) h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;

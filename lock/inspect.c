@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at locks, breaking them, and giving them a TTL. */
+/* Inspecting locks, breaking them, and giving them a TTL. */
 #include "lock/one.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 enum { SHOWN_MAX = 10000 };
 
-/* TOKEN:FENCE, TOKEN being LABEL/HEX; anything else is a token alone. */
+/* Parses TOKEN:FENCE, where TOKEN is LABEL/HEX. Anything else is a token without a fence. */
 static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, bool plain) {
     i->token = p;
     i->token_len = n;
@@ -20,7 +20,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    i->since_ms = (int64_t)(i->fence / 1000); /* as long as Redis' clock is ahead of the counter, which it is but after a jump back */
+    i->since_ms =
+        (int64_t)(i->fence / 1000); /* true while Redis' clock is ahead of the counter, which fails only after the clock jumped back */
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);
     if (!slash) return;
@@ -113,7 +114,7 @@ enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen 
     bool good;
     if (l->o.kind == LATCHWORK_KIND_SEMAPHORE) {
         good = show_leases(&k, &info, l->key[LW_KEY_LOCK]);
-    } else if (l->key[LW_KEY_READERS].p) { /* both sides */
+    } else if (l->key[LW_KEY_READERS].p) { /* show both sides of a read/write lock */
         info.kind = LATCHWORK_KIND_WRITE;
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], false);
         info = (struct latchwork_lock_info){.kind = LATCHWORK_KIND_READ, .name = l->name, .name_len = l->n_name, .waiting = info.waiting};
@@ -197,7 +198,7 @@ static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const 
     return good;
 }
 
-/* lwl:{NAME}:WHAT */
+/* A key lwl:{NAME}:WHAT. */
 static bool list_own(struct look *k, struct lw_bytes key) {
     const char *colon = memrchr(key.p, ':', key.n);
     if (!colon || key.n < 8 || memcmp(key.p, "lwl:{", 5) || colon < key.p + 6 || colon[-1] != '}') return true;

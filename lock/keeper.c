@@ -12,12 +12,12 @@ enum { TRY_AGAIN_MS = 100, CONNECT_AT_LEAST_MS = 5, SLEEP_MAX_MS = 60000 };
 
 struct lw_keeper {
     struct latchwork_client *client;
-    redisContext *redis; /* the thread's own */
+    redisContext *redis; /* the connection of the thread */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed, called_back;
     bool closing;
-    struct latchwork_hold *calling; /* its callback runs, or may any moment */
+    struct latchwork_hold *calling; /* the hold whose callback runs or is about to run */
     struct latchwork_hold **hold;
     size_t n, cap;
 };
@@ -29,12 +29,12 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
         if (k->hold[i] == h) {
             k->hold[i] = k->hold[--k->n];
             h->kept = false;
-            lw_hold_unref(h); /* never the last: the caller has one */
+            lw_hold_unref(h); /* not the last reference: the caller has one */
             return;
         }
 }
 
-/* When it is given up: two thirds of the lease are over. */
+/* When the keeper gives the hold up: after two thirds of its lease. */
 static int64_t give_up_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3; }
 static bool at_its_end(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) >= h->end_ms; }
 
@@ -48,7 +48,7 @@ static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     return at;
 }
 
-/* The callback runs without the mutex, so that it may look at locks and acquire others. */
+/* Calls the callback without holding the mutex, so that it may inspect locks and acquire others. */
 static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwork_loss why) {
     lw_hold_ref(h);
     take_out(k, h);
@@ -67,7 +67,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < k->n;) {
         struct latchwork_hold *h = k->hold[i];
-        if (atomic_load(&h->loss)) { /* told already, by the thread whose call found out */
+        if (atomic_load(&h->loss)) { /* another thread found the loss and has already called back */
             take_out(k, h);
             continue;
         }
@@ -76,7 +76,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
             continue;
         }
         give_up(k, h, at_its_end(h) ? LATCHWORK_LOSS_MAX_HOLD : LATCHWORK_LOSS_UNCONFIRMED);
-        i = 0; /* the table may have changed meanwhile */
+        i = 0; /* start over, because the table may have changed meanwhile */
     }
 }
 
@@ -85,10 +85,10 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
         struct latchwork_hold *h = k->hold[i];
-        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* what is due soon goes along */
+        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* include what is due soon */
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
-        h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS); /* unless it succeeds */
+        h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS); /* until it succeeds, which sets a later time */
         lw_hold_ref(h);
         due[n++] = h;
     }
@@ -123,7 +123,7 @@ static redisReply *reply_in_time(struct lw_keeper *k) {
 
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours, int64_t sent_ms, int64_t ttl_ms) {
     pthread_mutex_lock(&k->mutex);
-    if (h->kept) { /* else released meanwhile */
+    if (h->kept) { /* otherwise it was released meanwhile */
         if (ours) {
             lw_hold_leased(h, sent_ms, ttl_ms);
             h->renew_ms = at_its_end(h) ? INT64_MAX : sent_ms + ttl_ms / 3;
@@ -138,16 +138,16 @@ struct renewal {
     struct latchwork_hold *hold;
     struct lw_call call;
     int64_t ttl_ms;
-    bool unknown; /* NOSCRIPT: to be sent whole */
+    bool unknown; /* NOSCRIPT: the text has to be sent */
 };
 
 static void take_answer(struct lw_keeper *k, struct renewal *r, redisReply *reply, int64_t sent_ms) {
     r->unknown = lw_is_no_script(reply);
     if (reply->type == REDIS_REPLY_INTEGER) answered(k, r->hold, reply->integer == 1, sent_ms, r->ttl_ms);
-    freeReplyObject(reply); /* any other error: tried again until it is given up */
+    freeReplyObject(reply); /* any other error: try again until the hold is given up */
 }
 
-/* False when an allocation failed: then nothing was sent. */
+/* Returns false if an allocation failed; nothing was sent then. */
 static bool send_pipeline(struct lw_keeper *k, struct renewal *r, size_t n, int64_t sent_ms) {
     struct lw_text out = {0};
     for (size_t i = 0; i < n; i++) {
@@ -186,7 +186,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
 
 static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
-    bool kept = h->kept; /* else released meanwhile */
+    bool kept = h->kept; /* otherwise it was released meanwhile */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;
@@ -198,7 +198,7 @@ static void end_calling(struct lw_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
 }
 
-/* keep itself calls back where it finds the hold lost. */
+/* If keep finds the hold lost, keep itself calls back. */
 static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     struct latchwork_error error = {0};
     if (!begin_calling(k, h)) return;
@@ -209,7 +209,7 @@ static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     lw_hold_renew_end(h);
     end_calling(k);
     if (result == LATCHWORK_LOCK_ERROR) return;
-    if (result == LATCHWORK_LOCK_OK) { /* what keep made of it: for Redlock less than was asked for */
+    if (result == LATCHWORK_LOCK_OK) { /* use the lease that keep set: for Redlock it is shorter than requested */
         ttl_ms = atomic_load(&h->ttl_ms);
         sent_ms = atomic_load(&h->deadline_ms) - ttl_ms;
     }
@@ -220,7 +220,7 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     static const struct renewal none;
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
-    for (size_t i = 0; r && i < n; i++) { /* without memory they are tried again later, as after any error */
+    for (size_t i = 0; r && i < n; i++) { /* if memory is short they are tried again later, as after any error */
         if (due[i]->lock->ops->keep_call && !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;
             r[piped++].hold = due[i];
@@ -287,7 +287,7 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
     pthread_condattr_destroy(&monotonic);
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
     int failed = pthread_create(&k->thread, NULL, keep, k);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) return k;
@@ -308,7 +308,7 @@ void lw_keeper_close(struct lw_keeper *k) {
     free_keeper(k);
 }
 
-/* Makes room for one more; the mutex is held. */
+/* Makes room for one more hold. The caller holds the mutex. */
 static bool make_room(struct lw_keeper *k) {
     if (k->n < k->cap) return true;
     size_t cap = k->cap ? 2 * k->cap : 16;

@@ -13,13 +13,14 @@ enum { LW_KEEP_BATCH = 128 };
 
 struct lw_keeper;
 
-/* client: for holds that are renewed by keep_call; may be NULL where none is. */
-/* NULL with *error: no memory, or the system gives no thread. */
+/* client: for holds renewed by keep_call; may be NULL if there are none. */
+/* Returns NULL with *error if there is no memory, or no thread can be started. */
 struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwork_error *error);
-void lw_keeper_close(struct lw_keeper *k); /* NULL is ignored */
-/* False, with *error, when an allocation failed. */
+void lw_keeper_close(struct lw_keeper *k); /* ignores NULL */
+/* Returns false, with *error, if an allocation failed. */
 bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *hold, struct latchwork_error *error);
-/* After it returns the callback of this hold neither runs nor will be called by the keeper; unless it is called from that callback. */
+/* After it returns, the keeper neither runs nor will call the callback of this hold, unless it was
+ * called from that callback. */
 void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *hold);
 
 #endif

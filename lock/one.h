@@ -1,53 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks that live on one Redis: their names, their scripts, and one try to take them. acquire.c makes a wait of tries. */
+/* Locks that live on one Redis: their names, their scripts, and one attempt to take them. acquire.c
+ * makes a wait of attempts. */
 #ifndef LW_LOCK_ONE_H
 #define LW_LOCK_ONE_H
 
 #include "lock/hold.h"
 
-/* Places in lock->key. Which are there depends on the kind. */
+/* Indexes into lock->key. Which keys exist depends on the kind. */
 enum { LW_KEY_LOCK, LW_KEY_FENCE, LW_KEY_WAIT, LW_KEY_ALIVE, LW_KEY_READERS, LW_KEY_READ_WAIT };
 enum { LW_WAITER_MAX = LW_CLIENT_ID + 24, LW_LIVE_MS = 3000 };
 
 enum lw_took { LW_TAKEN, LW_HELD, LW_FAILED };
 
-/* One acquire, as a sequence of tries with one token. */
+/* One acquisition, as a sequence of attempts with one token. */
 struct lw_take {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
-    bool wait, more;                /* to be told of releases; others of this client wait behind */
-    bool uncertain;                 /* an answer was lost: an earlier try may have taken it */
-    char waiter[LW_WAITER_MAX + 1]; /* CLIENT:NUMBER in a queue */
-    char ticket[24];                /* "" none yet */
-    int64_t left_ms;                /* where it is held: of the lease; -1 no TTL; 0 not our turn */
+    bool wait, more;                /* wait: tell this client of releases; more: other threads of it wait too */
+    bool uncertain;                 /* an answer was lost, so an earlier attempt may have taken the lock */
+    char waiter[LW_WAITER_MAX + 1]; /* CLIENT:NUMBER, its name in a queue */
+    char ticket[24];                /* its place in the queue; "": none yet */
+    int64_t left_ms;                /* remaining ms of the present lease; -1: it has no TTL; 0: it is not this waiter's turn */
 };
 
-bool lw_one_queues(const struct latchwork_lock *l); /* fair, read, write: waiters have tickets */
-bool lw_one_tells(const struct latchwork_lock *l);  /* releases by all who use the name are told */
+bool lw_one_queues(const struct latchwork_lock *l); /* true for fair, read and write locks, whose waiters have tickets */
+bool lw_one_tells(const struct latchwork_lock *l);  /* true if everybody who uses the name announces releases */
 struct lw_bytes lw_one_wait_name(const struct latchwork_lock *l);
 
 enum lw_took lw_one_take(struct lw_take *t, struct latchwork_error *error);
-/* The waiter of t, or the whole client, waits no more. */
+/* Removes the waiter of t, or the whole client, from those that wait. */
 void lw_one_leave(struct lw_take *t);
 enum latchwork_result lw_one_release(struct latchwork_hold *hold, struct latchwork_error *error);
 
 enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_hold *h, int64_t deadline_ms,
                                      struct latchwork_error *error);
 
-/* By WATCH, MULTI and EXEC: mutex and reentrant, where scripts are forbidden. */
+/* Takes the lock by WATCH, MULTI and EXEC, for mutex and reentrant if scripts are forbidden. */
 enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error);
-/* 1 done, 0 not ours, -1 with *error. ttl_ms of keep: 0 look only. */
+/* These return 1 if done, 0 if the lock is not ours, -1 with *error. ttl_ms 0 of keep only
+ * looks. */
 int lw_watch_drop(struct latchwork_hold *hold, bool *sent_again, struct latchwork_error *error);
 int lw_watch_keep(struct latchwork_hold *hold, int64_t ttl_ms, int64_t *sent_ms, struct latchwork_error *error);
-/* What PTTL says of a lock that is held, or was a moment ago: a lease in its last millisecond is not "not our turn". */
+/* The remaining ms, given PTTL of a lock that is held or was just now. At least 1, because 0 means
+ * "not this waiter's turn". */
 int64_t lw_one_left_ms(int64_t pttl);
-/* The hold has it: token, value, fence and lease are set. */
+/* Fills in the hold after a grant: token, value, fence and lease. */
 void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms);
 
 enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
 enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error);
-/* Like latchwork_lock_list(). foreign (may be NULL) counts the skipped keys: those with the name of a lock
- * but of another Redis type. */
+/* Counts keys that latchwork_lock_list() skips: those with the name of a lock but of another Redis
+ * type. May be NULL. */
 struct lw_foreign {
     int64_t n;
     char first[200];

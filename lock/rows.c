@@ -15,17 +15,17 @@
 #include <stdlib.h>
 
 enum {
-    /* What fits in a call. */
+    /* Maximum rows per call. */
     TAKE_BATCH = (LW_CALL_ARGS - 3 - 6) / 2,
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
     DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
     KEEP_BATCH = LW_CALL_ARGS - 3 - 3,
-    PAUSE_MS = 10, /* between attempts, at least */
+    PAUSE_MS = 10, /* minimum time between attempts */
 };
 
 struct rows {
     size_t n;
-    struct latchwork_lock *row[]; /* mutexes, in their order */
+    struct latchwork_lock *row[]; /* one mutex per row, in order */
 };
 
 static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }
@@ -33,7 +33,7 @@ static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags 
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_add(c, row->key[key].p, row->key[key].n); }
 
-/* The integer that it answers; or -1 with *error. */
+/* Makes a call that answers with an integer; returns -1 with *error on failure. */
 static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c, struct latchwork_error *error) {
     redisReply *r = lw_client_call(l->client, c, error);
     if (!r) return -1;
@@ -47,7 +47,8 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 /* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
 
-/* Releases what is ours. The number of rows that were; or -1 with *error where not all could be asked. */
+/* Releases the rows that are ours. Returns how many were; -1 with *error if not all could be
+ * asked. */
 static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latchwork_error *error) {
     struct rows *rows = rows_of(h->lock);
     int64_t dropped = 0;
@@ -64,7 +65,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        if (some < 0) return -1; /* the rest expires */
+        if (some < 0) return -1; /* the other rows' locks expire */
         dropped += some;
     }
     return dropped;
@@ -108,11 +109,11 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
 struct taking {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
-    struct latchwork_hold **sub; /* of rows that were waited for, or are renewed while another is; else NULL */
-    size_t taken, kept;          /* rows; and how many of them the keeper knows */
-    bool piecemeal;              /* not all by one call: leases and fences differ */
+    struct latchwork_hold **sub; /* holds of rows that were waited for, or that are renewed while another is; otherwise NULL */
+    size_t taken, kept;          /* number of rows taken, and how many of them the keeper renews */
+    bool piecemeal;              /* they were not taken in one call, so leases and fences differ */
     int64_t sent_ms, left_ms, deadline_ms;
-    uint64_t fence; /* the largest */
+    uint64_t fence; /* the largest fence of the rows */
 };
 
 static bool others_wait(const struct latchwork_lock *row) {
@@ -124,7 +125,7 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
     size_t n = 0, most = smaller(rows->n - t->taken, TAKE_BATCH);
-    /* whoever of this client stands in line for a row goes first */
+    /* stop before a row for which another thread of this client stands in line: it goes first */
     while (n < most && !(t->deadline_ms && others_wait(rows->row[t->taken + n]))) n++;
     t->piecemeal = t->piecemeal || n < rows->n;
     if (!n) return LW_HELD;
@@ -159,7 +160,7 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     return took;
 }
 
-/* A hold of one row, with the token of all. */
+/* A hold of one row, with the token of the whole. */
 static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchwork_error *error) {
     struct latchwork_hold *h = lw_hold_new(rows_of(t->lock)->row[i], error);
     if (!h) return NULL;
@@ -167,7 +168,7 @@ static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchw
     return h;
 }
 
-/* The hold of a row that was taken together with others. */
+/* Makes a hold of a row that was taken together with others. */
 static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error) {
     if (t->sub[i]) return true;
     struct latchwork_hold *h = t->sub[i] = sub_hold(t, i, error);
@@ -181,7 +182,8 @@ static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error
     return true;
 }
 
-/* The rows taken so far are renewed by the client's keeper, since the next may take longer than a TTL. */
+/* Lets the client's keeper renew the rows taken so far, because the next may take longer than a
+ * TTL. */
 static bool renew_taken(struct taking *t, struct latchwork_error *error) {
     struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock, error) : NULL;
     if (t->taken && !keeper) return false;
@@ -207,7 +209,8 @@ static enum latchwork_result wait_for_next(struct taking *t, struct latchwork_er
     return LATCHWORK_LOCK_OK;
 }
 
-/* All are held, or were: one fence, one lease. 1; 0 where one got lost meanwhile; -1 with *error. */
+/* Gives all rows one fence and one lease. Returns 1; 0 if one was lost meanwhile; -1 with
+ * *error. */
 static int64_t make_one(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
@@ -239,7 +242,7 @@ static void end_sub_holds(struct taking *t) {
         struct latchwork_hold *h = t->sub[i];
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
-        if (strcmp(h->token, t->hold->token)) { /* it was granted too late once, and got another token */
+        if (strcmp(h->token, t->hold->token)) { /* its first grant came too late, so it got another token */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }
@@ -257,7 +260,7 @@ static enum latchwork_result is_held(struct taking *t, struct latchwork_error *e
                         n, key.p);
 }
 
-/* *again: nothing is held, and another attempt makes sense at once. */
+/* *again: nothing is held, and another attempt at once makes sense. */
 static enum latchwork_result attempt(struct taking *t, bool *again, struct latchwork_error *error) {
     size_t n = rows_of(t->lock)->n;
     *again = false;
@@ -266,7 +269,7 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
         if (took == LW_TAKEN) continue;
         if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error))) return LATCHWORK_LOCK_ERROR;
         if (!t->deadline_ms) return is_held(t, error);
-        enum latchwork_result result = wait_for_next(t, error); /* tries again after a failure, too */
+        enum latchwork_result result = wait_for_next(t, error); /* after a temporary failure, too */
         if (result != LATCHWORK_LOCK_OK) return result;
     }
     end_sub_holds(t);
@@ -298,9 +301,9 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         bool sent_again;
         struct latchwork_error ignored;
         end_sub_holds(&t);
-        drop_all(h, &sent_again, &ignored); /* also what a call took whose answer was lost */
+        drop_all(h, &sent_again, &ignored); /* this also releases what a call took whose answer was lost */
         again = again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
-        if (again && !lw_hold_token(h, &why)) { /* a token names one attempt */
+        if (again && !lw_hold_token(h, &why)) { /* a new token, because a token names one attempt */
             result = LATCHWORK_LOCK_ERROR;
             again = false;
         }
@@ -324,7 +327,7 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* What all rows said together: an error, else OK if any did. */
+/* The result of asking all rows: an error, otherwise OK if any row said so. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
     return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "there is no such row");
 }
@@ -384,7 +387,7 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-static const struct lw_lock_ops many_ops = {.acquire = acquire, /* too many rows to keep by one call */
+static const struct lw_lock_ops many_ops = {.acquire = acquire, /* for more rows than one call can keep */
                                             .release = release,
                                             .keep = keep,
                                             .lock_fini = close_rows,
@@ -408,7 +411,7 @@ static const char *check(const struct latchwork_row *rows, size_t n) {
     return NULL;
 }
 
-/* The rows' mutexes: renewed, if at all, as a whole. */
+/* Opens the rows' mutexes; only the whole is renewed. */
 static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row, size_t n, struct latchwork_error *error) {
     struct rows *rows = l->more = calloc(1, sizeof *rows + n * sizeof rows->row[0]);
     if (!rows) return lw_lock_no_memory(error), false;

@@ -15,9 +15,9 @@
 enum { BUCKETS = 1024, BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, SILENT_MS = 15000, SLEEP_MAX_MS = 60000 };
 
 struct lw_line {
-    struct lw_line *next; /* of its bucket */
+    struct lw_line *next; /* next in its bucket of the hash table */
     struct lw_waiter *first, *last;
-    int64_t look_ms; /* when the first is to look by itself; 0 at once */
+    int64_t look_ms; /* when the first in line should look without being told; 0: at once */
     size_t n_name;
     char name[];
 };
@@ -27,7 +27,7 @@ struct lw_waking {
     pthread_t thread;
     int stop_fd; /* an eventfd */
     atomic_bool up;
-    pthread_mutex_t mutex; /* of all that follows */
+    pthread_mutex_t mutex; /* guards everything below */
     pthread_condattr_t monotonic;
     struct lw_line *bucket[BUCKETS];
 };
@@ -125,7 +125,7 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
         after->next = w;
     else
         line->first = w;
-    if (line->first != was_first) { /* what it was woken for is the first one's now */
+    if (line->first != was_first) { /* hand the wake-up on: it is now for the new first one */
         if (was_first && was_first->woken) line->first->woken = true;
         pthread_cond_signal(&line->first->changed);
     }
@@ -198,7 +198,8 @@ void lw_waking_rouse(struct lw_waking *k) {
 
 /* --- the connection's side ---------------------------------------------------------------------------------------------------------- */
 
-/* Waits for the connection to be readable. 1 it is, 0 it is not within ms, -1 the thread is to stop. */
+/* Waits until the connection is readable: 1 it is, 0 it was not within ms, -1 the thread has to
+ * stop. */
 static int readable(struct lw_waking *k, int fd, int64_t ms) {
     struct pollfd p[2] = {{.fd = k->stop_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int n = poll(p, fd < 0 ? 1 : 2, (int)ms);
@@ -228,7 +229,7 @@ static redisContext *subscribe(struct lw_waking *k) {
 static void take_message(struct lw_waking *k, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || r->element[0]->type != REDIS_REPLY_STRING ||
         r->element[2]->type != REDIS_REPLY_STRING || strcmp(r->element[0]->str, "message"))
-        return; /* the answer to PING */
+        return; /* it is the answer to PING */
     pthread_mutex_lock(&k->mutex);
     struct lw_line *line = *find(k, r->element[2]->str, (size_t)r->element[2]->len);
     if (line) wake(line->first);
@@ -246,7 +247,8 @@ static bool take_messages(struct lw_waking *k, redisContext *redis) {
     return false;
 }
 
-/* Until the connection breaks. False: stop. A silent one is asked for a sign of life, and given up where none comes. */
+/* Listens until the connection breaks. Returns false if the thread has to stop. A silent connection
+ * is sent a PING, and given up if no answer comes. */
 static bool listen_on(struct lw_waking *k, redisContext *redis) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     bool asked = false;
@@ -263,7 +265,7 @@ static bool listen_on(struct lw_waking *k, redisContext *redis) {
 static void everybody_looks(struct lw_waking *k, bool up) {
     atomic_store(&k->up, up);
     pthread_mutex_lock(&k->mutex);
-    wake_all_first(k); /* messages may have been missed, or will come no more */
+    wake_all_first(k); /* messages may have been missed, or will not come any more */
     pthread_mutex_unlock(&k->mutex);
 }
 
@@ -295,7 +297,7 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
     pthread_condattr_setclock(&k->monotonic, CLOCK_MONOTONIC);
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
     int failed = k->stop_fd < 0 || pthread_create(&k->thread, NULL, listen_always, k);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) return k;

@@ -19,25 +19,27 @@ struct lw_waiter {
     struct lw_line *line;
     struct lw_waiter *prev, *next;
     pthread_cond_t changed;
-    bool woken;    /* try, whatever the time */
-    double ticket; /* place in the line */
+    bool woken;    /* try now, whatever the time */
+    double ticket; /* its place in the line */
 };
 
-/* NULL with *error: no memory, or the system gives no thread or descriptor. */
+/* Returns NULL with *error if there is no memory, or no thread or descriptor can be had. */
 struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwork_error *error);
-void lw_waking_close(struct lw_waking *k); /* NULL is ignored */
-void lw_waking_rouse(struct lw_waking *k); /* everybody looks around: the client is interrupted */
-bool lw_waking_is_up(struct lw_waking *k); /* subscribed: messages come */
+void lw_waking_close(struct lw_waking *k); /* ignores NULL */
+void lw_waking_rouse(struct lw_waking *k); /* wakes every waiter, because the client is interrupted */
+bool lw_waking_is_up(struct lw_waking *k); /* true while the subscription is up and messages come */
 
 bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
-/* Stands at the end of the line. False when an allocation failed: then it does not wait. */
+/* Appends the waiter to the line. Returns false if an allocation failed; then it does not wait. */
 bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name);
-void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket); /* where its ticket belongs */
-/* True where it is the waiter's turn to try: it is first, and was woken or the time to look has come. False: until_ms is past, or the
- * client is interrupted. *more: others stand behind it. */
+void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket); /* moves it to where its ticket belongs */
+/* Sleeps until it is the waiter's turn to try: returns true if it is first in line and was woken or
+ * its time to look has come. Returns false if until_ms is past, or the client is interrupted.
+ * *more: others stand behind it. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
-void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms); /* when the first of the line is to look next */
-/* won: it has the lock. The next becomes first; it looks at look_ms (0: at once) where this one won. Returns whether the line is empty now.
+void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms); /* sets when the first in line looks next */
+/* Leaves the line; won: it has the lock. The next becomes first; if this one won, the next looks at
+ * look_ms (0: at once). Returns true if the line is empty now.
  */
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms);
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 enum {
-    BLOCK_S = 5, /* a pop blocks at most so long: a dead connection is found out soon after */
+    BLOCK_S = 5, /* a pop blocks at most this long, so that a dead connection is noticed soon */
     ANSWER_MS = 2 * BLOCK_S * 1000,
-    RECONCILE_MAX = 1024, /* the rest of `claimed` is made again by the janitor */
-    FULL_PAUSE_MS = 100,  /* at maxmemory: between two looks */
-    FULL_MS = 2000,       /* at maxmemory: until the pop is tried again */
+    RECONCILE_MAX = 1024, /* maximum hints read back from `claimed`; the janitor makes the rest again */
+    FULL_PAUSE_MS = 100,  /* at maxmemory: time between two calls of the script */
+    FULL_MS = 2000,       /* at maxmemory: time until the pop is tried again */
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
     COMPLAIN_MS = 10000,
@@ -27,8 +27,8 @@ struct lw_hints {
     char *ready, *claimed, *key_epoch;
     bool want, blmove;
     enum asked asked;
-    int64_t next_ms;       /* not before */
-    int64_t full_until_ms; /* at maxmemory */
+    int64_t next_ms;       /* do not ask for a hint before this time */
+    int64_t full_until_ms; /* Redis is at maxmemory until then */
     int64_t complained_ms;
     struct lw_commands commands;
 };
@@ -75,13 +75,15 @@ static void on_reply(void *ctx, const redisReply *r) {
     if (r->type == REDIS_REPLY_ERROR) on_error(h, r->str);
     enum asked asked = h->asked;
     h->asked = asked == POP ? EXPIRY : NOTHING;
-    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* of LOOK: LOST; the worker learns that by itself */
-    if (r->type == REDIS_REPLY_ARRAY) /* newest first in `claimed`, oldest first from the script: order is a courtesy */
+    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* a script's text reply is LOST; the worker learns of that by itself */
+    if (r->type ==
+        REDIS_REPLY_ARRAY) /* `claimed` holds the newest first, the script returns the oldest first; the order is not essential */
         for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
-/* What is popped stays in `claimed` until it is claimed; where its worker dies first nobody would ever remove it. The server runs the
- * expiry right after the pop, whatever becomes of us. */
+/* What is popped stays in `claimed` until it is claimed. If its worker dies before that, nobody
+ * would remove it. So the server sets an expiry right after the pop, whatever becomes of this
+ * process. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);
@@ -92,7 +94,8 @@ static void pop(struct lw_hints *h) {
     send_asked(h, POP);
 }
 
-/* EVAL with the text, not EVALSHA: this is rare, and needs no second trip when the script is not known. */
+/* EVAL with the text, not EVALSHA: this is rare, and a script that the server does not know costs
+ * no second round trip. */
 static void look(struct lw_hints *h, int64_t now) {
     char epoch[64];
     h->next_ms = now + FULL_PAUSE_MS;

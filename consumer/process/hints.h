@@ -13,24 +13,25 @@
 struct lw_hints;
 
 struct lw_hints_setup {
-    const struct lw_redis_url *url; /* lent */
+    const struct lw_redis_url *url; /* borrowed */
     int shard;
     int64_t ttl_ms;
-    const char *prefix;                                            /* "lw:{NAME.SHARD}:"; lent */
-    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* from within lw_hints_serve() */
+    const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */
+    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called from within lw_hints_serve() */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* lw_worker_epoch() */
     void *ctx;
 };
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Connects when hints are first wanted. A pop that is under way may still bring one when they are no longer. Tells nothing. */
+/* Sets whether hints are wanted. Connects when they are first wanted. A pop under way may still
+ * bring one after they are not. Calls no event function. */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* After each turn: asks for the next hint, if one is wanted and none is asked for. */
+/* Called after each turn: asks for the next hint if one is wanted and none is being asked for. */
 void lw_hints_step(struct lw_hints *h);
 
 #endif

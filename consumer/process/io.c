@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the worker's logic reaches outside, and how the outside answers. */
+/* What the worker's logic calls outside, and how the outside answers. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* splitmix64: seeded by the kernel, and unique is enough */
+/* splitmix64, seeded by the kernel: the numbers need only be unique */
 static uint64_t io_random(void *ctx) {
     struct process *p = ctx;
     uint64_t z = p->random += 0x9e3779b97f4a7c15U;
@@ -65,7 +65,7 @@ void process_hint(void *process, int shard, struct lw_bytes lane) { lw_worker_hi
 
 static void io_run(void *ctx, struct lw_job **jobs, size_t n) { lw_pool_submit(((struct process *)ctx)->pool, jobs, n); }
 
-/* A dead letter under way to its topic. */
+/* A dead letter on its way to its topic. */
 struct sending {
     struct process *process;
     void *run;
@@ -128,19 +128,19 @@ int64_t process_log_end(void *process, uint32_t gen) { return lw_source_log_end(
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
     struct process *p = ctx;
-    lw_board_committed(p->board, a->topic, a->partition, a->begin); /* --drain: nothing below it will come */
+    lw_board_committed(p->board, a->topic, a->partition, a->begin); /* --drain: no record below this offset will come */
     lw_worker_assign(p->logic, a);
 }
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
-    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* what this worker thinks of offsets is worth nothing */
+    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* a refused worker's view of offsets is not trusted */
     lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }
 
 static size_t take_headers(struct process *p, rd_kafka_message_t *m) {
     rd_kafka_headers_t *all;
-    if (rd_kafka_message_headers(m, &all)) return 0; /* none */
+    if (rd_kafka_message_headers(m, &all)) return 0; /* the message has no headers */
     size_t n = rd_kafka_header_cnt(all);
     if (n > p->cap_headers) {
         p->headers = lw_realloc(p->headers, n * sizeof *p->headers);

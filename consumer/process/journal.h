@@ -12,7 +12,8 @@
 
 #include "handlers/handler.h"
 
-/* The journal's descriptor, opened by the name in the environment; -1 where there is none. -1 with an error where it cannot be opened. */
+/* Opens the journal named in the environment. Returns its descriptor, or -1 if none is named; -1
+ * with *err if it cannot be opened. */
 int lw_journal_open(struct lw_err *err);
 void lw_journal_start(int fd, const struct lw_job *job);
 void lw_journal_end(int fd, const struct lw_job *job);

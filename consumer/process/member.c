@@ -15,7 +15,7 @@
 
 enum { HOST_MAX = 64 };
 
-static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a; the NUL ends each text */
+static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a; each text is hashed with its NUL, so that texts cannot run together */
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);
     return h;
@@ -55,7 +55,8 @@ bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_M
     return true;
 }
 
-/* The kernel allows one socket of this name per network namespace. */
+/* The abstract address of a slot: the kernel allows one socket of this name per network
+ * namespace. */
 static socklen_t slot_name(const struct lw_config *c, int slot, struct sockaddr_un *a) {
     char host[HOST_MAX + 1];
     uint64_t h = hash(hash(seed(), c->name), c->kafka.group_id);

@@ -26,7 +26,8 @@ enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
  * members: by configuration, or because no slot could be claimed (logged). The claim ends when `fd` is
  * closed, so children must close their copy. */
 int lw_member_claim(const struct lw_config *c, int *fd);
-/* Returns false, with an empty `out`, if slot is -1 and kafka.properties name no id. */
+/* Writes a worker's group.instance.id. Returns false, with an empty `out`, if slot is -1 and
+ * kafka.properties name no id. */
 bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]);
 
 #endif

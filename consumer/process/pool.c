@@ -13,16 +13,17 @@
 #include <unistd.h>
 
 enum {
-    HAND = 32,         /* most jobs that one thread takes at once */
-    FAST_US = 50,      /* jobs that take longer on average are taken one at a time */
-    HANDFUL_US = 1000, /* a handful is at most that much work */
-    STUCK_US = 1000,   /* a thread that is so long in one job, or chain, gets the rest of its hand stolen */
-    CHAIN_US = 20000,  /* after so long with followers a thread looks whether other jobs wait */
-    LOOK_MS = 2,       /* how often an idle thread looks for that */
+    HAND = 32,         /* maximum number of jobs that one thread takes at once */
+    FAST_US = 50,      /* if jobs take longer on average, a thread takes one at a time */
+    HANDFUL_US = 1000, /* a thread takes at most this much work at once */
+    STUCK_US = 1000,   /* if a thread has been in one job, or chain, this long, others steal the rest of its hand */
+    CHAIN_US = 20000,  /* after this time with followers a thread checks whether other jobs wait */
+    LOOK_MS = 2,       /* how often an idle thread checks for hands to steal from */
 };
 
-/* What a thread has taken and not started. `range` packs generation << 32 | next << 16 | end, so that one compare-and-swap takes a job
- * and fails where the owner has refilled its hand meanwhile. */
+/* The jobs that a thread has taken and not started. `range` packs generation << 32 | next << 16 |
+ * end, so that one compare-and-swap takes a job and fails if the owner has refilled its hand
+ * meanwhile. */
 struct hand {
     _Atomic uint64_t range;
     _Atomic(struct lw_job *) jobs[HAND];
@@ -33,10 +34,10 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    _Atomic int64_t busy_since_us; /* start of the job in its handler; of the first one of a chain */
+    _Atomic int64_t busy_since_us; /* start of the job in its handler; in a chain, of its first job */
     struct hand hand;
     struct lw_job **batch;
-    char pad[64]; /* a hand is written by its owner all the time: keep neighbours off its cache line */
+    char pad[64]; /* the owner writes its hand often; this keeps others off its cache line */
 };
 
 struct lw_pool {
@@ -53,13 +54,13 @@ struct lw_pool {
     pthread_cond_t work, ended;
     struct lw_job *head, **tail;
     size_t queued;
-    int idle, watchers; /* threads asleep; those of them that look for hands to steal from */
+    int idle, watchers; /* threads asleep, and how many of them look for hands to steal from */
     int running;        /* threads that have not ended */
-    atomic_bool stop;   /* read without the lock between the jobs of a chain */
+    atomic_bool stop;   /* also read without the lock, between the jobs of a chain */
 
-    _Atomic int64_t average_ns;        /* of a job's time in its handler */
+    _Atomic int64_t average_ns;        /* average time of a job in its handler */
     _Atomic(struct lw_job *) finished; /* newest first */
-    struct lw_job *reaping;            /* main thread: taken from `finished`, oldest first */
+    struct lw_job *reaping;            /* for the main thread: taken from `finished`, oldest first */
     atomic_bool signalled;
 
     int n;
@@ -72,7 +73,7 @@ static uint64_t pack(uint64_t generation, size_t next, size_t end) { return gene
 static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
 static size_t end_of(uint64_t r) { return r & 0xffff; }
 
-/* Takes the next job out of a hand, own or foreign; NULL where it is empty. */
+/* Takes the next job out of a hand, the thread's own or another's. Returns NULL if it is empty. */
 static struct lw_job *take_from(struct hand *h) {
     uint64_t r = atomic_load(&h->range);
     while (next_of(r) < end_of(r)) {
@@ -114,7 +115,7 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
 
 /* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
 
-/* Jobs linked by `next`, n of them. One thread is woken, and wakes the next where it leaves anything. */
+/* Appends n jobs linked by `next`. Wakes one thread, which wakes the next if it leaves any. */
 static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
     last->next = NULL;
     *p->tail = first;
@@ -132,7 +133,7 @@ static struct lw_job *pop(struct lw_pool *p) {
     return job;
 }
 
-/* How many jobs a thread takes at once: its share, if they are known to be fast. */
+/* How many jobs a thread takes at once: its share if jobs are known to be fast, otherwise one. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -149,7 +150,7 @@ static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
     uint64_t r = atomic_load_explicit(&t->hand.range, memory_order_relaxed);
     atomic_store_explicit(&t->busy_since_us, lw_boot_us(), memory_order_relaxed);
     atomic_store(&t->hand.range, pack((r >> 32) + 1, 0, n));
-    /* what is left in the queue is for another thread; what is left in this hand has to be watched by one */
+    /* wake another thread for what is left in the queue, or to watch what is left in this hand */
     if (p->idle && (p->queued || (n > 1 && !p->watchers))) pthread_cond_signal(&p->work);
     return true;
 }
@@ -170,7 +171,8 @@ static void sleep_idle(struct lw_pool *p) {
     p->idle--;
 }
 
-/* Waits for work: in the thread's own hand (true, *stolen NULL), or one stolen job. False when the pool ends. */
+/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, or with
+ * one stolen job. Returns false when the pool ends. */
 static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
     *stolen = NULL;
     bool go_on = true;
@@ -180,8 +182,8 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
             go_on = false;
             break;
         }
-        if ((*stolen = steal(p, lw_boot_us()))) {                                      /* first: it has waited longer than the queue */
-            if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work); /* somebody else has to watch now */
+        if ((*stolen = steal(p, lw_boot_us()))) { /* steal first: that job has waited longer than those in the queue */
+            if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work); /* this thread stops watching, so another has to */
             break;
         }
         if (fill_hand(p, t)) break;
@@ -191,13 +193,13 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-/* Puts the next batch together: the n followers that are in t->batch already, then jobs of the queue. *until_us: when the followers'
- * precedence ends; 0: they have only begun. Returns 0 when the pool ends. */
+/* Collects the next batch: the n followers already in t->batch, then jobs of the queue. *until_us
+ * is when the followers' precedence ends; 0 if they have only begun. Returns 0 when the pool ends. */
 static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* somebody waits who would not get into this batch */
+    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* jobs in the queue would not fit into this batch */
         for (size_t i = 0; n; i++, n--) append(p, t->batch[i], t->batch[i], 1);
     if (!n) *until_us = 0;
     while (!p->stop && !p->head && !n) {
@@ -212,7 +214,8 @@ static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* A chain has lasted long. Where other jobs wait, in the queue or in a hand (its own too), its next one goes behind them. */
+/* Called when a chain has lasted long. If other jobs wait, in the queue or in a hand (its own too),
+ * puts its next job behind them. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->head || any_held_up(p, now_us);
@@ -231,14 +234,14 @@ static void finish(struct lw_pool *p, struct lw_job *job) {
     if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
 }
 
-/* The job is over: reports it. Returns what has to follow. */
+/* Reports a job that has ended. Returns the job that follows it. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
-    struct lw_job *next = lw_job_end(job); /* before the report: after it the job is the main thread's */
+    struct lw_job *next = lw_job_end(job); /* read before the report, because afterwards the job belongs to the main thread */
     finish(p, job);
     return next;
 }
 
-/* A job whose lease is over already is not started. */
+/* Whether a job may start: its lease must not have ended. */
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;
@@ -249,7 +252,7 @@ static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, si
     return p->seats && i < (size_t)p->seats_a_thread ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
 }
 
-/* Runs jobs in the handler, with all that surrounds it. Returns the time after that. */
+/* Runs jobs in the handler, with seats, journal and timing. Returns the time after that. */
 static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_us) {
     int64_t now_ms = now_us / 1000;
     for (size_t i = 0; i < n; i++) {
@@ -259,7 +262,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
-    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* of a batch: each message's share */
+    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* in a batch, each message counts its share */
     if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->took_us = took_us;
@@ -275,9 +278,11 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs a job and what follows it; returns the time after that, which is the time before the next. */
+/* Runs a job and the jobs that follow it. Returns the time after that, which is the start of the
+ * next. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
-    atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed); /* not again for followers: the hand waits for all of them */
+    atomic_store_explicit(&t->busy_since_us, now_us,
+                          memory_order_relaxed); /* set once per chain: the jobs in the hand wait for all of it */
     int64_t look_us = INT64_MAX;
     for (;;) {
         if (startable(job, now_us / 1000)) {
@@ -291,7 +296,7 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            look_us = now_us + STUCK_US; /* not after every job, which may be fast */
+            look_us = now_us + STUCK_US; /* not after every job, because jobs may be fast */
         }
     }
 }
@@ -349,7 +354,7 @@ void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* `finished` is a stack; reaping wants the oldest first. */
+/* Reverses a list: `finished` is a stack, and reaping wants the oldest first. */
 static struct lw_job *reversed(struct lw_job *job) {
     struct lw_job *out = NULL;
     while (job) {
@@ -365,7 +370,7 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     size_t n = 0;
     while (n < max) {
         if (!p->reaping) {
-            atomic_store(&p->signalled, false); /* before the look: what comes after it signals again */
+            atomic_store(&p->signalled, false); /* cleared before the list is read, so that whatever finishes later signals again */
             p->reaping = reversed(atomic_exchange(&p->finished, NULL));
             if (!p->reaping) break;
         }
@@ -399,7 +404,8 @@ static void free_pool(struct lw_pool *p) {
     free(p);
 }
 
-/* Signals are the main thread's, but for those that a fault raises in the thread itself. */
+/* Blocks the signals that the main thread handles, but not those that a fault raises in the thread
+ * itself. */
 static void block_signals(sigset_t *old) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t set;
@@ -458,7 +464,7 @@ static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
     bool ended = p->running == 0;
     pthread_mutex_unlock(&p->lock);
     if (!ended) return false;
-    for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL); /* they are past their last line */
+    for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL); /* the threads have left their loops, so this does not block */
     return true;
 }
 
@@ -478,14 +484,14 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
     *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
     p->tail = &p->head;
-    p->average_ns = FAST_US * 1000; /* nothing is known yet: one at a time */
+    p->average_ns = FAST_US * 1000; /* nothing is known yet, so threads begin with one job at a time */
     p->batch_max = t->batch_max(h);
     init_sync(p);
     share_seats(p, seats);
     struct lw_err journal = {0};
     p->journal = lw_journal_open(&journal);
     int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
-    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* none has had anything to do */
+    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* no thread has had work, so all of them end at once */
     if (!r) return p;
     free_pool(p);
     return NULL;

@@ -27,17 +27,20 @@ struct lw_pool;
 
 enum { LW_POOL_THREADS_MAX = 1024 };
 
-/* Opens a slot for each thread, then the threads. `seats`: the worker's place on the board, used only where type->blames_worker; NULL:
- * none. timeout_ms: 0 for none. Opens the journal (consumer/process/journal.h) where there is one. */
+/* Opens a slot for each thread, then starts the threads. `seats`: the worker's place on the board,
+ * used only if type->blames_worker; NULL: none. timeout_ms: 0 for none. Opens the journal
+ * (consumer/process/journal.h) if one is named. */
 struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
                              struct lw_board_worker *seats, int notify_fd, struct lw_err *err);
-/* Main thread only. Jobs run in the order of submission as far as threads are free. Their `then` is NULL or a chain linked before. */
+/* For the main thread. Jobs start in the order of submission as threads become free. Their `then`
+ * is NULL or a chain linked before. */
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n);
-/* Main thread only: takes up to `max` finished jobs, in the order they finished in. Returns how many; call again while it is max. */
+/* For the main thread: takes up to `max` finished jobs, in the order in which they finished.
+ * Returns how many; if that is max, call it again. */
 size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max);
-/* Ends: jobs in a handler are waited for, at most grace_ms; jobs not started, followers too, are not run any more (they and finished
- * ones not yet reaped stay the caller's). Then closes slots. False where a thread is stuck in its handler: nothing is freed then, and the
- * process must _exit.
+/* Ends the pool: waits at most grace_ms for jobs in a handler. Jobs not started, followers too, do
+ * not run; they and finished jobs not yet reaped stay the caller's. Then closes the slots. Returns
+ * false if a thread is stuck in its handler: nothing is freed then, and the process must _exit.
  */
 bool lw_pool_close(struct lw_pool *p, int64_t grace_ms);
 

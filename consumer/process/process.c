@@ -26,9 +26,9 @@
 #include <unistd.h>
 
 enum {
-    RECORDS = 512,        /* taken from Kafka in one go */
-    KAFKA_EVERY_MS = 200, /* also where nothing is wanted or signalled: rebalances, answers to commits */
-    JOBS = 256,           /* reaped in one go */
+    RECORDS = 512,        /* maximum records taken from Kafka at once */
+    KAFKA_EVERY_MS = 200, /* Kafka is polled this often even if no record is wanted: for rebalances and answers to commits */
+    JOBS = 256,           /* maximum jobs reaped at once */
     WAIT_MAX_MS = 200,
     OBSERVE_MS = 500,
     LOOK_MS = 2000, /* interval between two reads of the group's commits */
@@ -36,11 +36,11 @@ enum {
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
-    /* the end; the supervisor's margin beyond shutdown.grace_ms is 5 s */
-    CANCEL_MS = 1000, /* for handlers to heed that they are cancelled, when the grace is over */
+    /* The end of the process. The supervisor's margin beyond shutdown.grace_ms is 5 s. */
+    CANCEL_MS = 1000, /* time for handlers to notice that they are cancelled after the grace */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
-    LEAVE_LATE_MS = 1000, /* the grace is used up */
+    LEAVE_LATE_MS = 1000, /* time to leave the group after the grace */
     POOL_MS = 500,
     QUICK_MS = 300,
 };
@@ -58,7 +58,7 @@ static void name_self(struct process *p) {
     char host[65] = "";
     lw_host(p->host);
     strncat(host, p->host, strcspn(p->host, "/"));
-    for (char *c = host; *c; c++) /* it goes into names and tokens */
+    for (char *c = host; *c; c++) /* the name becomes part of names and tokens in Redis */
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
     uint64_t seed[2];
     if (getrandom(seed, sizeof seed, 0) != sizeof seed) seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
@@ -66,7 +66,8 @@ static void name_self(struct process *p) {
     snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
 }
 
-/* SIGHUP is the supervisor's; a write to a closed pipe is an error like others. */
+/* Opens the descriptor of signals. SIGHUP arrives there too and has no effect, because it is for
+ * the supervisor. SIGPIPE is ignored, so that a write to a closed pipe is an ordinary error. */
 static int open_signals(struct process *p, struct lw_err *err) {
     sigset_t set;
     sigemptyset(&set);
@@ -115,7 +116,7 @@ static void open_links(struct process *p) {
         struct lw_wire_setup setup = {
             .url = &p->urls[(size_t)s % p->c->redis.n_urls],
             .name = name,
-            .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server wants its repairs within one TTL */
+            .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server must get its repairs within one TTL */
             .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
             .up = process_up,
             .reply = process_reply,
@@ -199,7 +200,7 @@ static int open_all(struct process *p, struct lw_err *err) {
 
 static void drain_fd(int fd) {
     uint64_t n;
-    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN: it was empty */
+    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN means that it was empty */
     (void)r;
 }
 
@@ -233,7 +234,8 @@ static int64_t sleep_ms(struct process *p, int64_t max_ms) {
     return clamp(due - lw_boot_ms(), 0, wait);
 }
 
-/* Kafka's descriptor counts only while records are wanted: it stays readable until they are taken. */
+/* Waits for events. Kafka's descriptor is polled only while records are wanted, because it stays
+ * readable until they are taken. */
 static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
     int n = FD_LINKS;
     p->fds[FD_SIGNALS] = (struct pollfd){.fd = p->signal_fd, .events = POLLIN};
@@ -267,7 +269,7 @@ static void take_records(struct process *p) {
     size_t wanted = lw_worker_wants(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
-    if (wanted) drain_fd(lw_source_fd(p->source)); /* before the look: what comes after it signals again */
+    if (wanted) drain_fd(lw_source_fd(p->source)); /* cleared before the poll, so that whatever comes later signals again */
     look_at_group(p, now);
     lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
 }
@@ -309,8 +311,8 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Everything is settled, or there is no more time for it. When the grace is over handlers are told to stop, so that what
- * they give back is free for others at once. */
+/* Whether the worker may leave: everything is settled, or time is over. After the grace, handlers
+ * are cancelled, so that messages they give back are free for others at once. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();
@@ -364,7 +366,8 @@ static void close_links(struct process *p) {
     free(p->headers);
 }
 
-/* False where a thread is stuck in its handler: then nothing that it may touch is freed, and the process has to end. */
+/* Returns false if a thread is stuck in its handler. Then nothing that it may touch is freed, and
+ * the process has to end. */
 static bool close_handler(struct process *p) {
     if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;
     if (p->handler) p->type->close(p->handler);
@@ -375,7 +378,7 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
-    if (p->logic && !settled) cancel_all(p); /* before Kafka, which may take seconds: what is queued would go on being started */
+    if (p->logic && !settled) cancel_all(p); /* before leaving Kafka, which may take seconds in which waiting jobs would still start */
     if (p->source) leave_kafka(p);
     bool closed = close_handler(p);
     lw_renewer_close(p->renewer);
@@ -407,5 +410,5 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
     }
     int status = leave(p);
     lw_debug("ending with status %d", status);
-    return status; /* p stays: threads that are left behind may look at it */
+    return status; /* p is not freed, because a thread left behind may read it */
 }

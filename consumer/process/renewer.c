@@ -28,7 +28,7 @@ struct shard {
     struct lw_due due[LW_RENEW_BATCH];
     size_t n_due;
     int64_t sent_ms;
-    char epoch[64]; /* that the request names */
+    char epoch[64]; /* the epoch that the request names */
     int64_t complained_ms;
     struct lw_commands commands;
 };
@@ -38,7 +38,7 @@ struct lw_renewer {
     int64_t tick_ms;
     int stop_fd;
     pthread_t thread;
-    struct pollfd *fds; /* a shard each, then stop_fd */
+    struct pollfd *fds; /* one per shard, then stop_fd */
     struct shard shards[];
 };
 
@@ -81,7 +81,7 @@ static void renew(struct shard *sh) {
         load(sh);
         return;
     }
-    sh->sent_ms = lw_boot_ms(); /* before the send: our idea of the deadline is never later than Redis' */
+    sh->sent_ms = lw_boot_ms(); /* taken before sending, so that our deadline is never later than that of Redis */
     if (!set->epoch(set->ctx, sh->index, sh->epoch, sizeof sh->epoch)) return;
     sh->n_due = lw_leases_due(set->leases, sh->index, sh->sent_ms, sh->due, LW_RENEW_BATCH);
     if (!sh->n_due) return;
@@ -99,7 +99,8 @@ static void complain(struct shard *sh, const char *what) {
     lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
-/* The main loop hears of it by itself, and may have joined the next epoch already: its leases are not meant. */
+/* Cancels the leases of the epoch that the request named. If the main loop has already joined the
+ * next epoch, its leases stay. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];
@@ -111,7 +112,7 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     if (r->type == REDIS_REPLY_STATUS && r->len == sh->n_due) {
         lost(sh->renewer, lw_leases_renewed(set->leases, sh->due, sh->n_due, r->str, sh->sent_ms));
-        if (sh->n_due == LW_RENEW_BATCH) renew(sh); /* there may be more */
+        if (sh->n_due == LW_RENEW_BATCH) renew(sh); /* the batch was full, so there may be more */
     } else if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "LOST") == 0) {
         epoch_lost(sh);
     } else if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0) {
@@ -139,7 +140,7 @@ static void on_reply(void *ctx, const redisReply *r) {
 
 static void on_up(void *ctx) {
     struct shard *sh = ctx;
-    sh->loaded = false; /* it may be another server */
+    sh->loaded = false; /* it may be another server that does not have the script */
     renew(sh);
 }
 
@@ -196,7 +197,7 @@ static void open_shard(struct lw_renewer *r, int index) {
         .name = name,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .answer_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
-        .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS), /* a try must fit in before the fence */
+        .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS), /* so that another attempt fits in before the fence */
         .up = on_up,
         .reply = on_reply,
         .down = on_down,
@@ -215,7 +216,7 @@ static void free_renewer(struct lw_renewer *r) {
     free(r);
 }
 
-/* Signals are the main thread's. */
+/* Starts the thread with signals blocked, because the main thread handles them. */
 static int start_thread(struct lw_renewer *r) {
     sigset_t all, old;
     sigfillset(&all);
@@ -243,6 +244,6 @@ void lw_renewer_close(struct lw_renewer *r) {
     if (!r) return;
     uint64_t one = 1;
     if (write(r->stop_fd, &one, sizeof one) != sizeof one) lw_error("renewals: eventfd: %s", strerror(errno));
-    pthread_join(r->thread, NULL); /* it never blocks but in poll, or in the resolver */
+    pthread_join(r->thread, NULL); /* the thread blocks only in poll and in the resolver, so it ends soon */
     free_renewer(r);
 }

@@ -15,19 +15,19 @@
 struct lw_renewer;
 
 struct lw_renewer_setup {
-    const struct lw_redis_url *urls; /* shard s is on urls[s % n_urls]; lent */
+    const struct lw_redis_url *urls; /* shard s is on urls[s % n_urls]; borrowed */
     size_t n_urls;
     int shards;
     int64_t ttl_ms;
-    const char *worker_id; /* tokens are worker_id "." number; lent */
+    const char *worker_id; /* tokens are worker_id "." number; borrowed */
     struct lw_leases *leases;
-    struct lw_counts *counts;                                      /* leases_lost; may be NULL */
+    struct lw_counts *counts;                                      /* where lost leases are counted; may be NULL */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* thread-safe */
     const char *(*prefix)(void *ctx, int shard);                   /* constant, thread-safe */
     void *ctx;
 };
 
 struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct lw_err *err);
-void lw_renewer_close(struct lw_renewer *r); /* ends the thread; leases are fenced no more */
+void lw_renewer_close(struct lw_renewer *r); /* ends the thread; after that no lease is fenced */
 
 #endif

@@ -17,7 +17,7 @@ enum {
     QUIET_MS = 10000,      /* a ready worker logs a reason only after this long without progress */
 };
 
-/* A handler that cannot start gets no messages, except for one at a time that tests it. */
+/* A handler that cannot start gets no messages, except one at a time to test it. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {[LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
     if (p->type->health) lw_worker_limit(p->logic, limit[p->type->health(p->handler, NULL, 0)]);

@@ -11,8 +11,8 @@
 #include <time.h>
 
 enum {
-    BUNDLE_WAIT_MS = 2000, /* and as many times node_ms */
-    SILENT_MS = 1000,      /* a server that did not answer in time is not waited for so long */
+    BUNDLE_WAIT_MS = 2000, /* in addition to a multiple of node_ms */
+    SILENT_MS = 1000,      /* for this time nobody waits for a server that did not answer in time */
     OWED_MAX_MS = 1000,    /* then the connection is given up */
     OWED_MAX = 64,
 };
@@ -75,7 +75,7 @@ static bool is_silent(struct latchwork_redlock *r, int i) {
     return silent;
 }
 
-/* The text behind NAME: in an answer to INFO, up to the end of its line. */
+/* Finds the text behind NAME: in an answer to INFO, up to the end of its line. */
 static size_t info_field(const redisReply *info, const char *name, const char **value) {
     const char *at = strstr(info->str, name);
     if (!at) return 0;
@@ -83,7 +83,8 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Another run_id than before: started just now, as far as we know. Seen for the first time: its uptime says, which is by its clock. */
+/* Notes when a server was started. A changed run_id means just now, as far as we know. If it is
+ * seen for the first time, its uptime says when, by its own clock. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
     size_t n = info_field(info, "\nrun_id:", &id);
@@ -141,7 +142,7 @@ static void say(struct lw_link *k, const char *const *words) {
     k->greetings++;
 }
 
-/* What should be sent could not be written down: nothing of it is sent. */
+/* The question could not be stored for lack of memory, so nothing of it is sent. */
 static void no_memory(struct lw_ask *a, struct lw_link *k) {
     struct latchwork_error why;
     lw_lock_no_memory(&why);
@@ -149,10 +150,11 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
     hang_up(k);
 }
 
-/* Afterwards the link may be gone: then this server has no vote. */
+/* Afterwards the link may be broken; then this server has no vote. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
-/* A server not seen before may have been started just now: its greeting comes first. */
+/* Whether the server was seen before. If not, it may have been started just now, so its greeting
+ * must come first. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;
     pthread_mutex_lock(&a->redlock->mutex);
@@ -161,7 +163,8 @@ static bool is_known(struct lw_ask *a, int i) {
     return known;
 }
 
-/* What it will be asked: nobody may be there to hear NOSCRIPT from a server that is slower than the majority. */
+/* Number of scripts that a greeting loads. If a server is slower than the majority, nobody may be
+ * left to react to its NOSCRIPT. */
 enum { LOADS = 4 };
 static const struct lw_script *const loads[LOADS] = {&lw_lock_script_redlock_take, &lw_lock_script_redlock_raise,
                                                      &lw_lock_script_redlock_drop, &lw_lock_script_string_keep};
@@ -183,7 +186,8 @@ static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
     for (int n = 0; n < LOADS; n++) say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
     say(k, (const char *const[]){"INFO", "server", NULL});
     if (k->out.failed) return no_memory(a, k), false;
-    if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i)) ask_link(a, i, k, false); /* together, so that a slow one hears of it in any case */
+    if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i))
+        ask_link(a, i, k, false); /* ask all at once, so that even a slow server gets the question */
     return true;
 }
 
@@ -207,7 +211,8 @@ static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
     k->whole = whole;
 }
 
-/* It broke. An old connection may have been closed by a restart: once more on a new one. */
+/* Handles a broken connection. A restart may have closed an old one, so it asks once more on a new
+ * one. */
 static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const char *reason) {
     struct latchwork_error why;
     lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s", a->redlock->node[i].client->where, reason);
@@ -232,13 +237,15 @@ static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
 
 /* --- answers ---------------------------------------------------------------------------------------------------------------------- */
 
-/* False: the connection is of no use. */
+/* Returns false if the connection cannot be used. */
 static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     k->greetings--;
     bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
-    bool may_fail = k->greetings <= LOADS; /* without SCRIPT LOAD it says NOSCRIPT; without INFO restarts are the fence's business */
+    bool may_fail =
+        k->greetings <=
+        LOADS; /* without SCRIPT LOAD the server answers NOSCRIPT later; without INFO only the fence protects against restarts */
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {
         struct latchwork_error why;
@@ -252,7 +259,7 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     struct latchwork_error why;
     if (is_info && a->vote[i] == LW_VOTE_OPEN && !k->asked) {
         ask_link(a, i, k, false);
-    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* started since it was asked last */
+    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* it was started since it was last asked */
         note_error(a, &why);
         settle(a, i, LW_VOTE_NONE);
     }
@@ -300,7 +307,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             k->since_ms = lw_boot_ms();
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
-            if (unknown) { /* and none is there to send it again: greet it anew */
+            if (unknown) { /* nobody may be left to send the script's text: greet it anew */
                 broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }
@@ -318,7 +325,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
 
 /* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Answers to earlier asks that came meanwhile, and connections that were closed. */
+/* Reads answers to earlier questions, and notices closed connections. */
 static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
     int n = a->redlock->n;
     struct pollfd fd[LATCHWORK_MAX_NODES];
@@ -352,10 +359,11 @@ static bool is_decided(const struct lw_ask *a) {
     int n = a->redlock->n, majority = a->redlock->majority;
     if (a->yes >= majority) return true;
     if (a->yes + a->open >= majority) return false;
-    return a->no > n - majority || a->no + a->open <= n - majority; /* whether others have it, or too few answer */
+    return a->no > n - majority || a->no + a->open <= n - majority; /* others hold it, or too few servers can still answer */
 }
 
-/* Dropping: all that can be expected to answer have. Else: it is decided, and all that can be expected to were at least asked. */
+/* When dropping: every server that can be expected to answer has done so. Otherwise: the result is
+ * decided, and every such server was at least asked. */
 static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;
@@ -383,7 +391,7 @@ static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_m
     }
 }
 
-/* What did not come is owed. */
+/* Notes which answers are still owed. */
 static void finish(struct lw_ask *a, struct lw_bundle *bundle, bool late) {
     for (int i = 0; i < a->redlock->n; i++) {
         struct lw_link *k = &bundle->link[i];

@@ -16,22 +16,22 @@
 enum { LW_RUN_ID_MAX = 64 };
 
 enum lw_vote {
-    LW_VOTE_OPEN, /* no answer yet */
+    LW_VOTE_OPEN, /* not answered yet */
     LW_VOTE_YES,
     LW_VOTE_NO,
-    LW_VOTE_NONE, /* an error, or not asked */
+    LW_VOTE_NONE, /* answered with an error, or was not asked */
 };
 
 /* One connection of a bundle. */
 struct lw_link {
     redisContext *redis; /* NULL: not connected */
-    int greetings;       /* answers to come before it may be asked */
-    int owed;            /* answers to questions of earlier asks */
-    int64_t since_ms;    /* that the first of those was expected */
-    bool fresh;          /* made during this ask */
+    int greetings;       /* answers that must come before it may be asked */
+    int owed;            /* answers to earlier questions that have not come */
+    int64_t since_ms;    /* since when the first of those was expected */
+    bool fresh;          /* the connection was made during this ask */
     bool asked;          /* the question of this ask has been sent */
-    bool whole;          /* with the script's text: its answer is not NOSCRIPT again */
-    struct lw_text out;  /* what the socket did not take yet */
+    bool whole;          /* the script's text was sent, so NOSCRIPT cannot come again */
+    struct lw_text out;  /* bytes that the socket did not take yet */
 };
 
 struct lw_bundle {
@@ -40,9 +40,9 @@ struct lw_bundle {
 };
 
 struct lw_node {
-    struct latchwork_client *client; /* where it is, and as whom; its pool is not used */
+    struct latchwork_client *client; /* its address and login; its pool is not used */
     char run_id[LW_RUN_ID_MAX + 1];
-    int64_t started_ms; /* not started later than this, by our clock; INT64_MIN unknown */
+    int64_t started_ms; /* it was not started later than this, by our clock; INT64_MIN: unknown */
     int64_t silent_ms;  /* until then nobody waits for it if that can be avoided */
 };
 
@@ -53,37 +53,38 @@ struct latchwork_redlock {
     int drift_per_mille;
     atomic_bool interrupted;
 
-    pthread_mutex_t mutex; /* of bundles' busy, nodes' times and run_id */
-    pthread_cond_t freed;  /* a bundle */
-    pthread_cond_t roused; /* interrupted */
-    int bundles;           /* and one more, for keeping holds */
+    pthread_mutex_t mutex; /* guards the bundles' `busy`, and the servers' times and run_id */
+    pthread_cond_t freed;  /* signalled when a bundle becomes free */
+    pthread_cond_t roused; /* signalled by an interruption */
+    int bundles;           /* plus one more, for keeping holds */
     struct lw_bundle *bundle;
 
-    pthread_mutex_t start; /* of the keeper */
+    pthread_mutex_t start; /* guards the start of the keeper */
     _Atomic(struct lw_keeper *) keeper;
 };
 
 struct lw_ask {
     struct latchwork_redlock *redlock;
-    int bundle; /* in: the one that is preferred; -1 any */
+    int bundle; /* in: the preferred one; -1: any */
     struct lw_call *call;
-    bool taking;        /* not those that started a short time ago; the answer yes is a fence */
-    bool dropping;      /* wait for all that are not silent, not only until it is decided; a no after a lost answer is none */
-    bool keeping;       /* by the bundle for it */
-    int64_t restart_ms; /* taking: how long a server that was started is left out */
+    bool taking;   /* leave out servers that were started recently; a granted answer is a fence */
+    bool dropping; /* wait for all servers that are not silent, even when the result is decided; a no after a lost answer does not count */
+    bool keeping;  /* use the bundle that is reserved for keeping */
+    int64_t restart_ms; /* taking: for this time after its start a server is left out */
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];
-    bool in_doubt[LATCHWORK_MAX_NODES]; /* sent twice */
+    bool in_doubt[LATCHWORK_MAX_NODES]; /* the question was sent twice */
     int yes, no, open;
-    uint64_t fence;             /* the largest */
-    bool no_ttl;                /* one of those who said no holds a lock without TTL */
+    uint64_t fence;             /* the largest fence answered */
+    bool no_ttl;                /* a server that refused holds a lock without a TTL */
     struct latchwork_error why; /* the first error */
 };
 
-/* False, with *error: no bundle, or the wrong process. */
+/* Returns false, with *error, if there is no bundle or the process is a fork. */
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error);
-/* Sleeps with the mutex held until cond is signalled, or until_ms, or for no reason. */
+/* Waits on cond with the mutex held, until it is signalled or until_ms; may wake up without
+ * reason. */
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms);
-void lw_redlock_hang_up(struct latchwork_redlock *r); /* all bundles; frees them */
+void lw_redlock_hang_up(struct latchwork_redlock *r); /* closes and frees all bundles */
 
 #endif

@@ -17,7 +17,6 @@ if taken and client == '' and keep_ms ~= '0' then
     call('SET', fence_key, fence, 'PX', keep_ms)
     return fence
 end
--- @fences
 if taken then save_fence(fence_key, fence, keep_ms) end
 -- @waiting
 if not taken then
@@ -32,7 +31,7 @@ if not taken then
         start_waiting(wait, client)
         return left
     end
-    call('PEXPIRE', lock, ttl) -- ours: the answer to the first call was lost
+    call('PEXPIRE', lock, ttl) -- ours already: the answer to the first call was lost
 end
 stop_waiting(wait, client, more)
 return fence

@@ -27,6 +27,6 @@ end
 local fence = next_fence(fence_key, seen)
 add_share(leases, token .. ':' .. fence, ttl)
 save_fence(fence_key, fence, keep_ms)
-if taken + 1 < n then wake(wait) end -- several may have ended at once
+if taken + 1 < n then wake(wait) end -- several permits may have become free at once
 stop_waiting(wait, client, more)
 return fence

@@ -16,7 +16,7 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    if not ticket then -- after the last of both queues, and not before the time: a wiped Redis keeps the order of those that come again
+    if not ticket then -- behind the last ticket of both queues, and not before the time, so that after a wipe those that come again keep their order
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
             local last = call('ZRANGE', q, -1, -1, 'WITHSCORES')
@@ -39,11 +39,11 @@ end
 local held = call('GET', lock)
 if held then
     if not reading and sub(held, 1, #token + 1) == token .. ':' then
-        call('PEXPIRE', lock, ttl) -- ours: the answer to the first call was lost
+        call('PEXPIRE', lock, ttl) -- ours already: the answer to the first call was lost
         return granted(sub(held, #token + 2))
     end
     local left = call('PTTL', lock)
-    return enqueue(left == 0 and 1 or left) -- 0 is for whose turn it is not
+    return enqueue(left == 0 and 1 or left) -- 0 would mean that it is not this waiter's turn
 end
 if reading and again then
     local value, fence = fence_of_share(readers, token)
@@ -53,7 +53,7 @@ if reading and again then
     end
 end
 
--- free of a writer: who is before us?
+-- no writer holds it: which writer is ahead of us?
 local writer, writer_ticket = first_of(writers, alive)
 if writer == waiter then writer = nil end
 if reading then

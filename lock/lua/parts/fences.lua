@@ -10,9 +10,10 @@ local function now_us()
 end
 local function now_ms() return math.floor(now_us() / 1000) end
 
--- Fences grow across expiry, release and a wiped Redis: the largest of last + 1, the time in microseconds, and seen + 1.
+-- Fences grow across expiry, release and a wiped Redis: each is the largest of last + 1, the time in
+-- microseconds, and seen + 1.
 local function next_fence(key, seen) return text(math.max((tonumber(call('GET', key)) or 0) + 1, now_us(), tonumber(seen) + 1)) end
--- keep_ms: how long a counter that nobody uses is remembered; '0' for ever.
+-- keep_ms: how long an unused counter is remembered; '0': for ever.
 local function save_fence(key, fence, keep_ms)
     if keep_ms == '0' then call('SET', key, fence) else call('SET', key, fence, 'PX', keep_ms) end
 end

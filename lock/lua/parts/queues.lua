@@ -2,7 +2,7 @@
 -- Queues of a fair or read/write lock. Needs fences and waiting.
 -- Queues: zsets of waiters CLIENT:NUMBER, scored by their tickets. alive: clients, scored by the time until which they count as living.
 local function client_of(waiter) return string.match(waiter, '^[^:]*') end
--- The first waiter that lives, and its ticket; the dead before it go.
+-- The first waiter whose client is alive, and its ticket; dead ones in front of it are removed.
 local function first_of(queue, alive)
     while true do
         local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
@@ -12,7 +12,8 @@ local function first_of(queue, alive)
         call('ZREM', queue, first[1])
     end
 end
--- Tells the first that hears it; who does not has lost its connection, and loses its place until it comes again.
+-- Tells the first waiter that receives it. One that does not has lost its connection, and loses its place until
+-- it comes again.
 local function tell_first(queue)
     while true do
         local first = call('ZRANGE', queue, 0, 0)
@@ -20,7 +21,8 @@ local function tell_first(queue)
         call('ZREM', queue, first[1])
     end
 end
--- After something changed: whoever may have it now is told. The string `lock` is free of a writer; readers: a zset, or nil for a fair lock.
+-- Called after a change: tells whoever may take the lock now. The string `lock` holds no writer; readers is a
+-- zset, or nil for a fair lock.
 local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end
     local _, writer = first_of(writers, alive)

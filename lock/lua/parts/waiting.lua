@@ -5,19 +5,19 @@ local function tell(client, what)
     local heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)
     return type(heard) == 'number' and heard > 0
 end
--- Tells the client that waits longest; one whose connection is gone is forgotten, and the next is told.
+-- Tells the client that has waited longest. If its connection is gone, forgets it and tells the next.
 local function wake(wait)
     local first = call('ZPOPMIN', wait)
     while first[1] and not tell(first[1], wait) do first = call('ZPOPMIN', wait) end
 end
 
--- A client stays known as waiting for a minute after it was last heard of; it comes again every few seconds.
+-- Notes that a client waits. It is remembered for a minute; a waiting client comes again every few seconds.
 local function start_waiting(wait, client)
     if client == '' then return end
     call('ZADD', wait, 'NX', text(now_us()), client)
     call('PEXPIRE', wait, 60000)
 end
--- It has the lock now; more: others of it wait on.
+-- Notes that the client has the lock; with `more`, other threads of it still wait.
 local function stop_waiting(wait, client, more)
     if more then return start_waiting(wait, client) end
     if client ~= '' then call('ZREM', wait, client) end
