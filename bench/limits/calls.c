@@ -5,8 +5,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/script.h"
-#include "base/redis/command.h"
-#include "queue/codes.h"
+#include "queue/calls.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,14 +14,8 @@
 
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
-#define TOKENS "bench-1-00000000." /* what tokens begin with: as long as a worker's */
-enum { NAME_MAX_BYTES = 350, GROUPS_MAX = 250, FENCES = 64 /* a lane, as the worker asks for */, HEADS = 64 };
-
-struct group {
-    int32_t partition;
-    int64_t segment;
-    int lo, hi; /* the bytes with their states */
-};
+#define WORKER "bench-1-00000000" /* as long as a worker's */
+enum { NAME_MAX_BYTES = 350, FENCES = 64 /* a lane, as the worker asks for */, HEADS = 64 };
 
 struct calls {
     struct calls_setup set;
@@ -30,86 +23,45 @@ struct calls {
     int64_t redis_ahead_ms;    /* Redis time less the boot clock */
     uint64_t next_token;
     int64_t groups;
-    struct group group[GROUPS_MAX];
-    int n_groups;
-    unsigned char places[3 * CALLS_BATCH_MAX];
+    char (*name)[NAME_MAX_BYTES]; /* of the partitions */
+    struct lw_places places;
     struct lw_commands commands;
 };
 
-/* --- parts of a call ---------------------------------------------------------------------------------------------------------------- */
+/* --- the calls ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Groups the batch by segment; a message's place is three bytes: which group, from 1, and its index there. */
 static void place_all(struct calls *c, const struct call_batch *b) {
-    c->n_groups = 0;
-    unsigned char *to = c->places;
+    lw_places_clear(&c->places);
     for (int i = 0; i < b->n; i++) {
-        const struct call_msg *m = &b->msg[i];
-        int64_t segment = m->offset / LW_SEGMENT;
-        int index = (int)(m->offset % LW_SEGMENT), byte = index / 4;
-        struct group *g = c->n_groups ? &c->group[c->n_groups - 1] : NULL;
-        if (!g || g->partition != m->partition || g->segment != segment) {
-            if (c->n_groups == GROUPS_MAX) tool_die("a batch of more than %d segments; make --batch smaller", GROUPS_MAX);
-            *(g = &c->group[c->n_groups++]) = (struct group){m->partition, segment, byte, byte};
-        }
-        g->hi = byte;
-        *to++ = (unsigned char)c->n_groups;
-        *to++ = (unsigned char)(index >> 8);
-        *to++ = (unsigned char)(index & 255);
+        if (!lw_places_fit(&c->places, 1)) tool_die("a batch of %d segments or more; make --batch smaller", LW_GROUPS_MAX);
+        lw_places_add(&c->places, c->name[b->msg[i].partition], b->msg[i].offset);
     }
-    c->groups += c->n_groups;
+    c->groups += c->places.n;
 }
 
-static void begin(struct calls *c, const char *sha, int keys) {
+static struct lw_call call_of(struct calls *c, const char *sha) {
     lw_commands_reset(&c->commands);
-    lw_cmd(&c->commands, "EVALSHA");
-    lw_arg_text(&c->commands, sha);
-    lw_arg_i64(&c->commands, keys);
+    return (struct lw_call){.commands = &c->commands,
+                            .sha = sha,
+                            .prefix = lw_bytes_of(TAG),
+                            .epoch = TAG "epoch",
+                            .lanes = TAG "lanes",
+                            .floor = TAG "floor",
+                            .fence = TAG "fence",
+                            .ready = TAG "ready",
+                            .dead = TAG "dead",
+                            .epoch_id = EPOCH,
+                            .redis_ms = lw_boot_ms() + c->redis_ahead_ms,
+                            .ttl_ms = c->set.ttl_ms,
+                            .handoff_ms = c->set.ttl_ms / 2,
+                            .fences = FENCES};
 }
 
-static size_t partition_name(const struct calls *c, const struct group *g, char *name) {
-    return (size_t)snprintf(name, NAME_MAX_BYTES, "%s:%d", c->set.topic, (int)g->partition);
-}
-
-static void arg_segments(struct calls *c) {
-    for (int i = 0; i < c->n_groups; i++) {
-        char name[NAME_MAX_BYTES];
-        size_t n = partition_name(c, &c->group[i], name);
-        name[n++] = ':';
-        n += lw_decimal(c->group[i].segment, name + n);
-        lw_arg_join(&c->commands, lw_bytes_of(TAG), "state:", lw_bytes(name, n));
-        lw_arg_join(&c->commands, lw_bytes_of(TAG), "tries:", lw_bytes(name, n));
-    }
-}
-
-static void arg_places(struct calls *c, int n) {
-    struct lw_commands *k = &c->commands;
-    lw_arg_copy(k, (const char *)c->places, 3 * (size_t)n), lw_arg_i64(k, c->n_groups);
-    for (int i = 0; i < c->n_groups; i++) {
-        const struct group *g = &c->group[i];
-        char name[NAME_MAX_BYTES];
-        lw_arg_copy(k, name, partition_name(c, g, name));
-        lw_arg_i64(k, g->segment), lw_arg_i64(k, g->lo), lw_arg_i64(k, g->hi);
-    }
-}
-
-static void arg_locks(struct calls *c, const struct call_batch *b) {
+static void call_lanes(const struct lw_call *call, const struct call_batch *b) {
     for (int i = 0; i < b->n; i++) {
         char lane[24] = "k-";
-        lw_arg_join(&c->commands, lw_bytes_of(TAG), "lock:", lw_bytes(lane, 2 + lw_decimal(b->msg[i].key, lane + 2)));
+        lw_call_lane(call, lw_bytes(lane, 2 + lw_decimal(b->msg[i].key, lane + 2)));
     }
-}
-
-static void arg_token(struct calls *c, uint64_t token) {
-    char text[24];
-    lw_arg_join(&c->commands, lw_bytes_of(TOKENS), "", lw_bytes(text, lw_decimal((int64_t)token, text)));
-}
-
-static void arg_value(struct calls *c, const struct call_batch *b) {
-    char text[48];
-    size_t n = lw_decimal((int64_t)b->token, text);
-    text[n++] = ':';
-    n += lw_decimal((int64_t)b->fence, text + n);
-    lw_arg_join(&c->commands, lw_bytes_of(TOKENS), "", lw_bytes(text, n));
 }
 
 static void append(struct calls *c) {
@@ -118,42 +70,30 @@ static void append(struct calls *c) {
     redisAppendCommandArgv(c->set.redis, cmd->argc, k->argv + cmd->first, k->len + cmd->first);
 }
 
-/* --- the calls ---------------------------------------------------------------------------------------------------------------------- */
-
 void calls_gate(struct calls *c, struct call_batch *b) {
-    struct lw_commands *k = &c->commands;
-    place_all(c, b);
+    char token[LW_TOKEN_TEXT];
+    struct lw_call call = call_of(c, c->gate);
     b->token = c->next_token++;
-    begin(c, c->gate, 4 + 2 * c->n_groups + b->n);
-    lw_arg_text(k, TAG "epoch"), lw_arg_text(k, TAG "lanes"), lw_arg_text(k, TAG "floor"), lw_arg_text(k, TAG "fence");
-    arg_segments(c);
-    arg_locks(c, b);
-    lw_arg_text(k, EPOCH), lw_arg_i64(k, lw_boot_ms() + c->redis_ahead_ms), lw_arg_i64(k, c->set.ttl_ms / 4);
-    lw_arg_i64(k, c->set.ttl_ms), lw_arg_text(k, "park"), arg_token(c, b->token), lw_arg_text(k, "0"), lw_arg_i64(k, FENCES);
-    lw_arg_text(k, ""); /* one message a lane, and no envelopes */
-    arg_places(c, b->n);
+    place_all(c, b);
+    lw_gate_begin(&call, &c->places, b->n);
+    call_lanes(&call, b);
+    lw_gate_args(&call, &c->places, &(struct lw_gate_call){.token = lw_token_text(token, WORKER, b->token)});
     append(c);
 }
 
-/* An item: the one value; one message, done; who waits goes on, up to HEADS of them; nothing named, nothing before. */
-static void arg_items(struct calls *c, int n) {
-    static const char item[7] = {0, 1, 'd', 'n', 0, HEADS, 0};
-    char *to = lw_arg_room(&c->commands, sizeof item * (size_t)n);
-    for (int i = 0; i < n; i++) memcpy(to + sizeof item * (size_t)i, item, sizeof item);
-}
-
 void calls_settle(struct calls *c, const struct call_batch *b) {
-    struct lw_commands *k = &c->commands;
+    const struct lw_settle_item item = {.n_done = 1, .outcome = LW_DONE, .go = LW_GO_NEXT, .want = HEADS};
+    static unsigned char items[LW_ITEM_BYTES * CALLS_BATCH_MAX];
+    char value[LW_TOKEN_TEXT];
+    struct lw_call call = call_of(c, c->settle);
     place_all(c, b);
-    begin(c, c->settle, 6 + 2 * c->n_groups + b->n);
-    lw_arg_text(k, TAG "epoch"), lw_arg_text(k, TAG "lanes"), lw_arg_text(k, TAG "floor"), lw_arg_text(k, TAG "fence");
-    lw_arg_text(k, TAG "ready"), lw_arg_text(k, TAG "dead");
-    arg_segments(c);
-    arg_locks(c, b);
-    lw_arg_text(k, EPOCH), lw_arg_i64(k, c->set.ttl_ms), lw_arg_i64(k, c->set.ttl_ms / 2), lw_arg_text(k, "block"), lw_arg_text(k, "");
-    lw_arg_i64(k, FENCES), arg_items(c, b->n);
-    arg_places(c, b->n);
-    lw_arg_i64(k, 1), arg_value(c, b);
+    for (int i = 0; i < b->n; i++) lw_settle_item(&item, items + LW_ITEM_BYTES * i);
+    lw_settle_begin(&call, &c->places, b->n);
+    call_lanes(&call, b);
+    struct lw_settle_call s = {
+        .bounds = {LW_LANE_BYTES, LW_CALL_BYTES, 0}, .items = lw_bytes((const char *)items, LW_ITEM_BYTES * (size_t)b->n), .n_values = 1};
+    lw_settle_args(&call, &c->places, &s);
+    lw_call_value(&call, lw_value_text(value, WORKER, b->token, b->fence));
     append(c);
 }
 
@@ -169,11 +109,11 @@ static void check(const char *script, const redisReply *r, size_t parts, int n, 
 }
 
 void calls_gate_check(struct call_batch *b, const redisReply *r) {
-    check("gate", r, 3, b->n, 'R');
+    check("gate", r, 3, b->n, LW_GATED_RUN);
     b->fence = strtoull(r->element[0]->str, NULL, 10);
 }
 
-void calls_settle_check(int n, const redisReply *r) { check("settle", r, 7, n, 'L'); }
+void calls_settle_check(int n, const redisReply *r) { check("settle", r, 7, n, LW_SETTLED_RELEASED); }
 
 /* --- before and after --------------------------------------------------------------------------------------------------------------- */
 
@@ -195,6 +135,8 @@ struct calls *calls_open(const struct calls_setup *setup, int64_t last) {
     struct calls *c = lw_alloc(sizeof *c);
     c->set = *setup;
     c->next_token = 1;
+    c->name = lw_alloc((size_t)setup->partitions * sizeof *c->name);
+    for (int32_t p = 0; p < setup->partitions; p++) snprintf(c->name[p], sizeof *c->name, "%s:%d", setup->topic, (int)p);
     redisContext *redis = setup->redis;
     load(redis, &lw_script_gate, c->gate);
     load(redis, &lw_script_settle, c->settle);
@@ -210,6 +152,7 @@ struct calls *calls_open(const struct calls_setup *setup, int64_t last) {
 
 void calls_close(struct calls *c) {
     lw_commands_free(&c->commands);
+    free(c->name);
     free(c);
 }
 

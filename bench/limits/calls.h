@@ -2,7 +2,7 @@
 /* gate and settle as a bare client calls them: one shard, one message a lane, which nobody else wants: each runs at once, is done, and its
  * lane is free again. So no envelope is sent, as the worker sends none for lanes that nobody holds.
  *
- * This file and calls.c are all that knows the scripts' arguments here; they follow the heads of queue/lua/gate.lua, settle.lua and parts/.
+ * The scripts' arguments are made by queue/calls.h, as the worker's are.
  *
  *     calls_open → (calls_gate → its answer: calls_gate_check → calls_settle → its answer: calls_settle_check)… → calls_close */
 #ifndef LW_BENCH_LIMITS_CALLS_H

@@ -11,6 +11,7 @@
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
+#include "queue/calls.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,17 +19,16 @@
 void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 
 void claim_encode(struct lw_worker *w, struct shard *sh) {
-    struct lw_commands *c = &sh->pipe.commands;
+    char token[LW_TOKEN_TEXT];
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
-    pipe_script(sh, &lw_script_claim, 6 + sh->claim.n);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
-    lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
-    for (int i = 0; i < sh->claim.n; i++) arg_lock(sh, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, now_ms(w) + sh->server.offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4);
-    lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
-    lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block"), lw_arg_i64(c, (int64_t)sh->hints.taken);
-    arg_token(w, sh, sh->claim.token), lw_arg_i64(c, AHEAD_MAX), lw_arg_i64(c, (int64_t)wanted_heads(w));
-    arg_bounds(w, sh);
+    struct lw_call c = pipe_lane_call(w, sh, &lw_script_claim);
+    lw_claim_begin(&c, sh->claim.n);
+    for (int i = 0; i < sh->claim.n; i++) lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
+    struct lw_claim_call l = {.taken = (int64_t)sh->hints.taken,
+                              .token = lw_token_text(token, w->set.id, sh->claim.token),
+                              .want = (int64_t)wanted_heads(w),
+                              .bounds = pipe_bounds(w)};
+    lw_claim_args(&c, &l);
 }
 
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {

@@ -10,12 +10,11 @@
 #include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
-#include "consumer/worker/places.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
+#include "queue/calls.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 enum { REST_MS = 20, OOM_MS = 200 };
@@ -62,44 +61,23 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Appends 'park', or 'drop' with the first offset of each segment's partition that is new in this
- * epoch. */
-static void arg_on_busy(struct lw_worker *w, struct lw_commands *c, const struct places *p) {
-    w->scratch.n = 0;
-    lw_buf_addf(&w->scratch, drops_busy(w) ? "drop" : "park");
-    for (int g = 0; drops_busy(w) && g < p->n; g++) {
-        int64_t from = p->group[g].part->new_from;
-        if (from == INT64_MAX)
-            lw_buf_addf(&w->scratch, " -");
-        else
-            lw_buf_addf(&w->scratch, " %" PRId64, from);
-    }
-    lw_arg_copy(c, w->scratch.p, w->scratch.n);
-}
-
-void gate_encode(struct lw_worker *w, struct shard *sh) {
-    struct lw_commands *c = &sh->pipe.commands;
-    static _Thread_local struct places p;
-    unsigned char counts[BATCH];
+/* Returns whether each lane has one message, without its envelope. */
+static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
-    p.n = p.n_bytes = 0;
-    assert(sh->gate.n > 0 && sh->gate.n_msgs >= sh->gate.n && sh->gate.n_msgs <= BATCH);
+    lw_places_clear(p);
     for (int i = 0; i < sh->gate.n; i++) {
         const struct gate_item *it = &sh->gate.item[i];
-        for (int k = 0; k < it->n; k++) places_add(&p, sh->gate.msgs[it->first + k]->part, sh->gate.msgs[it->first + k]->offset);
+        for (int k = 0; k < it->n; k++) {
+            const struct msg *m = sh->gate.msgs[it->first + k];
+            lw_places_add(p, m->part->name, m->offset)->new_from = m->part->new_from;
+        }
         counts[i] = (unsigned char)(it->n + (it->envelopes ? LW_GATE_ENVELOPES : 0) + (it->behind ? LW_GATE_BEHIND : 0));
         plain &= counts[i] == 1;
     }
-    pipe_script(sh, &lw_script_gate, 4 + 2 * p.n + sh->gate.n);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
-    places_keys(sh, &p);
-    for (int i = 0; i < sh->gate.n; i++) arg_lock(sh, sh->gate.item[i].lane->id);
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, now_ms(w) + sh->server.offset_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 4),
-        lw_arg_i64(c, w->c->lock.ttl_ms);
-    arg_on_busy(w, c, &p);
-    arg_token(w, sh, sh->gate.token), lw_arg_text(c, w->c->dedup.business ? "1" : "0"), lw_arg_i64(c, AHEAD_MAX);
-    lw_arg_copy(c, (const char *)counts, plain ? 0 : (size_t)sh->gate.n);
-    places_args(c, &p);
+    return plain;
+}
+
+static void encode_messages(struct lw_worker *w, const struct shard *sh, const struct lw_call *c) {
     for (int i = 0; i < sh->gate.n; i++) {
         const struct gate_item *it = &sh->gate.item[i];
         for (int k = 0; k < it->n; k++) {
@@ -107,16 +85,33 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
             if (it->envelopes) {
                 w->scratch.n = 0;
                 msg_envelope(w, m, &w->scratch);
-                lw_arg_copy(c, w->scratch.p, w->scratch.n);
+                lw_call_envelope(c, lw_bytes(w->scratch.p, w->scratch.n));
             }
-            if (w->c->dedup.business) lw_arg(c, m->dedup);
+            if (w->c->dedup.business) lw_call_dedup(c, m->dedup);
         }
     }
 }
 
+void gate_encode(struct lw_worker *w, struct shard *sh) {
+    static _Thread_local struct lw_places p;
+    unsigned char counts[BATCH];
+    char token[LW_TOKEN_TEXT];
+    assert(sh->gate.n > 0 && sh->gate.n_msgs >= sh->gate.n && sh->gate.n_msgs <= BATCH);
+    bool plain = gate_places(sh, &p, counts);
+    struct lw_call c = pipe_lane_call(w, sh, &lw_script_gate);
+    lw_gate_begin(&c, &p, sh->gate.n);
+    for (int i = 0; i < sh->gate.n; i++) lw_call_lane(&c, sh->gate.item[i].lane->id);
+    struct lw_gate_call g = {.drop = drops_busy(w),
+                             .dedup = w->c->dedup.business,
+                             .token = lw_token_text(token, w->set.id, sh->gate.token),
+                             .counts = lw_bytes((const char *)counts, plain ? 0 : (size_t)sh->gate.n)};
+    lw_gate_args(&c, &p, &g);
+    encode_messages(w, sh, &c);
+}
+
 /* Adds messages of a lane, in order, to the call. lane_may_gate() has found that the first of them
  * needs gate. */
-static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct places *p, size_t most, size_t *bytes, int64_t now) {
+static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
     assert(sh->gate.n < BATCH && !l->queued && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
@@ -125,7 +120,7 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct p
         struct msg *m = lane_pop(w, l);
         sh->gate.msgs[sh->gate.n_msgs++] = m;
         it->n++;
-        places_add(p, m->part, m->offset);
+        lw_places_add(p, m->part->name, m->offset);
         *bytes += it->envelopes ? m->bytes : 0;
         if (*bytes >= w->bytes.call) break;
     } while ((size_t)it->n < most && lane_first(w, l));
@@ -134,15 +129,15 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct p
 }
 
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    static _Thread_local struct places p;
+    static _Thread_local struct lw_places p;
     int64_t now = now_ms(w);
     size_t bytes = 0, each = 1;
     if (runs_ahead(w)) each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead : w->c->lock.max_run);
     if (drops_busy(w)) each = DROP_MAX;
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
-    p.n = p.n_bytes = 0;
-    while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && places_fit(&p, AHEAD_MAX)) {
+    lw_places_clear(&p);
+    while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
             if (l->head && l->not_before_ms > now) { /* the lane rests: it is queued again when its time has come */

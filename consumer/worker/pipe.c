@@ -68,27 +68,33 @@ void pipe_send(struct lw_worker *w, struct shard *sh) {
     w->io->send(w->ctx, sh->index, &sh->pipe.commands);
 }
 
-void arg_lock(struct shard *sh, struct lw_bytes lane) {
-    lw_arg_join(&sh->pipe.commands, lw_bytes(sh->prefix, sh->n_prefix), "lock:", lane);
+struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script) {
+    return (struct lw_call){.commands = &sh->pipe.commands,
+                            .sha = script_sha(script),
+                            .prefix = lw_bytes(sh->prefix, sh->n_prefix),
+                            .epoch = sh->key_epoch,
+                            .lanes = sh->key_lanes,
+                            .floor = sh->key_floor,
+                            .fence = sh->key_fence,
+                            .ready = sh->key_ready,
+                            .dead = sh->key_dead,
+                            .claimed = sh->key_claimed,
+                            .epoch_id = sh->epoch.id,
+                            .redis_ms = now_ms(w) + sh->server.offset_ms,
+                            .ttl_ms = w->c->lock.ttl_ms,
+                            .handoff_ms = w->c->lock.ttl_ms / 2,
+                            .fences = AHEAD_MAX,
+                            .skip = w->c->retry.order == LW_ORDER_SKIP};
 }
 
 uint64_t token_new(struct lw_worker *w) { return ++w->next_token; }
 
-void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token) {
-    assert(token && token <= w->next_token);
-    char text[24];
-    size_t n = lw_decimal((int64_t)token, text);
-    lw_arg_join(&sh->pipe.commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
-}
-
-/* Appends the byte limits of a claim or settle. The call may hand over as much as memory has room
- * for, and always a little, so that small messages make progress beside large ones. */
-void arg_bounds(struct lw_worker *w, struct shard *sh) {
+/* The byte limits of a claim or settle. The call may hand over as much as memory has room for, and
+ * always a little, so that small messages make progress beside large ones. */
+struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     const struct lw_byte_bounds *b = &w->bytes;
     size_t room = b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
-    char text[80];
-    int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, room > b->call ? b->call : room > least ? room : least, w->memory.big);
-    lw_arg_copy(&sh->pipe.commands, text, (size_t)n);
+    return (struct lw_call_bounds){.lane = b->lane, .call = room > b->call ? b->call : room > least ? room : least, .met = w->memory.big};
 }
 
 static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }

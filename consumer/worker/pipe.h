@@ -5,6 +5,7 @@
 
 #include "base/redis/command.h"
 #include "base/redis/script.h"
+#include "queue/calls.h"
 
 #include <hiredis/hiredis.h>
 
@@ -57,9 +58,9 @@ void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
-void arg_bounds(struct lw_worker *w, struct shard *sh); /* byte limits of claim and settle: "LANE CALL MET" */
-void arg_lock(struct shard *sh, struct lw_bytes lane);
+/* A call of gate, settle or claim, for queue/calls.h to fill in. */
+struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script);
+struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
 uint64_t token_new(struct lw_worker *w); /* a number that this worker never used before */
-void arg_token(struct lw_worker *w, struct shard *sh, uint64_t token);
 
 #endif

@@ -10,12 +10,12 @@
 #include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
-#include "consumer/worker/places.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/run.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/tell.h"
 #include "consumer/worker/tend.h"
+#include "queue/calls.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -155,81 +155,69 @@ void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
 
 /* --- the call ----------------------------------------------------------------------------------------------------------------------- */
 
-static void add_places(struct shard *sh, const struct settle_item *it, struct places *p) {
+static void add_places(struct shard *sh, const struct settle_item *it, struct lw_places *p) {
     const struct run *r = it->hold->first;
-    for (int k = 0; k < it->n_runs; k++, r = r->next) places_add(p, r->msg->part, r->msg->offset);
-    for (int k = 0; k < it->n_named; k++)
-        places_add(p, sh->settle.named[it->first_named + k].part, sh->settle.named[it->first_named + k].offset);
-}
-
-/* Appends the lock's value as the gate or claim that took it wrote it. */
-static void arg_value(struct lw_worker *w, struct shard *sh, const struct hold *h) {
-    char text[64];
-    size_t n = lw_decimal((int64_t)h->lease.token, text);
-    text[n++] = ':';
-    n += lw_decimal((int64_t)h->fence, text + n);
-    lw_arg_join(&sh->pipe.commands, lw_bytes_of(w->set.id), ".", lw_bytes(text, n));
-}
-
-static void arg_more(struct lw_worker *w, struct shard *sh, const struct settle_item *it) {
-    struct lw_commands *c = &sh->pipe.commands;
-    struct run *last = it->n_runs ? nth(it->hold, it->n_runs - 1) : NULL;
-    if (it->outcome == LW_RETRY || it->outcome == LW_BACK) lw_arg_i64(c, it->backoff_ms);
-    if (it->outcome == LW_DEAD) lw_arg_text(c, last->job.reason);
-    if (it->outcome == LW_RETRY || it->outcome == LW_BACK || it->outcome == LW_DEAD) {
-        w->scratch.n = 0;
-        msg_envelope(w, last->msg, &w->scratch);
-        lw_arg_copy(c, w->scratch.p, w->scratch.n);
+    for (int k = 0; k < it->n_runs; k++, r = r->next) lw_places_add(p, r->msg->part->name, r->msg->offset);
+    for (int k = 0; k < it->n_named; k++) {
+        const struct named *named = &sh->settle.named[it->first_named + k];
+        lw_places_add(p, named->part->name, named->offset);
     }
-    if (!w->c->dedup.business) return;
+}
+
+static void encode_dedup(struct shard *sh, const struct settle_item *it, const struct lw_call *c) {
     const struct run *r = it->hold->first;
-    for (int k = 0; k < it->n_runs; k++, r = r->next) lw_arg(c, r->msg->dedup);
+    for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
     for (int k = 0; k < it->n_named; k++) { /* at most one message: the first of the chain */
         const struct msg *m = it->hold->lane->head;
-        bool here = m && m->part == sh->settle.named[it->first_named + k].part && m->offset == sh->settle.named[it->first_named + k].offset;
-        lw_arg(c, here ? m->dedup : lw_bytes("", 0));
+        const struct named *named = &sh->settle.named[it->first_named + k];
+        bool here = m && m->part == named->part && m->offset == named->offset;
+        lw_call_dedup(c, here ? m->dedup : lw_bytes("", 0));
     }
+}
+
+static void encode_last(struct lw_worker *w, const struct settle_item *it, const struct lw_call *c) {
+    if (!lw_settle_carries(it->outcome)) return;
+    struct run *last = nth(it->hold, it->n_runs - 1);
+    w->scratch.n = 0;
+    msg_envelope(w, last->msg, &w->scratch);
+    lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason, lw_bytes(w->scratch.p, w->scratch.n));
+}
+
+/* Holds of one grant share the value of their locks. Returns how many there are. */
+static int encode_items(struct shard *sh, unsigned char *to, const struct hold **values) {
+    int n = 0;
+    for (int i = 0; i < sh->settle.n; i++, to += LW_ITEM_BYTES) {
+        const struct settle_item *it = &sh->settle.item[i];
+        int v = n - 1;
+        while (v >= 0 && (values[v]->lease.token != it->hold->lease.token || values[v]->fence != it->hold->fence)) v--;
+        if (v < 0) values[v = n++] = it->hold;
+        lw_settle_item(&(struct lw_settle_item){v, it->n_runs, it->outcome, it->go, it->n_named, it->want, it->before}, to);
+    }
+    return n;
 }
 
 void settle_encode(struct lw_worker *w, struct shard *sh) {
-    struct lw_commands *c = &sh->pipe.commands;
-    static _Thread_local struct places p;
+    static _Thread_local struct lw_places p;
     static _Thread_local const struct hold *values[BATCH];
-    unsigned char items[7 * BATCH];
-    int n_values = 0;
-    p.n = p.n_bytes = 0;
+    unsigned char items[LW_ITEM_BYTES * BATCH];
+    char value[LW_TOKEN_TEXT];
+    int n_values = encode_items(sh, items, values);
+    lw_places_clear(&p);
+    for (int i = 0; i < sh->settle.n; i++) add_places(sh, &sh->settle.item[i], &p);
+    struct lw_call c = pipe_lane_call(w, sh, &lw_script_settle);
+    lw_settle_begin(&c, &p, sh->settle.n);
+    for (int i = 0; i < sh->settle.n; i++) lw_call_lane(&c, sh->settle.item[i].hold->lane->id);
+    struct lw_settle_call s = {.dedup = w->c->dedup.business,
+                               .window_s = w->c->dedup.window_s,
+                               .bounds = pipe_bounds(w),
+                               .items = lw_bytes((const char *)items, LW_ITEM_BYTES * (size_t)sh->settle.n),
+                               .n_values = n_values};
+    lw_settle_args(&c, &p, &s);
+    for (int v = 0; v < n_values; v++) lw_call_value(&c, lw_value_text(value, w->set.id, values[v]->lease.token, values[v]->fence));
     for (int i = 0; i < sh->settle.n; i++) {
-        struct settle_item *it = &sh->settle.item[i];
-        int v = n_values - 1;
-        while (v >= 0 && (values[v]->lease.token != it->hold->lease.token || values[v]->fence != it->hold->fence)) v--;
-        if (v < 0) values[v = n_values++] = it->hold;
-        unsigned char *b = items + 7 * i;
-        b[0] = (unsigned char)v;
-        b[1] = (unsigned char)it->n_runs;
-        b[2] = (unsigned char)it->outcome;
-        b[3] = (unsigned char)it->go;
-        b[4] = (unsigned char)it->n_named;
-        b[5] = (unsigned char)it->want;
-        b[6] = (unsigned char)it->before;
-        add_places(sh, it, &p);
+        encode_last(w, &sh->settle.item[i], &c);
+        if (w->c->dedup.business) encode_dedup(sh, &sh->settle.item[i], &c);
     }
-    pipe_script(sh, &lw_script_settle, 6 + 2 * p.n + sh->settle.n);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->key_fence);
-    lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_dead);
-    places_keys(sh, &p);
-    for (int i = 0; i < sh->settle.n; i++) arg_lock(sh, sh->settle.item[i].hold->lane->id);
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
-    lw_arg_text(c, w->c->retry.order == LW_ORDER_SKIP ? "skip" : "block");
-    if (w->c->dedup.business)
-        lw_arg_i64(c, w->c->dedup.window_s);
-    else
-        lw_arg_text(c, "");
-    lw_arg_i64(c, AHEAD_MAX), arg_bounds(w, sh);
-    lw_arg_copy(c, (const char *)items, (size_t)(7 * sh->settle.n));
-    places_args(c, &p);
-    lw_arg_i64(c, n_values);
-    for (int v = 0; v < n_values; v++) arg_value(w, sh, values[v]);
-    for (int i = 0; i < sh->settle.n; i++) arg_more(w, sh, &sh->settle.item[i]);
     unsure_write(w, sh);
 }
 
@@ -244,8 +232,8 @@ static size_t carries(const struct hold *h, int n_runs) {
 }
 
 void settle_build(struct lw_worker *w, struct shard *sh) {
-    static _Thread_local struct places p;
-    p.n = p.n_bytes = 0;
+    static _Thread_local struct lw_places p;
+    lw_places_clear(&p);
     int64_t now = now_ms(w);
     int runs = 0;
     size_t bytes = 0;
@@ -261,7 +249,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         if (yields) l->settled = false;
         int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
         size_t more = carries(h, n_runs);
-        bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
+        bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !lw_places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
         if (yields || due_ms(w, h) > now || full) {
             settle_list(sh, h);
             h = next;

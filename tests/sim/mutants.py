@@ -70,7 +70,7 @@ M = {
     'a follower starts past the lease': [('tests/sim/world/world.c', "if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {", "if (lease) {")],
     'a follower does not wait for the one before it': [('consumer/worker/hold.c', "if (!before || before->state == FINISHED)", "if (true)")],
     'one fence a call': [('queue/lua/parts/fences.lua', "text(fence_base + reserve - 1)", "text(fence_base)")],
-    'settle reserves one fence': [('consumer/worker/settle.c', "lw_arg_i64(c, AHEAD_MAX), arg_bounds", "lw_arg_i64(c, 1), arg_bounds")],
+    'settle reserves one fence': [('queue/calls.c', "lw_arg_i64(c->commands, c->fences);\n    arg_bounds", "lw_arg_i64(c->commands, 1);\n    arg_bounds")],
     'one fence for all that are named': [('consumer/worker/settle.c', "letters[k] == LW_NAMED_GRANTED ? fence++ : 0", "letters[k] == LW_NAMED_GRANTED ? fence : 0")],
     'what failed is forgotten before it is told': [('consumer/worker/settle.c', "    if (!h->n_finished) h->failed = false;", "    h->failed = false;")],
     'the short way releases any lock': [('queue/lua/settle.lua', "not with_dedup and held[i] == ARGV[first_value + item[o]] then", "not with_dedup and held[i] then")],

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "queue/calls.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A byte more in a range costs Redis about a hundredth of what a page more costs. */
+enum { DENSE_BYTES = 128 };
+
+enum { NAME_MAX_BYTES = 370 }; /* of a segment: topic, partition, number */
+
+/* --- places ------------------------------------------------------------------------------------------------------------------------- */
+
+void lw_places_clear(struct lw_places *p) { p->n = p->n_bytes = 0; }
+
+bool lw_places_fit(const struct lw_places *p, int groups) { return p->n + groups <= LW_GROUPS_MAX; }
+
+static struct lw_group *group_of(struct lw_places *p, const char *partition, int64_t segment) {
+    for (int i = p->n - 1; i >= 0; i--)
+        if (p->group[i].partition == partition && p->group[i].segment == segment) return &p->group[i];
+    assert(p->n < LW_GROUPS_MAX);
+    struct lw_group *g = &p->group[p->n++];
+    *g = (struct lw_group){.partition = partition, .segment = segment, .lo = LW_SEGMENT / 4, .hi = 0, .new_from = INT64_MAX};
+    return g;
+}
+
+struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64_t offset) {
+    assert(partition && offset >= 0);
+    int index = (int)(offset % LW_SEGMENT), byte = index / 4;
+    struct lw_group *g = group_of(p, partition, offset / LW_SEGMENT);
+    if (byte < g->lo) g->lo = byte;
+    if (byte > g->hi) g->hi = byte;
+    g->n++;
+    assert((size_t)p->n_bytes + 3 <= sizeof p->bytes);
+    p->bytes[p->n_bytes++] = (unsigned char)(g - p->group + 1);
+    p->bytes[p->n_bytes++] = (unsigned char)(index >> 8);
+    p->bytes[p->n_bytes++] = (unsigned char)(index & 255);
+    return g;
+}
+
+static void places_keys(const struct lw_call *c, const struct lw_places *p) {
+    for (int i = 0; i < p->n; i++) {
+        char name[NAME_MAX_BYTES];
+        size_t n = strlen(p->group[i].partition);
+        assert(n + 22 < sizeof name);
+        memcpy(name, p->group[i].partition, n);
+        name[n++] = ':';
+        n += lw_decimal(p->group[i].segment, name + n);
+        lw_arg_join(c->commands, c->prefix, "state:", lw_bytes(name, n));
+        lw_arg_join(c->commands, c->prefix, "tries:", lw_bytes(name, n));
+    }
+}
+
+static void places_args(const struct lw_call *c, const struct lw_places *p) {
+    lw_arg_copy(c->commands, (const char *)p->bytes, (size_t)p->n_bytes);
+    lw_arg_i64(c->commands, p->n);
+    for (int i = 0; i < p->n; i++) {
+        const struct lw_group *g = &p->group[i];
+        bool dense = g->hi - g->lo < DENSE_BYTES * g->n; /* else: each message's page by itself */
+        lw_arg_text(c->commands, g->partition), lw_arg_i64(c->commands, g->segment);
+        lw_arg_i64(c->commands, dense ? g->lo : 1), lw_arg_i64(c->commands, dense ? g->hi : 0);
+    }
+}
+
+/* --- what all three calls say --------------------------------------------------------------------------------------------------------- */
+
+static void begin(const struct lw_call *c, int n_keys) {
+    assert(c->epoch_id && n_keys > 0);
+    lw_cmd(c->commands, "EVALSHA");
+    lw_arg_text(c->commands, c->sha);
+    lw_arg_i64(c->commands, n_keys);
+    lw_arg_text(c->commands, c->epoch), lw_arg_text(c->commands, c->lanes);
+    lw_arg_text(c->commands, c->floor), lw_arg_text(c->commands, c->fence);
+}
+
+static void arg_clock(const struct lw_call *c) { lw_arg_i64(c->commands, c->redis_ms), lw_arg_i64(c->commands, c->ttl_ms / 4); }
+
+static void arg_order(const struct lw_call *c) { lw_arg_text(c->commands, c->skip ? "skip" : "block"); }
+
+static void arg_copied(const struct lw_call *c, struct lw_bytes b) { lw_arg_copy(c->commands, b.p, b.n); }
+
+static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) {
+    char text[80];
+    int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, b->call, b->met);
+    lw_arg_copy(c->commands, text, (size_t)n);
+}
+
+struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token) {
+    size_t n = strlen(worker);
+    assert(token > 0 && n + 48 < LW_TOKEN_TEXT); /* two numbers, and what stands between */
+    memcpy(to, worker, n);
+    to[n++] = '.';
+    return lw_bytes(to, n + lw_decimal((int64_t)token, to + n));
+}
+
+struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token, uint64_t fence) {
+    struct lw_bytes b = lw_token_text(to, worker, token);
+    to[b.n++] = ':';
+    b.n += lw_decimal((int64_t)fence, to + b.n);
+    return b;
+}
+
+void lw_call_lane(const struct lw_call *c, struct lw_bytes lane) { lw_arg_join(c->commands, c->prefix, "lock:", lane); }
+
+void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope) { arg_copied(c, envelope); }
+
+void lw_call_dedup(const struct lw_call *c, struct lw_bytes id) { lw_arg(c->commands, id); }
+
+void lw_call_value(const struct lw_call *c, struct lw_bytes value) { arg_copied(c, value); }
+
+/* --- gate --------------------------------------------------------------------------------------------------------------------------- */
+
+void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
+    assert(n_lanes > 0);
+    begin(c, 4 + 2 * p->n + n_lanes);
+    places_keys(c, p);
+}
+
+/* 'park', or 'drop' with the first offset of each segment's partition that is new in this epoch. */
+static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool drop) {
+    char text[4 + 22 * LW_GROUPS_MAX];
+    size_t n = 4;
+    memcpy(text, drop ? "drop" : "park", n);
+    for (int g = 0; drop && g < p->n; g++) {
+        text[n++] = ' ';
+        if (p->group[g].new_from == INT64_MAX)
+            text[n++] = '-';
+        else
+            n += lw_decimal(p->group[g].new_from, text + n);
+    }
+    lw_arg_copy(c->commands, text, n);
+}
+
+void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const struct lw_gate_call *g) {
+    lw_arg_text(c->commands, c->epoch_id);
+    arg_clock(c);
+    lw_arg_i64(c->commands, c->ttl_ms);
+    arg_on_busy(c, p, g->drop);
+    arg_copied(c, g->token);
+    lw_arg_text(c->commands, g->dedup ? "1" : "0");
+    lw_arg_i64(c->commands, c->fences);
+    arg_copied(c, g->counts);
+    places_args(c, p);
+}
+
+/* --- settle ------------------------------------------------------------------------------------------------------------------------- */
+
+void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BYTES]) {
+    assert(it->value <= UINT8_MAX && it->n_done <= UINT8_MAX && it->n_named <= UINT8_MAX && it->want <= UINT8_MAX &&
+           it->before <= UINT8_MAX);
+    assert(it->n_done || it->outcome == LW_DONE);
+    to[0] = (unsigned char)it->value;
+    to[1] = (unsigned char)it->n_done;
+    to[2] = (unsigned char)it->outcome;
+    to[3] = (unsigned char)it->go;
+    to[4] = (unsigned char)it->n_named;
+    to[5] = (unsigned char)it->want;
+    to[6] = (unsigned char)it->before;
+}
+
+void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
+    assert(n_lanes > 0);
+    begin(c, 6 + 2 * p->n + n_lanes);
+    lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->dead);
+    places_keys(c, p);
+}
+
+void lw_settle_args(const struct lw_call *c, const struct lw_places *p, const struct lw_settle_call *s) {
+    lw_arg_text(c->commands, c->epoch_id);
+    lw_arg_i64(c->commands, c->ttl_ms), lw_arg_i64(c->commands, c->handoff_ms);
+    arg_order(c);
+    if (s->dedup)
+        lw_arg_i64(c->commands, s->window_s);
+    else
+        lw_arg_text(c->commands, "");
+    lw_arg_i64(c->commands, c->fences);
+    arg_bounds(c, &s->bounds);
+    arg_copied(c, s->items);
+    places_args(c, p);
+    lw_arg_i64(c->commands, s->n_values);
+}
+
+bool lw_settle_carries(enum lw_outcome outcome) { return outcome == LW_RETRY || outcome == LW_BACK || outcome == LW_DEAD; }
+
+void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms, const char *reason, struct lw_bytes envelope) {
+    if (!lw_settle_carries(outcome)) return;
+    if (outcome == LW_DEAD)
+        lw_arg_text(c->commands, reason);
+    else
+        lw_arg_i64(c->commands, backoff_ms);
+    arg_copied(c, envelope);
+}
+
+/* --- claim -------------------------------------------------------------------------------------------------------------------------- */
+
+void lw_claim_begin(const struct lw_call *c, int n_lanes) {
+    begin(c, 6 + n_lanes);
+    lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->claimed);
+}
+
+void lw_claim_args(const struct lw_call *c, const struct lw_claim_call *l) {
+    lw_arg_text(c->commands, c->epoch_id);
+    arg_clock(c);
+    lw_arg_i64(c->commands, c->ttl_ms), lw_arg_i64(c->commands, c->handoff_ms);
+    arg_order(c);
+    lw_arg_i64(c->commands, l->taken);
+    arg_copied(c, l->token);
+    lw_arg_i64(c->commands, c->fences), lw_arg_i64(c->commands, l->want);
+    arg_bounds(c, &l->bounds);
+}
