@@ -50,6 +50,7 @@ struct lw_wire {
     int64_t anew_ms; /* time of the last lw_wire_connect() that dropped a connection */
     unsigned attempts;
     uint64_t random;
+    char trouble[WHY_SIZE]; /* why the last attempt failed; "": it has not */
 };
 
 static int64_t or_default(int64_t v, int64_t def) { return v > 0 ? v : def; }
@@ -113,6 +114,7 @@ static void broken(struct lw_wire *w, const char *what) {
     char why[WHY_SIZE]; /* a copy, because `what` may live in the connection that is dropped now */
     snprintf(why, sizeof why, "%s", what);
     bool was_up = w->state == UP;
+    if (!was_up) memcpy(w->trouble, why, sizeof why);
     drop(w);
     schedule(w);
     if (was_up)
@@ -195,6 +197,8 @@ void lw_wire_send(struct lw_wire *w, const struct lw_commands *c) {
 
 bool lw_wire_is_up(const struct lw_wire *w) { return w->state == UP; }
 
+const char *lw_wire_trouble(const struct lw_wire *w) { return w->trouble[0] ? w->trouble : NULL; }
+
 /* --- connecting ----------------------------------------------------------------------------------------------------------------- */
 
 static int connect_fd(struct lw_wire *w, int family, const struct sockaddr *address, socklen_t size) {
@@ -254,6 +258,7 @@ static void now_up(struct lw_wire *w) {
     w->up_ms = lw_boot_ms();
     w->deadline_ms = INT64_MAX;
     w->complained_ms = INT64_MIN;
+    w->trouble[0] = '\0';
     w->set.up(w->set.ctx);
 }
 

@@ -50,6 +50,7 @@ void lw_wire_connect(struct lw_wire *w);
  * function. */
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
 bool lw_wire_is_up(const struct lw_wire *w);
+const char *lw_wire_trouble(const struct lw_wire *w); /* why the last attempt to connect failed; NULL: it is up, or was until now */
 
 struct pollfd lw_wire_poll(const struct lw_wire *w);  /* for poll(); its fd is -1 between attempts */
 int64_t lw_wire_due_ms(const struct lw_wire *w);      /* when to serve even without an event, on the boot clock; INT64_MAX: never */

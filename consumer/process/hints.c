@@ -30,6 +30,8 @@ struct lw_hints {
     int64_t next_ms;       /* do not ask for a hint before this time */
     int64_t full_until_ms; /* Redis is at maxmemory until then */
     int64_t complained_ms;
+    enum asked refused_at; /* what was refused, and not allowed since; NOTHING: nothing */
+    char refused[200];     /* the error */
     struct lw_commands commands;
 };
 
@@ -64,6 +66,8 @@ static void on_error(struct lw_hints *h, const char *text) {
         h->blmove = true;
     } else {
         h->next_ms = now + REFUSED_MS;
+        h->refused_at = h->asked;
+        snprintf(h->refused, sizeof h->refused, "%.*s", (int)strcspn(text, "\r\n"), text);
         if (h->complained_ms && now - h->complained_ms < COMPLAIN_MS) return;
         h->complained_ms = now;
         lw_warn("shard %d, hints: Redis refused: %s; retrying", h->set.shard, text);
@@ -75,6 +79,7 @@ static void on_reply(void *ctx, const redisReply *r) {
     if (r->type == REDIS_REPLY_ERROR) on_error(h, r->str);
     enum asked asked = h->asked;
     h->asked = asked == POP ? EXPIRY : NOTHING;
+    if (r->type != REDIS_REPLY_ERROR && asked == h->refused_at) h->refused_at = NOTHING;
     if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* a script's text reply is LOST; the worker learns of that by itself */
     if (r->type ==
         REDIS_REPLY_ARRAY) /* `claimed` holds the newest first, the script returns the oldest first; the order is not essential */
@@ -149,6 +154,10 @@ void lw_hints_close(struct lw_hints *h) {
     lw_commands_free(&h->commands);
     free(h->ready), free(h->claimed), free(h->key_epoch);
     free(h);
+}
+
+const char *lw_hints_refused(const struct lw_hints *h) {
+    return h->want && h->refused_at != NOTHING && h->refused_at != RECONCILE ? h->refused : NULL;
 }
 
 struct pollfd lw_hints_poll(const struct lw_hints *h) {

@@ -28,6 +28,9 @@ void lw_hints_close(struct lw_hints *h);
  * bring one after they are not. Calls no event function. */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
+/* The error that the server answers to what hints need; NULL: none. */
+const char *lw_hints_refused(const struct lw_hints *h);
+
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);

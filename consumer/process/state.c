@@ -27,6 +27,19 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
+/* Connections that can't be had, and hints that are refused: the logic does not see the reason of the former, nor the latter at all. */
+static bool link_trouble(struct process *p, char *why, size_t size) {
+    for (int s = 0; s < p->c->redis.shards; s++) {
+        const char *wire = lw_wire_trouble(p->links[s].wire), *hints = lw_hints_refused(p->links[s].hints);
+        if (wire)
+            snprintf(why, size, "redis shard %d: not connected: %s", s, wire);
+        else if (hints)
+            snprintf(why, size, "redis shard %d: hints of waiting messages are refused: %s", s, hints);
+        if (wire || hints) return true;
+    }
+    return false;
+}
+
 /* Writes the first reason why this worker is not ready or makes no progress, "" if there is none.
  * Returns true if it is not ready. */
 static bool find_trouble(struct process *p, char *why, size_t size) {
@@ -36,7 +49,7 @@ static bool find_trouble(struct process *p, char *why, size_t size) {
     atomic_store(&p->self->kafka, (uint32_t)kafka + 1);
     bool served = lw_worker_ready(p->logic);
     bool joined = kafka == LW_KAFKA_JOINED;
-    if (joined && served && handler_trouble(p, why, size)) return true;
+    if (joined && (link_trouble(p, why, size) || (served && handler_trouble(p, why, size)))) return true;
     if (!joined || !lw_worker_why(p->logic, why, size)) snprintf(why, size, "%s", remark);
     return !joined || !served;
 }

@@ -28,13 +28,17 @@ void connection_restart(struct lw_worker *w, struct shard *sh) {
     w->io->connect(w->ctx, sh->index);
 }
 
+void connection_drop(struct lw_worker *w, struct shard *sh) {
+    pipe_broken(w, sh);
+    connection_restart(w, sh);
+}
+
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase == DOWN) return;
     lw_warn("shard %d: Redis connection: %s", shard, why);
-    pipe_broken(w, sh);
-    connection_restart(w, sh);
+    connection_drop(w, sh);
 }
 
 /* The server's life as HELLO found it; the epoch is entered in this life. */

@@ -25,6 +25,8 @@ void connection_check(struct shard *sh); /* makes the next pipeline check the se
 void connection_scripts(struct shard *sh, bool loaded);
 bool connection_unsure(const struct shard *sh); /* true if there is something to check, or scripts to load */
 void connection_restart(struct lw_worker *w, struct shard *sh);
+/* Drops the connection and its pipeline; the calls that are unanswered are sent again. */
+void connection_drop(struct lw_worker *w, struct shard *sh);
 const struct lw_life *connection_life(struct shard *sh); /* the life in which the epoch is entered */
 void connection_entered(struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);

@@ -14,6 +14,7 @@
 #include "consumer/worker/gate.h"
 #include "consumer/worker/hints.h"
 #include "consumer/worker/private.h"
+#include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
 #include "consumer/worker/settle.h"
 #include "consumer/worker/shard.h"
@@ -174,12 +175,17 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         gate_refused(w, sh);
         return;
     }
+    bool denied = refusal_take(w, sh, c->kind, text);
     if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and will ask again */
         vanished_failed(w, sh, text);
         return;
     }
     if (c->kind == CALL_ALIVE) return; /* it is information for people only */
     sh->pipe.answered--;               /* count the call as unanswered, so that it is sent again */
+    if (denied) {
+        connection_drop(w, sh);
+        return;
+    }
     char why[300];
     snprintf(why, sizeof why, "%s%s", text, lw_server_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
     lw_worker_disconnected(w, sh->index, why);
@@ -251,10 +257,12 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     if (!sh->pipe.open) return; /* a reply to a pipeline that was given up */
     assert(sh->pipe.answered < sh->pipe.n);
     struct call *c = &sh->pipe.calls[sh->pipe.answered++];
-    if (r->type == REDIS_REPLY_ERROR)
+    if (r->type == REDIS_REPLY_ERROR) {
         failed(w, sh, c, r->str);
-    else
+    } else {
+        refusal_over(w, sh, c->kind);
         dispatch(w, sh, c, r);
+    }
     if (!sh->pipe.open || sh->pipe.answered < sh->pipe.n) return;
     keep_calls(sh);
     if (sh->phase == HELLO) hello_done(w, sh);

@@ -12,6 +12,7 @@
 #include "consumer/worker/gate.h"
 #include "consumer/worker/hints.h"
 #include "consumer/worker/pipe.h"
+#include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
 #include "consumer/worker/settle.h"
 #include "consumer/worker/tend.h"
@@ -42,6 +43,7 @@ struct shard {
     struct floors floors;
     struct vanished vanished;
     struct first first;
+    struct refusal refusal;
 
     struct lane *lanes; /* hash by id; lane.c */
 };

@@ -13,7 +13,10 @@
 static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *out, size_t size) {
     static const char *const doing[] = {"not connected", "reading the server's run id and clock", "entering its epoch",
                                         "repairing its epoch"};
-    if (sh->phase != READY)
+    const char *refused = refusal_text(sh, w->c->lock.ttl_ms, now);
+    if (refused)
+        snprintf(out, size, "redis shard %d: %s", sh->index, refused);
+    else if (sh->phase != READY)
         snprintf(out, size, "redis shard %d: %s", sh->index, doing[sh->phase]);
     else if (sh->first.waits && now >= sh->epoch.quiet_until_ms)
         snprintf(out, size, "redis shard %d: the group has no commit yet, and nothing is handled before Kafka has accepted the first one",

@@ -5,7 +5,14 @@
 -- Redis does not roll back a script that fails in the middle. So a script writes in an order in which every prefix is a safe state, whether
 -- or not the call is sent again: "A script that fails in the middle" in doc/explanation/protocol.md.
 local P = string.sub(KEYS[1], 1, -6)
-local floor, fmt, sub, find, byte, call, pcall_ = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
+local floor, fmt, sub, find, byte, call, try = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
+-- Only a name of the wrong type is the caller's to answer for. Any other error ends the script: a right that the user lacks, or a disk that
+-- is full, must not look like such a name, or like a message that is not there.
+local function pcall_(command, ...)
+    local r = try(command, ...)
+    if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then error({err = r.err .. ' in ' .. command}) end
+    return r
+end
 local KEYS, ARGV = KEYS, ARGV
 local PRUNE_MAX = 4096
 local time = call('TIME')

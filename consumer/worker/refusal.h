@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* refusal: Redis denies this worker's user a right. The shard is out of service until the same call is allowed again. */
+#ifndef LW_CONSUMER_WORKER_REFUSAL_H
+#define LW_CONSUMER_WORKER_REFUSAL_H
+
+#include "consumer/worker/pipe.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct refusal { /* refusal.c */
+    enum call_kind kind;
+    int64_t since_ms, last_ms, said_ms; /* last_ms 0: none */
+    char text[240];
+};
+
+/* An error reply to a call of this kind. False if it denies no right; otherwise it is remembered, and logged now and then. */
+bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
+void refusal_over(struct lw_worker *w, struct shard *sh, enum call_kind kind); /* such a call has succeeded */
+const char *refusal_text(const struct shard *sh, int64_t ttl_ms, int64_t now); /* NULL: no refusal now */
+
+#endif
