@@ -2,15 +2,13 @@
 /* The calls of the scripts, as their headers say. */
 #include "tests/support/lanes_build.h"
 
-#include "queue/codes.h"
+#include "queue/calls.h"
 #include "queue/envelope.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { GROUPS_MAX = 255, PLACES_MAX = 3 * LT_ANSWERS_MAX };
 
 /* --- messages ----------------------------------------------------------------------------------------------------------------- */
 
@@ -49,85 +47,85 @@ struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode) {
     return m;
 }
 
-/* --- places: see queue/lua/parts/groups.lua ------------------------------------------------------------------------------------------ */
+/* --- gate, settle, claim: queue/calls.h makes their arguments ----------------------------------------------------------------------- */
 
-struct group {
-    const char *topic;
-    int32_t partition;
-    int64_t segment;
-    int lo, hi;
-};
-struct places {
-    struct group group[GROUPS_MAX];
-    int n;
-    unsigned char bytes[PLACES_MAX];
-    size_t n_bytes;
-    int narrow;
-};
+static struct lw_commands commands;
+static struct lw_places places;
+static char names[LW_GROUPS_MAX][64]; /* of the call's partitions */
+static int n_names;
 
-static void add_place(struct places *p, const struct lt_msg *m) {
-    int index = (int)(m->offset % LW_SEGMENT), at = index / 4, g = 0;
-    for (; g < p->n; g++)
-        if (strcmp(p->group[g].topic, m->topic) == 0 && p->group[g].partition == m->partition &&
-            p->group[g].segment == m->offset / LW_SEGMENT)
-            break;
-    if (g == p->n) {
-        assert_true(p->n < GROUPS_MAX);
-        p->group[p->n++] = (struct group){m->topic, m->partition, m->offset / LW_SEGMENT, at, at};
-    }
-    if (!p->narrow && at < p->group[g].lo) p->group[g].lo = at;
-    if (!p->narrow && at > p->group[g].hi) p->group[g].hi = at;
-    assert_true(p->n_bytes + 3 <= sizeof p->bytes);
-    p->bytes[p->n_bytes++] = (unsigned char)(g + 1);
-    p->bytes[p->n_bytes++] = (unsigned char)(index >> 8);
-    p->bytes[p->n_bytes++] = (unsigned char)(index & 255);
+static struct lw_call call_of(struct lt *l, const struct lw_script *script) {
+    lt_begin(l, script);
+    lw_commands_reset(&commands);
+    lw_places_clear(&places);
+    n_names = 0;
+    return (struct lw_call){.commands = &commands,
+                            .sha = "",
+                            .prefix = lw_bytes_of(LT_TAG),
+                            .epoch = LT_TAG "epoch",
+                            .lanes = LT_TAG "lanes",
+                            .floor = LT_TAG "floor",
+                            .fence = LT_TAG "fence",
+                            .ready = LT_TAG "ready",
+                            .dead = LT_TAG "dead",
+                            .claimed = LT_TAG "claimed:w",
+                            .epoch_id = l->epoch,
+                            .redis_ms = script == &lw_script_settle ? 0 : lt_now_ms(l) + l->off_ms,
+                            .ttl_ms = l->ttl_ms,
+                            .handoff_ms = LT_HANDOFF_MS,
+                            .fences = l->reserve,
+                            .skip = l->skip};
 }
 
-static void add_groups(struct lt *l, const struct places *p) {
-    lt_addf(&l->args, "%d", p->n);
-    for (int i = 0; i < p->n; i++) {
-        const struct group *g = &p->group[i];
-        lt_addf(&l->keys, LT_TAG "state:%s:%d:%" PRId64, g->topic, g->partition, g->segment);
-        lt_addf(&l->keys, LT_TAG "tries:%s:%d:%" PRId64, g->topic, g->partition, g->segment);
-        lt_addf(&l->args, "%s:%d", g->topic, g->partition);
-        lt_addf(&l->args, "%" PRId64, g->segment);
-        lt_addf(&l->args, "%d", p->narrow == 2 ? 1 : g->lo);
-        lt_addf(&l->args, "%d", p->narrow == 2 ? 0 : g->hi);
+/* The call goes where the variants find it. */
+static const char *run_call(struct lt *l) {
+    char count[16];
+    snprintf(count, sizeof count, "%.*s", (int)commands.len[2], commands.argv[2]);
+    int first_arg = 3 + atoi(count);
+    for (int i = 3; i < commands.cmd[0].argc; i++) lt_add(i < first_arg ? &l->keys : &l->args, commands.argv[i], commands.len[i]);
+    return lt_run(l);
+}
+
+/* "topic:partition", the same pointer for the same partition of a call. */
+static const char *partition_of(const struct lt_msg *m) {
+    char name[64];
+    snprintf(name, sizeof name, "%s:%d", m->topic, m->partition);
+    for (int i = 0; i < n_names; i++)
+        if (strcmp(names[i], name) == 0) return names[i];
+    assert_true(n_names < LW_GROUPS_MAX);
+    return memcpy(names[n_names++], name, sizeof name);
+}
+
+static void add_place(const struct lt *l, const struct lt_msg *m) {
+    lw_places_add(&places, partition_of(m), m->offset)->new_from = l->new_from < 0 ? INT64_MAX : l->new_from;
+}
+
+/* Which bytes of a segment are read at once is the test's to choose. */
+static void choose_bytes(const struct lt *l) {
+    for (int g = 0; g < places.n; g++) {
+        const unsigned char *first = places.bytes;
+        while (*first != g + 1) first += 3;
+        if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
+        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT; /* so many that it counts as dense, or as empty */
     }
 }
 
-static void add_on_busy(struct lt *l, const struct places *p) {
-    char text[GROUPS_MAX * 24] = "park";
-    size_t n = 4;
-    if (l->drop) memcpy(text, "drop", 4);
-    for (int g = 0; l->drop && g < p->n; g++) {
-        if (l->new_from < 0)
-            n += (size_t)snprintf(text + n, sizeof text - n, " -");
-        else
-            n += (size_t)snprintf(text + n, sizeof text - n, " %" PRId64, l->new_from);
-    }
-    lt_add_text(&l->args, text);
+static struct lw_call_bounds bounds_of(const struct lt *l) {
+    struct lw_call_bounds b = {0};
+    assert_int_equal(sscanf(l->bounds, "%zu %zu %zu", &b.lane, &b.call, &b.met), 3);
+    return b;
 }
 
-static void add_envelope(struct lt *l, const struct lt_msg *m) {
+static struct lw_bytes token_of(struct lt *l, const char *token) {
+    snprintf(l->token, sizeof l->token, "%s", token);
+    return lw_bytes_of(l->token);
+}
+
+static void add_envelope(const struct lw_call *c, const struct lt_msg *m) {
     struct lw_buf b = {0};
     lt_encode(m, &b);
-    lt_add(&l->args, b.p, b.n);
+    lw_call_envelope(c, lw_bytes(b.p, b.n));
     lw_buf_free(&b);
-}
-
-/* --- the scripts -------------------------------------------------------------------------------------------------------------- */
-
-static void add_names(struct lt *l, const char *const *names, size_t n) {
-    for (size_t i = 0; i < n; i++) lt_addf(&l->keys, LT_TAG "%s", names[i]);
-}
-static void add_clock(struct lt *l) {
-    lt_addf(&l->args, "%" PRId64, lt_now_ms(l) + l->off_ms);
-    lt_addf(&l->args, "%" PRId64, l->ttl_ms / 4);
-}
-static void add_token(struct lt *l, const char *token) {
-    snprintf(l->token, sizeof l->token, "%s", token);
-    lt_add_text(&l->args, token);
 }
 
 static void begin_item(struct lt *l, int n_messages, int n_named) {
@@ -142,7 +140,7 @@ static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned 
     size_t k;
     for (size_t i = 0; i < n; i += k) {
         for (k = 1; i + k < n && lw_bytes_eq(m[i].lane, m[i + k].lane); k++) assert_true(k < 127);
-        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : 128) | (m[i].behind ? 64 : 0));
+        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : LW_GATE_ENVELOPES) | (m[i].behind ? LW_GATE_BEHIND : 0));
         any |= counts[l->n_items] != 1;
         begin_item(l, (int)k, 0);
     }
@@ -150,39 +148,30 @@ static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned 
 }
 
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
-    static struct places places;
-    static const char *const names[] = {"epoch", "lanes", "floor", "fence"};
+    struct lw_call c = call_of(l, &lw_script_gate);
     unsigned char counts[LT_BATCH_MAX];
     bool dedup = false;
-    lt_begin(l, &lw_script_gate);
-    places.n = 0, places.n_bytes = 0, places.narrow = l->narrow;
     for (size_t i = 0; i < n; i++) {
-        add_place(&places, &m[i]);
+        add_place(l, &m[i]);
         dedup |= m[i].dedup[0] != 0;
         assert_string_equal(m[i].token, m[0].token);
     }
+    choose_bytes(l);
     bool counted = gate_items(l, m, n, counts);
     l->n_messages = (int)n;
-    add_names(l, names, 4);
-    lt_add_text(&l->args, l->epoch);
-    add_clock(l);
-    lt_addf(&l->args, "%" PRId64, l->ttl_ms);
-    add_on_busy(l, &places);
-    add_token(l, m[0].token);
-    lt_add_text(&l->args, dedup ? "1" : "0");
-    lt_addf(&l->args, "%d", l->reserve);
-    lt_add(&l->args, counts, counted ? (size_t)l->n_items : 0);
-    lt_add(&l->args, places.bytes, places.n_bytes);
-    add_groups(l, &places);
+    lw_gate_begin(&c, &places, l->n_items);
     size_t at = 0;
+    for (int i = 0; i < l->n_items; at += (size_t)l->item[i++].n_messages) lw_call_lane(&c, m[at].lane);
+    struct lw_bytes token = token_of(l, m[0].token);
+    lw_gate_args(&c, &places, &(struct lw_gate_call){l->drop, dedup, token, lw_bytes((char *)counts, counted ? (size_t)l->n_items : 0)});
+    at = 0;
     for (int i = 0; i < l->n_items; i++) {
-        lt_add_lane(l, "lock:", m[at].lane);
         for (int k = 0; k < l->item[i].n_messages; k++, at++) {
-            if (counts[i] >= 128) add_envelope(l, &m[at]);
-            if (dedup) lt_add_text(&l->args, m[at].dedup);
+            if (counts[i] >= LW_GATE_ENVELOPES) add_envelope(&c, &m[at]);
+            if (dedup) lw_call_dedup(&c, lw_bytes_of(m[at].dedup));
         }
     }
-    return lt_run(l);
+    return run_call(l);
 }
 
 struct values {
@@ -202,67 +191,56 @@ static unsigned char value_of(struct values *v, const struct lt *l, const struct
     return (unsigned char)i;
 }
 
-static char outcome_of(const struct lt_item *it) {
-    const struct lt_msg *last = it->n_done ? &it->done[it->n_done - 1] : NULL;
-    if (!last) return 'd';
-    return strcmp(last->outcome, "dead") == 0 ? 'x' : last->outcome[0];
+static enum lw_outcome outcome_of(const struct lt_item *it) {
+    enum lw_outcome outcome = LW_DONE;
+    if (it->n_done) assert_true(lw_outcome_of(it->done[it->n_done - 1].outcome, &outcome));
+    return outcome;
 }
 
-static void settle_needs(struct lt *l, const struct lt_item *it) {
-    char outcome = outcome_of(it);
+static void settle_needs(const struct lt *l, const struct lw_call *c, const struct lt_item *it) {
     const struct lt_msg *last = it->n_done ? &it->done[it->n_done - 1] : NULL;
-    if (outcome == 'r' || outcome == 'b') lt_addf(&l->args, "%" PRId64, last->backoff_ms);
-    if (outcome == 'x') lt_add_text(&l->args, last->reason);
-    if (strchr("rbx", outcome)) add_envelope(l, last);
+    if (lw_settle_carries(outcome_of(it))) {
+        struct lw_buf b = {0};
+        lt_encode(last, &b);
+        lw_settle_last(c, outcome_of(it), last->backoff_ms, last->reason, lw_bytes(b.p, b.n));
+        lw_buf_free(&b);
+    }
     if (!l->window_s) return;
-    for (size_t k = 0; k < it->n_done; k++) lt_add_text(&l->args, it->done[k].dedup);
-    for (size_t k = 0; k < it->n_named; k++) lt_add_text(&l->args, it->named[k].dedup);
+    for (size_t k = 0; k < it->n_done; k++) lw_call_dedup(c, lw_bytes_of(it->done[k].dedup));
+    for (size_t k = 0; k < it->n_named; k++) lw_call_dedup(c, lw_bytes_of(it->named[k].dedup));
 }
 
-static void settle_places(struct lt *l, struct places *places, const struct lt_item *items, size_t n) {
-    places->n = 0, places->n_bytes = 0, places->narrow = l->narrow;
+static void settle_places(struct lt *l, const struct lt_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < items[i].n_done; k++) add_place(places, &items[i].done[k]);
-        for (size_t k = 0; k < items[i].n_named; k++) add_place(places, &items[i].named[k]);
+        for (size_t k = 0; k < items[i].n_done; k++) add_place(l, &items[i].done[k]);
+        for (size_t k = 0; k < items[i].n_named; k++) add_place(l, &items[i].named[k]);
         begin_item(l, (int)items[i].n_done, (int)items[i].n_named);
     }
+    choose_bytes(l);
 }
 
+static const struct lt_msg *first_of(const struct lt_item *it) { return it->n_done ? it->done : it->named; }
+
 const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n) {
-    static struct places places;
     static struct values values;
-    static const char *const names[] = {"epoch", "lanes", "floor", "fence", "ready", "dead"};
-    unsigned char bytes[7 * LT_BATCH_MAX], *b = bytes;
-    lt_begin(l, &lw_script_settle);
+    struct lw_call c = call_of(l, &lw_script_settle);
+    unsigned char bytes[LW_ITEM_BYTES * LT_BATCH_MAX];
     values.n = 0;
-    settle_places(l, &places, items, n);
+    settle_places(l, items, n);
     for (size_t i = 0; i < n; i++) {
         const struct lt_item *it = &items[i];
-        *b++ = value_of(&values, l, it, it->n_done ? it->done : it->named);
-        *b++ = (unsigned char)it->n_done, *b++ = (unsigned char)outcome_of(it), *b++ = (unsigned char)it->mode;
-        *b++ = (unsigned char)it->n_named, *b++ = (unsigned char)it->want, *b++ = (unsigned char)it->before;
+        lw_settle_item(&(struct lw_settle_item){value_of(&values, l, it, first_of(it)), (int)it->n_done, outcome_of(it),
+                                                (enum lw_go)it->mode, (int)it->n_named, it->want, it->before},
+                       bytes + LW_ITEM_BYTES * i);
     }
-    add_names(l, names, 6);
-    lt_add_text(&l->args, l->epoch);
-    lt_addf(&l->args, "%" PRId64, l->ttl_ms);
-    lt_addf(&l->args, "%d", LT_HANDOFF_MS);
-    lt_add_text(&l->args, l->skip ? "skip" : "block");
-    if (l->window_s)
-        lt_addf(&l->args, "%" PRId64, l->window_s);
-    else
-        lt_add_text(&l->args, "");
-    lt_addf(&l->args, "%d", l->reserve);
-    lt_add_text(&l->args, l->bounds);
-    lt_add(&l->args, bytes, 7 * n);
-    lt_add(&l->args, places.bytes, places.n_bytes);
-    add_groups(l, &places);
-    lt_addf(&l->args, "%d", values.n);
-    for (int i = 0; i < values.n; i++) lt_add_text(&l->args, values.text[i]);
-    for (size_t i = 0; i < n; i++) {
-        lt_add_lane(l, "lock:", (items[i].n_done ? items[i].done : items[i].named)->lane);
-        settle_needs(l, &items[i]);
-    }
-    return lt_run(l);
+    lw_settle_begin(&c, &places, (int)n);
+    for (size_t i = 0; i < n; i++) lw_call_lane(&c, first_of(&items[i])->lane);
+    lw_settle_args(
+        &c, &places,
+        &(struct lw_settle_call){l->window_s != 0, l->window_s, bounds_of(l), lw_bytes((char *)bytes, LW_ITEM_BYTES * n), values.n});
+    for (int i = 0; i < values.n; i++) lw_call_value(&c, lw_bytes_of(values.text[i]));
+    for (size_t i = 0; i < n; i++) settle_needs(l, &c, &items[i]);
+    return run_call(l);
 }
 
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n) {
@@ -278,26 +256,19 @@ const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n) {
 }
 
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n) {
-    static const char *const names[] = {"epoch", "lanes", "floor", "fence", "ready", "claimed:w"};
-    lt_begin(l, &lw_script_claim);
-    add_names(l, names, 6);
-    lt_add_text(&l->args, l->epoch);
-    add_clock(l);
-    lt_addf(&l->args, "%" PRId64, l->ttl_ms);
-    lt_addf(&l->args, "%d", LT_HANDOFF_MS);
-    lt_add_text(&l->args, l->skip ? "skip" : "block");
-    lt_addf(&l->args, "%d", l->taken);
-    add_token(l, n ? m[0].token : "t");
-    lt_addf(&l->args, "%d", l->reserve);
-    lt_addf(&l->args, "%d", l->want);
-    lt_add_text(&l->args, l->bounds);
+    struct lw_call c = call_of(l, &lw_script_claim);
+    lw_claim_begin(&c, (int)n);
     for (size_t i = 0; i < n; i++) {
         assert_string_equal(m[i].token, m[0].token);
         begin_item(l, 0, 0);
-        lt_add_lane(l, "lock:", m[i].lane);
+        lw_call_lane(&c, m[i].lane);
     }
-    return lt_run(l);
+    lw_claim_args(&c, &(struct lw_claim_call){l->taken, token_of(l, n ? m[0].token : "t"), l->want, bounds_of(l)});
+    return run_call(l);
 }
+
+/* --- the other scripts ------------------------------------------------------------------------------------------------------------------
+ */
 
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n) {
     lt_begin(l, &lw_script_renew);
