@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON written straight into a buffer: faster than building a document, and exact about bytes that are not UTF-8. */
+/* Writes JSON straight into a buffer: faster than building a document, and exact about bytes that
+ * are not UTF-8. */
 #ifndef LW_HANDLERS_JSON_TEXT_H
 #define LW_HANDLERS_JSON_TEXT_H
 

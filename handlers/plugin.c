@@ -17,7 +17,8 @@
 
 enum { BATCH_MAX = 1024, SETTING_MAX = 64 };
 
-/* The size of struct latchwork_handler in the first version of the interface: what every plugin must at least have. */
+/* The size of struct latchwork_handler in the first version of the interface; every plugin must
+ * have at least this much. */
 static const size_t first_size = offsetof(struct latchwork_handler, close) + sizeof(void (*)(void *));
 
 struct setting {
@@ -26,20 +27,20 @@ struct setting {
 };
 
 struct lw_handler {
-    struct latchwork_host host; /* first: setting() finds the rest through it */
+    struct latchwork_host host; /* must be the first member: setting() finds the rest through it */
     void *object;
     const struct latchwork_handler *api;
     void *self;
     bool inited;
-    const json_t *config;     /* the configuration's; may be NULL */
-    struct setting *settings; /* numbers as text; only setting() adds, under the lock */
+    const json_t *config;     /* borrowed from the configuration; may be NULL */
+    struct setting *settings; /* numbers as text; only setting() adds to it, under the lock */
     pthread_mutex_t lock;
     size_t batch_max;
 };
 
-/* What the plugin sees of a job, with the way back to it. */
+/* What the plugin sees of a job, and how to find the job from it. */
 struct view {
-    struct latchwork_lease lease; /* first: the lease functions find the job through it */
+    struct latchwork_lease lease; /* must be the first member: the lease functions find the job through it */
     const struct lw_job *job;
     struct latchwork_message message;
     struct latchwork_header *headers;
@@ -50,7 +51,7 @@ struct lw_slot {
     struct view *views;
     const struct latchwork_message **messages;
     struct latchwork_answer *answer;
-    struct latchwork_answer **answers; /* to the above */
+    struct latchwork_answer **answers; /* pointers to the answers above */
 };
 
 /* --- the services ---------------------------------------------------------------------------------------------------------------- */
@@ -67,7 +68,7 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
     lw_log(levels[l], "%s", text);
 }
 
-/* RFC 6901: one reference token, unescaped, compared with a member's name. */
+/* Finds a member by one reference token of a JSON pointer (RFC 6901), unescaping the token. */
 static const json_t *member(const json_t *object, const char *token, size_t n) {
     char name[256];
     size_t w = 0;
@@ -139,7 +140,7 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
     if (path && access(path, R_OK)) lw_problem(problems, "handler.path: %s: %s", path, strerror(errno));
 }
 
-/* Says what is wrong with a plugin's table, or nothing. */
+/* Returns -1 with *err if a plugin's table is not valid. */
 static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
     const char *advice = api->abi == 0              ? " (is LATCHWORK_HANDLER_INIT missing in its table?)"
                          : api->abi < LATCHWORK_ABI ? ": build the plugin with this one's header"
@@ -192,7 +193,8 @@ static void close_handler(struct lw_handler *h) {
         h->settings = s->next;
         free(s);
     }
-    /* The object stays mapped: threads of the plugin's libraries, or exit handlers, may still run its code. */
+    /* The object is not unloaded: threads of the plugin's libraries, or exit handlers, may still
+     * run its code. */
     pthread_mutex_destroy(&h->lock);
     free(h);
 }
@@ -266,8 +268,8 @@ static void view(struct view *v, const struct lw_job *job) {
     };
 }
 
-/* A plugin that was cancelled says `back` and can't tell why it was. Only a lost lease costs no attempt: a message that always takes too
- * long would be run for ever. */
+/* A plugin that was cancelled answers `back` and cannot tell why it was. Only a lost lease costs no
+ * attempt; otherwise a message that always takes too long would run for ever. */
 static bool timed_out(const struct lw_job *job) {
     int64_t now = lw_boot_ms();
     return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) && !atomic_load(&job->lease->cancelled);

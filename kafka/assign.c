@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rebalances: which partitions are ours, where each begins, and their fetch queues.
  *
- * Eager: revoke all, then assign all. Cooperative (only where configured): parts come and go; librdkafka then pauses what stays
- * around the callback, which purges fetched records and can go on behind them, so each that stays is put back by a seek. */
+ * Eager: all are revoked, then all assigned. Cooperative (only if configured): partitions come and
+ * go. During the callback librdkafka then pauses those that stay, which purges fetched records and
+ * may continue behind them, so each that stays is put back by a seek. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -64,7 +65,8 @@ static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t 
     }
 }
 
-/* The configured reset is only for a partition without a commit; a commit outside of the log stops us. */
+/* Finds where reading begins. The configured reset applies only to a partition without a commit; a
+ * commit outside the log ends the process. */
 static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     if (a->committed < 0) {
         a->begin = s->config->kafka.reset_latest ? a->log_end : a->log_begin;
@@ -99,7 +101,7 @@ static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *lis
         *a = (struct lw_assigned){.topic = tp->topic, .partition = tp->partition, .committed = tp->offset < 0 ? -1 : tp->offset};
         a->metadata_len = tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
         a->metadata = a->metadata_len ? tp->metadata : NULL;
-        if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0; /* cuts the anchor off */
+        if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0; /* cut the anchor off the end */
         if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a)) return -1;
         tp->offset = a->begin;
     }
@@ -120,7 +122,7 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
     p->candidate.offset = -1;
     s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
-    if (p->queue) { /* before rd_kafka_assign(), see source.c */
+    if (p->queue) { /* before rd_kafka_assign(); source.c says why */
         uint64_t one = 1;
         rd_kafka_queue_forward(p->queue, NULL);
         rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
@@ -168,7 +170,7 @@ static bool cooperative(rd_kafka_t *rk) {
     return protocol && !strcmp(protocol, "COOPERATIVE");
 }
 
-/* Hands the outcome to librdkafka; `list` NULL: no partition at all. */
+/* Passes the assignment to librdkafka; `list` NULL: no partitions. */
 static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list, bool assign) {
     if (!cooperative(rk) || !list) return rd_kafka_assign(rk, assign ? list : NULL);
     rd_kafka_error_t *error = assign ? rd_kafka_incremental_assign(rk, list) : rd_kafka_incremental_unassign(rk, list);
@@ -177,7 +179,8 @@ static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partit
     return code;
 }
 
-/* Those up to `last_gen` were ours before a cooperative rebalance and stay. */
+/* Seeks the partitions up to `last_gen`, which were ours before a cooperative rebalance and
+ * stay. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};
@@ -185,14 +188,14 @@ static void put_back(struct lw_source *s, uint32_t last_gen) {
     }
 }
 
-/* Rejects an assignment that arrives while the worker ends: it would only read its offsets and give it
- * back. */
+/* Rejects an assignment that arrives while the worker ends: accepting it would only cost requests
+ * for its offsets. */
 static void turn_down(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     lw_debug("kafka: the worker is ending; %d partitions rejected", list->cnt);
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
     rd_kafka_resp_err_t code = hand_over(s->rk, none, true);
     rd_kafka_topic_partition_list_destroy(none);
-    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code)); /* the handle is closing */
+    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code)); /* this fails if the handle is closing */
 }
 
 static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
@@ -249,7 +252,7 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        lw_source_unassigned(s); /* first, because the revoke may wait for handlers */
+        lw_source_unassigned(s); /* before `revoke`, which may wait for handlers */
         revoke(s, list, lost);
     } else {
         lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));

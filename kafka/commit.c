@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit under way. Whoever waits for it (sync) and the callback share it: the later one frees it; lw_source_close() those that were
- * never answered. */
+/* A commit in flight. A waiting caller (sync) and the callback share it, and the later one frees
+ * it; lw_source_close() frees those that were never answered. */
 struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;
     bool sync, answered, abandoned;
-    bool *ok; /* of the waiting caller, n; NULL */
+    bool *ok; /* array of n in the waiting caller; or NULL */
     size_t n;
     rd_kafka_resp_err_t code;
     uint32_t gens[];
@@ -28,13 +28,14 @@ static bool is_stale(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-/* The new group protocol: the group has moved on since the last heartbeat told us our epoch. The answer proves nothing about ownership;
- * the same commit may pass once librdkafka has heard the new epoch. Older headers have no name for it. */
+/* In the new group protocol: the group has moved on since our epoch came with the last heartbeat.
+ * The answer proves nothing about ownership. The same commit may succeed once librdkafka has
+ * learned the new epoch. Older headers have no name for the code. */
 enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
-    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list; the opaque says which one it was */
+    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list, so the opaque holds the index */
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;
@@ -69,7 +70,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
         if (!k->code || (each && is_stale(k->code)))
-            k->code = each ? each : k->code; /* what may pass next time outweighs a refusal for good */
+            k->code = each ? each : k->code; /* prefer an error that may pass to one that is final */
         answer_one(k, &list->elems[i], each ? each : code);
     }
     if (!k->sync || k->abandoned) forget(k);
@@ -96,7 +97,7 @@ static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, con
     return list;
 }
 
-/* NULL with `err` where nothing was sent. */
+/* Returns NULL with `err` if nothing was sent. */
 static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n, bool sync, bool *ok, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);
     if (!list) return NULL;

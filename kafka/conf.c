@@ -17,36 +17,39 @@ struct setting {
     const char *name, *value;
 };
 
-/* What a member of the group starts from; kafka.properties may say otherwise. Each partition has a fetch queue of its own, so the bound on
- * its size counts for each: librdkafka's default of 64 MiB would be too much for a worker with many partitions. */
+/* Defaults for a member of the group; kafka.properties may override them. Each partition has a
+ * fetch queue of its own, and the limit on its size counts per queue: librdkafka's default of 64
+ * MiB would be too much for a worker with many partitions. */
 static const struct setting consumer_defaults[] = {
     {"client.id", "latchwork"},
     {"queued.max.messages.kbytes", "16384"},
 };
 
-/* And these in the classic group protocol; in the new one the broker decides them. */
+/* Further defaults of the classic group protocol; in the new one the broker decides these. */
 static const struct setting classic_defaults[] = {
     {"partition.assignment.strategy", "range"}, /* cooperative-sticky can loop for ever before librdkafka 2.6.1 */
-    {"session.timeout.ms", "15000"},            /* five heartbeats; the partitions of a dead host wait this long */
+    {"session.timeout.ms", "15000"},            /* five heartbeats; the partitions of a dead host stand still for this long */
 };
 
-/* What the guarantees rest on. auto.offset.reset: kafka/assign.c resolves the configured reset itself, and only for a partition
- * without a commit, so that a committed offset which is no longer in the log is an error and not a silent jump. The statistics give the
- * state of brokers and group (kafka/state.c). */
+/* Properties that the guarantees need. auto.offset.reset: kafka/assign.c resolves the configured
+ * reset itself, and only for a partition without a commit, so that a committed offset that is no
+ * longer in the log is an error and not a silent jump. The statistics give the state of brokers and
+ * group (kafka/state.c). */
 static const struct setting consumer_forced[] = {
     {"enable.auto.commit", "false"}, {"enable.auto.offset.store", "false"}, {"enable.partition.eof", "true"},
     {"auto.offset.reset", "error"},  {"statistics.interval.ms", "2000"},    {"allow.auto.create.topics", "false"},
 };
 
-/* 64 MiB: an envelope around a record of the broker's usual limit must fit; the broker then says what is too large. A topic that does
- * not exist is an answer after 5 s, not 30. */
+/* 64 MiB, so that an envelope around a record of the broker's usual limit fits; the broker then
+ * says what is too large. A missing topic is reported after 5 s instead of 30. */
 static const struct setting producer_forced[] = {
     {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
     {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
     {"message.max.bytes", "67108864"}, {"linger.ms", "5"},
 };
 
-/* The properties that are about the cluster and the connection to it, and so hold for every kind of client. */
+/* Whether the property is about the cluster and the connection to it, so that every kind of client
+ * needs it. */
 static bool concerns_connection(const char *name) {
     static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id", "client.rack", "debug"};
     static const char *const prefix[] = {"security.", "sasl.",       "ssl.",         "broker.",    "socket.",
@@ -64,9 +67,9 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                            : level <= LOG_WARNING ? LW_LOG_WARN
                            : level <= LOG_INFO    ? LW_LOG_INFO
                                                   : LW_LOG_DEBUG;
-    /* A broker that can't be reached is retried by librdkafka for ever: no error of ours. */
+    /* librdkafka retries an unreachable broker for ever, so this is no error of ours. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
-    if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG; /* comes with each attempt; kafka/explain.c tells the reason */
+    if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG; /* logged with each attempt; kafka/explain.c tells the reason */
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
 
@@ -89,7 +92,7 @@ static rd_kafka_conf_t *new_conf(void) {
     return conf;
 }
 
-/* librdkafka 2.5.0 aborts when it pushes metrics. */
+/* Switches metrics off: librdkafka 2.5.0 aborts when it pushes them. */
 static int mute(rd_kafka_conf_t *conf, struct lw_err *err) {
     return lw_librdkafka_mute(lw_librdkafka_loaded()) ? set(conf, "enable.metrics.push", "false", err) : 0;
 }
@@ -129,7 +132,8 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Otherwise a client that nobody polls while it waits for an answer would never get a token. */
+/* Lets librdkafka refresh tokens in a thread of its own: a client that nobody polls while it waits
+ * for an answer would never get one. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;

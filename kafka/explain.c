@@ -11,7 +11,8 @@
 
 /* --- certificates ------------------------------------------------------------------------------------------------------------------- */
 
-/* OpenSSL's numbers are part of its ABI. Its own texts would need its library, which only librdkafka needs. */
+/* OpenSSL's error numbers are part of its ABI. Using its texts would require linking its library,
+ * which only librdkafka needs. */
 static const struct {
     int number;
     const char *text;
@@ -34,8 +35,8 @@ const char *lw_kafka_certificate_error(int x509_error) {
     return NULL;
 }
 
-/* Why the last certificate was not accepted. librdkafka calls from the threads of its brokers, and reports the failed connection
- * elsewhere without the reason. */
+/* Why the last certificate was rejected. librdkafka calls back from its brokers' threads, and
+ * reports the failed connection elsewhere without the reason. */
 static struct {
     pthread_mutex_t lock;
     char why[192];

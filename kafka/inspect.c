@@ -125,7 +125,8 @@ static void *inspect(void *arg) {
         uint64_t one = 1;
         pthread_mutex_lock(&i->mutex);
         i->answered = true;
-        if (!i->ending && write(i->fd, &one, sizeof one) < 0) continue; /* a full eventfd is readable anyway */
+        if (!i->ending && write(i->fd, &one, sizeof one) < 0)
+            continue; /* the write fails only if the eventfd is full, and then it is readable anyway */
     }
     pthread_mutex_unlock(&i->mutex);
     return NULL;
@@ -194,7 +195,8 @@ void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms) {
     i->ending = true;
     pthread_cond_signal(&i->asked);
     pthread_mutex_unlock(&i->mutex);
-    if (!lw_join_within(i->thread, timeout_ms)) return; /* it asks a broker that does not answer; the process ends soon */
+    if (!lw_join_within(i->thread, timeout_ms))
+        return; /* the thread still waits for a broker that does not answer; leave it, because the process ends soon */
     lw_kafka_destroy(i->rk, DESTROY_MS);
     pthread_mutex_destroy(&i->mutex);
     pthread_cond_destroy(&i->asked);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at all commits of the group, those of partitions that others own too: a thread asks, with a client of its own that joins
- * nothing.
+/* Reads all commits of the group, also for partitions that others own. A thread asks, with a client
+ * of its own that does not join the group.
  *
- * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 an assertion of its fails when the coordinator goes away while
- * the question is open (rd_kafka_enq_once_del_source_return), and ends the process: seen in tests/live/test_kafka.py:broker_killed. */
+ * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 it fails an assertion if
+ * the coordinator goes away while the request is open (rd_kafka_enq_once_del_source_return), which
+ * ends the process; tests/live/test_kafka.py:broker_killed has shown that. */
 #include "kafka/private.h"
 
 #include "base/bytes.h"
@@ -24,8 +25,8 @@ struct lw_looker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    bool wanted, answered, ending;         /* under the mutex, as the answer */
-    bool all;                              /* topics of the cluster, not only ours */
+    bool wanted, answered, ending;         /* guarded by the mutex, as is the answer */
+    bool all;                              /* look at all topics of the cluster, not only ours */
     rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
 };
 
@@ -35,7 +36,8 @@ static bool add_topic(const struct rd_kafka_metadata_topic *t, rd_kafka_topic_pa
     return !t->err && list->cnt < PARTITIONS_MAX;
 }
 
-/* Adds every partition of a topic (NULL: of all topics). False: the broker did not tell them, or they are too many. */
+/* Adds every partition of a topic (NULL: of all topics). Returns false if the broker did not tell
+ * them, or if there are too many. */
 static bool add_partitions(rd_kafka_t *rk, const char *topic, rd_kafka_topic_partition_list_t *list) {
     const struct rd_kafka_metadata *m = NULL;
     rd_kafka_topic_t *t = topic ? rd_kafka_topic_new(rk, topic, NULL) : NULL;
@@ -71,7 +73,8 @@ static void *look(void *arg) {
         l->list = list;
         l->wanted = false;
         l->answered = true;
-        if (!l->ending && write(l->fd, &one, sizeof one) < 0) continue; /* it is full, and then readable */
+        if (!l->ending && write(l->fd, &one, sizeof one) < 0)
+            continue; /* the write fails only if the eventfd is full, and then it is readable anyway */
     }
     pthread_mutex_unlock(&l->mutex);
     return NULL;
@@ -112,14 +115,15 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        struct lw_anchor anchor; /* is for the owner alone */
+        struct lw_anchor anchor; /* cut off, because only the partition's owner uses it */
         size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
         struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
         s->ev.looked(s->ctx, &o);
     }
 }
 
-/* Every partition must have answered: one that did not may have a commit. */
+/* Reports the number of commits only if every partition answered: one that did not may have a
+ * commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;
@@ -143,7 +147,7 @@ void lw_source_serve_look(struct lw_source *s) {
     if (!list) lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
     all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
-    if (all && list) lw_source_end_look(s); /* all were asked for only once */
+    if (all && list) lw_source_end_look(s); /* a look at all topics happens only once */
 }
 
 void lw_source_end_look(struct lw_source *s) {
@@ -155,7 +159,8 @@ void lw_source_end_look(struct lw_source *s) {
     l->ending = true;
     pthread_cond_signal(&l->asked);
     pthread_mutex_unlock(&l->mutex);
-    if (!lw_join_within(l->thread, CLOSE_MS)) return; /* it asks a broker that does not answer; the process ends soon */
+    if (!lw_join_within(l->thread, CLOSE_MS))
+        return; /* the thread still waits for a broker that does not answer; leave it, because the process ends soon */
     lw_kafka_destroy(l->rk, DESTROY_MS);
     if (l->list) rd_kafka_topic_partition_list_destroy(l->list);
     pthread_mutex_destroy(&l->mutex);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sink: dead letters to a topic. */
+/* The sink sends dead letters to a topic. */
 #include "kafka/source.h"
 
 #include "base/clock.h"
@@ -23,10 +23,10 @@ struct lw_sink {
     bool closing;
 };
 
-/* One record under way. */
+/* A dead letter in flight. */
 struct letter {
     struct lw_sink *sink;
-    int by; /* which client sent it */
+    int by; /* index of the client that sent it */
     void (*done)(void *ctx, enum lw_letter_end how, const char *reason);
     void *ctx;
 };
@@ -93,7 +93,8 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     return NULL;
 }
 
-/* An idempotent producer that met a fatal error never sends again; once nothing is under way another one takes its place. */
+/* Replaces a producer after a fatal error: an idempotent producer never sends again then. Waits
+ * until nothing of it is in flight. */
 static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
     rd_kafka_t *rk = k->rk[which];
@@ -115,7 +116,8 @@ static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t 
     return all;
 }
 
-/* Takes ownership of the headers. Returns 0 if the letter is in flight, else as lw_sink_send(). */
+/* Takes ownership of the headers. Returns 0 if the letter is in flight, otherwise as
+ * lw_sink_send(). */
 static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
                    struct lw_err *err) {
     struct lw_sink *k = l->sink;
@@ -156,7 +158,7 @@ void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
         int64_t left_ms = until_ms - lw_boot_ms();
         if (!k->rk[i]) continue;
         if (k->unanswered[i]) rd_kafka_flush(k->rk[i], left_ms > 0 ? (int)left_ms : 0);
-        if (k->unanswered[i]) { /* purge the rest; this call reports each as an error */
+        if (k->unanswered[i]) { /* purge the rest, which makes this poll report each as an error */
             rd_kafka_purge(k->rk[i], RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
             rd_kafka_flush(k->rk[i], DESTROY_MS);
         }

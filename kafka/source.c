@@ -20,14 +20,14 @@
 #include <unistd.h>
 
 enum {
-    BURST = 32,             /* records taken from one partition before the next has its turn */
-    CONSUMER_EVENTS = 1000, /* errors served in one poll */
-    SWEEP_MS = 200,         /* queues that look empty are read all the same, which re-arms their wake-up */
-    SEEK_MS = 5000,         /* a seek is tried for so long */
-    AUTH_MS = 60000,        /* refused for so long: fatal */
-    TROUBLE_MS = 10000,     /* the same trouble is logged once in so long */
+    BURST = 32,             /* records taken from one partition before it is the next one's turn */
+    CONSUMER_EVENTS = 1000, /* errors handled in one poll */
+    SWEEP_MS = 200,         /* how often queues that look empty are read all the same, which re-arms their wake-up */
+    SEEK_MS = 5000,         /* how long a seek is retried */
+    AUTH_MS = 60000,        /* a failed authentication that lasts this long is fatal */
+    TROUBLE_MS = 10000,     /* the same problem is logged once per this period */
     INSPECTOR_MS = 500,
-    DESTROY_MS = 3000,            /* minimum time for librdkafka's threads to end */
+    DESTROY_MS = 3000,            /* minimum time that librdkafka's threads get to end */
     UNRELEASED_INSTANCE_ID = 111, /* the new group protocol: another member has our id; older headers have no name for it */
 };
 
@@ -70,14 +70,16 @@ static bool is_auth(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* After one of these the partition would stand still for ever, or go on behind a record that could not be read. */
+/* Whether the partition would stand still for ever after this error, or go on behind a record that
+ * could not be read. */
 static bool is_loss(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE ||
            code == RD_KAFKA_RESP_ERR__BAD_MSG || code == RD_KAFKA_RESP_ERR__BAD_COMPRESSION || code == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED ||
            code == RD_KAFKA_RESP_ERR_INVALID_MSG || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
 }
 
-/* Something that librdkafka goes on trying: logged, at most once in ten seconds for the same; refusals end after a minute. */
+/* Logs a problem that librdkafka goes on retrying, the same one at most once in ten seconds. A
+ * failed authentication ends the process after a minute. */
 static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text, const char *topic) {
     int64_t now = lw_boot_ms();
     char out[LW_EXPLAINED_MAX];
@@ -125,7 +127,7 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
 
 void lw_source_wake(struct lw_source *s) {
     uint64_t one = 1;
-    ssize_t r = write(s->fd, &one, sizeof one); /* only fails where the counter is full, and then the fd is readable */
+    ssize_t r = write(s->fd, &one, sizeof one); /* fails only if the counter is full, and then the fd is readable */
     (void)r;
 }
 
@@ -187,7 +189,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
         if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
     } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
         lw_error("kafka: polled too late, the group went on without this worker: %s", rd_kafka_message_errstr(m));
-    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer's fatal error is no error event */
+    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer reports a fatal error as a message, not as an error event */
         end_for_good(s);
     } else if (is_loss(m->err)) {
         s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
@@ -201,7 +203,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
     }
 }
 
-/* Returns how many records were delivered: 1 or 0. Takes `m`. */
+/* Takes `m`. Returns how many records were delivered: 1 or 0. */
 static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t *m) {
     if (m->err) {
         on_message_error(s, p, m);
@@ -219,8 +221,9 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Rebalances (in the callback), errors. A record here would be one from before its queue was taken out: by the look of librdkafka
- * there is none, but it would be in order. This call also tells librdkafka that we are alive (max.poll.interval.ms). */
+/* Serves rebalances (in the callback) and errors. A record here would date from before its queue
+ * was taken out; librdkafka's code suggests that there is none, but it would be in order. This call
+ * also shows librdkafka that we are alive (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;
@@ -233,7 +236,7 @@ static int read_part(struct lw_source *s, struct lw_part *p, int max, bool sweep
     if (p->held || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
     int n = 0;
     rd_kafka_message_t *m;
-    /* one by one: rd_kafka_consume_batch_queue() misplaces offsets in 2.0.2 */
+    /* one record at a time, because rd_kafka_consume_batch_queue() misplaces offsets in 2.0.2 */
     while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0))) n += on_message(s, p, m);
     return n;
 }
@@ -282,7 +285,8 @@ int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
     return high;
 }
 
-/* A try that timed out is under way still; the next one outdates it. (2.0.2 waits a thousandth of the time it is given.) */
+/* Tries a seek once. An attempt that timed out is still in progress; the next one replaces it.
+ * (2.0.2 waits a thousandth of the given time.) */
 static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = offset;
@@ -296,7 +300,8 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
 int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, struct lw_err *err) {
     rd_kafka_resp_err_t code;
     int64_t give_up_ms = lw_boot_ms() + SEEK_MS;
-    /* _STATE: the fetcher has not started yet; it does, a moment after rd_kafka_assign() */
+    /* the code is _STATE while the fetcher has not started, which it does a moment after
+     * rd_kafka_assign() */
     while ((code = try_seek(s, p, offset)) && lw_boot_ms() < give_up_ms) lw_sleep_ms(5);
     if (code) {
         p->broken = p->held = true;
@@ -351,7 +356,8 @@ static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_member(s)) lw_warn("kafka: could not leave the group in time; its partitions wait until session.timeout.ms expires");
 }
 
-/* rd_kafka_consumer_close() waits without a limit; this form lets us serve the revokes and stop waiting. */
+/* Leaves the group within a time limit: rd_kafka_consumer_close() has none, while this form lets us
+ * serve the revocations and stop waiting. */
 static void leave_group(struct lw_source *s, int64_t until_ms) {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(s->rk);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(s->rk, queue);
@@ -392,7 +398,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     }
     close(s->fd);
     free(s->parts);
-    if (!gone) return; /* librdkafka may still call with what is left */
+    if (!gone) return; /* librdkafka may still call back, so nothing may be freed */
     lw_source_forget_commits(s);
     free(s->look.missing);
     free(s->member_id);

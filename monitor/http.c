@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SWALLOW_MAX = 1 << 20 }; /* of a body that is too large: then the connection ends */
+enum { SWALLOW_MAX = 1 << 20 }; /* maximum bytes read of a body that is too large; then the connection ends */
 
 struct pending {
     struct lw_http_request q;
@@ -30,22 +30,22 @@ struct client {
     struct client *older, *newer;
     int fd;
     bool kept;  /* its request waits for the slow thread */
-    bool ended; /* shut down by us; MHD closes it soon */
+    bool ended; /* we shut it down; MHD closes it soon */
 };
 
 struct lw_http {
     struct MHD_Daemon *daemon;
-    struct client *oldest, *newest; /* MHD's thread */
-    int n_clients;                  /* clients that are not `ended` */
+    struct client *oldest, *newest; /* list used only by MHD's thread */
+    int n_clients;                  /* number of clients that are not `ended` */
     struct lw_http_handler handler;
     int port;
     char machine[256];
     pthread_t slow;
     bool has_slow;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t more;
     struct pending *first, **last;
-    int waiting; /* in the list, or being answered */
+    int waiting; /* number in the list or being answered */
     bool closing;
 };
 
@@ -57,7 +57,7 @@ static void end_oldest(struct lw_http *h) {
     if (!c || c == h->newest) return;
     c->ended = true;
     h->n_clients--;
-    shutdown(c->fd, SHUT_RDWR); /* MHD then closes the connection */
+    shutdown(c->fd, SHUT_RDWR); /* makes MHD close the connection */
 }
 
 static void add_client(struct lw_http *h, struct client *c) {
@@ -182,7 +182,8 @@ static enum MHD_Result send_answer(struct pending *p) {
 
 /* --- the slow ones ------------------------------------------------------------------------------------------------------------------ */
 
-/* False: there is no place. Otherwise the request is not to be touched any more until it comes back. */
+/* Passes the request to the slow thread. Returns false if there is no place. Otherwise the request
+ * must not be touched until it comes back. */
 static bool hand_over(struct lw_http *h, struct pending *p) {
     pthread_mutex_lock(&h->lock);
     bool room = h->waiting < LW_HTTP_WAITING && !h->closing;
@@ -252,7 +253,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     struct lw_http *h = cls;
     struct pending *p = *state;
     (void)version;
-    if (!p) { /* headers only: a body may follow */
+    if (!p) { /* only the headers have come; a body may follow */
         *state = p = begin(c, url, method);
         return p->large ? answer(h, p, method) : MHD_YES;
     }
@@ -303,11 +304,13 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
     return fd;
 }
 
-static void no_log(void *cls, const char *fmt, va_list ap) { (void)cls, (void)fmt, (void)ap; } /* clients that go away */
+static void no_log(void *cls, const char *fmt, va_list ap) {
+    (void)cls, (void)fmt, (void)ap;
+} /* Drops MHD's messages, which are about clients that go away. */
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;
-    return strlen(text); /* a name may hold a '/' */
+    return strlen(text); /* stop at the end only: a name may hold a '/' */
 }
 
 static void end_slow(struct lw_http *h) {
@@ -353,7 +356,7 @@ int lw_http_port(const struct lw_http *h) { return h->port; }
 
 void lw_http_close(struct lw_http *h) {
     if (!h) return;
-    end_slow(h);                /* nothing stays suspended, which stop demands */
-    MHD_stop_daemon(h->daemon); /* closes the socket too */
+    end_slow(h);                /* nothing may stay suspended when the daemon is stopped */
+    MHD_stop_daemon(h->daemon); /* this closes the socket too */
     free(h);
 }

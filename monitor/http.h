@@ -19,7 +19,7 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 64,
-    LW_HTTP_CROWD = 32, /* exceeds LW_HTTP_WAITING, so there is always a connection to close */
+    LW_HTTP_CROWD = 32, /* exceeds LW_HTTP_WAITING, so that there is always a connection to close */
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,
@@ -33,47 +33,50 @@ struct lw_http_arg {
     char *name, *value; /* decoded */
 };
 
-/* Lent for the length of a call. */
+/* Borrowed for the length of a call. */
 struct lw_http_request {
     bool post;                 /* POST; otherwise GET or HEAD */
-    const char *path;          /* as it was sent: %XX stand as they are */
-    const char *authorization; /* the header, NULL where there is none */
-    char from[64];             /* address of who asks */
+    const char *path;          /* as it was sent, with %XX not decoded */
+    const char *authorization; /* the header; NULL: none */
+    char from[64];             /* address of the client */
     struct lw_http_arg args[LW_HTTP_ARGS];
     size_t n_args;
     struct lw_buf body;
-    int64_t until_ms; /* boot clock: nobody waits for an answer behind it */
+    int64_t until_ms; /* boot clock; after this time nobody waits for the answer */
 };
 
-/* Begins zeroed. */
+/* Starts as zeros. */
 struct lw_http_answer {
     int status;
-    const char *type;  /* NULL: text/plain; a literal */
-    const char *allow; /* with 405: a literal */
+    const char *type;  /* NULL: text/plain; otherwise a literal */
+    const char *allow; /* for status 405; a literal */
     struct lw_buf body;
 };
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a; false: it takes longer, ask `slow`. Called by one thread at a time, which is not that of slow. */
+    /* Fills *a, or returns false if that takes longer and `slow` must answer. One thread calls it,
+     * which is not the one that calls slow. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
     void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* NULL: quick never returns false */
 };
 
-/* host: a numeric address. port 0: any free one. *h is copied. */
+/* host: a numeric address. port 0: any free one. Copies *h. */
 struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *h, struct lw_err *err);
 int lw_http_port(const struct lw_http *h);
-void lw_http_close(struct lw_http *h); /* waits for a slow answer that is under way */
+void lw_http_close(struct lw_http *h); /* waits for a slow answer in progress */
 
 /* ---- http_request.c ---- */
 
-/* May a request with this Host header (NULL: none) be answered? `machine`: this machine's name. */
+/* Whether a request with this Host header (NULL: none) may be answered. `machine`: this machine's
+ * name. */
 bool lw_http_host_ok(const char *host, const char *machine);
-/* %XX back to bytes, appended to out. False where one is torn, or is a NUL. */
+/* Decodes %XX, appending to out. Returns false if one is torn or is a NUL. */
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
-/* Is the Authorization header (NULL: none) "Bearer TOKEN"? Takes as long whatever differs. */
+/* Whether the Authorization header (NULL: none) is "Bearer TOKEN". Takes the same time whatever
+ * differs. */
 bool lw_http_bearer_ok(const char *authorization, const char *token);
-/* {"error":"…"} and its status. */
+/* Answers with a status and {"error":"…"}. */
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

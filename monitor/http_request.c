@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request says, looked at without a server. */
+/* Parses and checks parts of a request, without a server. */
 #include "monitor/http.h"
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 
 static bool is_port(const char *s) { return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1)); }
 
-/* `name` is this machine's, with or without a domain behind it on either side. */
+/* Whether `name` is this machine's; either may have a domain behind it. */
 static bool is_machine(const char *name, size_t n, const char *machine) {
     size_t first = strcspn(machine, "."), whole = strlen(machine);
     if (!first) return false;
@@ -23,7 +23,7 @@ static bool is_machine(const char *name, size_t n, const char *machine) {
 bool lw_http_host_ok(const char *host, const char *machine) {
     char name[256];
     unsigned char address[16];
-    if (!host) return false; /* HTTP/1.1 demands one */
+    if (!host) return false; /* HTTP/1.1 requires one */
     const char *end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":");
     if (!end) return false;
     bool v6 = *host == '[';
@@ -74,7 +74,7 @@ void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '?'; /* it may hold what Redis or a client said */
+        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '?'; /* the text may come from Redis or a client */
     json_t *o = json_pack("{ss}", "error", text);
     char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);

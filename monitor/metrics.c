@@ -28,21 +28,21 @@ struct writing {
 };
 
 struct series {
-    const char *value; /* of the row's label; NULL ends the list, or: no label */
-    size_t at;         /* in struct lw_counts */
+    const char *value; /* value of the row's label; NULL ends the list, or there is no label */
+    size_t at;         /* offset in struct lw_counts */
 };
 
 struct metric {
-    const char *name, *type; /* behind "latchwork_" */
-    const char *labels;      /* their names, comma between; NULL none */
+    const char *name, *type; /* name behind "latchwork_" */
+    const char *labels;      /* names of the labels, separated by commas; NULL: none */
     const char *help;
-    struct series series[5]; /* sums over the workers, or */
-    size_t hist;             /* a histogram in struct lw_counts, with its bounds, or */
+    struct series series[5]; /* either sums over the workers, */
+    size_t hist;             /* or a histogram in struct lw_counts, with its bounds, */
     const struct lw_hist_bounds *bounds;
-    void (*write)(const struct writing *w); /* anything else */
+    void (*write)(const struct writing *w); /* or anything else */
 };
 
-/* A label's value: backslash, quote and newline are escaped, as the format wants it. */
+/* Escapes a label's value: backslash, quote and newline, as the format requires. */
 static void add_escaped(struct lw_buf *out, const char *s) {
     for (; *s; s++) {
         if (*s == '\\' || *s == '"') lw_buf_add(out, "\\", 1);
@@ -154,7 +154,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Each partition that a worker of this fleet owns, with fn's value in ms or as a number. */
+/* Writes a row for each partition that a worker of this fleet owns, with fn's value in ms or as a
+ * number. */
 static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(w->m->board, &at));) {
@@ -188,7 +189,8 @@ static void write_records(const struct writing *w) { write_partitions(w, records
 static void write_lag(const struct writing *w) { write_partitions(w, lag, false); }
 static void write_blocked(const struct writing *w) { write_partitions(w, blocked, true); }
 
-/* A shard that does not answer has no sample but redis_up: an old number would look like a fact. */
+/* Writes a row per shard. One that does not answer gets only redis_up, because an old number would
+ * look like a fact. */
 static void write_shards(const struct writing *w, size_t at) {
     for (int s = 0; s < w->m->config->redis.shards; s++) {
         const struct lw_shard_look *k = &w->m->shards[s];

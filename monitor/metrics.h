@@ -24,8 +24,9 @@ struct lw_metrics_source {
 #define LW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 void lw_metrics_text(const struct lw_metrics_source *m, struct lw_buf *out);
-void lw_metrics_reference(struct lw_buf *out); /* doc/reference/metrics.md */
-/* The names, one a line, as a query may use them (those of a histogram with _bucket, _sum, _count): what dashboards are checked against. */
+void lw_metrics_reference(struct lw_buf *out); /* writes doc/reference/metrics.md */
+/* Lists the names, one per line, as queries use them (those of a histogram with _bucket, _sum,
+ * _count). Dashboards are checked against it. */
 void lw_metrics_names(struct lw_buf *out);
 
 /* metrics_api.c: the same facts as JSON, and health. New references. */

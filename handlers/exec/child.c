@@ -17,7 +17,7 @@
 enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000 };
 
 struct pipes {
-    int in[2], out[2], err[2], failed[2]; /* `failed` carries errno where exec failed, and closes where it worked */
+    int in[2], out[2], err[2], failed[2]; /* `failed` carries errno if exec failed, and closes if it succeeded */
 };
 
 static void close_fd(int *fd) {
@@ -25,7 +25,8 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-/* A pipe whose ends lie above the standard descriptors, which the child is going to replace. */
+/* Opens a pipe whose descriptors lie above the standard ones, which the child is going to
+ * replace. */
 static int open_pipe(int p[2]) {
     int q[2];
     p[0] = p[1] = -1;
@@ -53,7 +54,8 @@ static int open_pipes(struct pipes *p) {
     return 0;
 }
 
-/* In the child, between fork and exec of a process with threads: nothing but system calls. */
+/* Runs in the child, between fork and exec of a process with threads: only system calls are
+ * allowed. */
 static _Noreturn void become(const struct pipes *p, char *const *argv, _Atomic pid_t *listed) {
     setpgid(0, 0);
     atomic_store(listed, getpid());
@@ -81,7 +83,7 @@ static pid_t fork_quietly(const struct pipes *p, char *const *argv, _Atomic pid_
     return pid;
 }
 
-/* 0 when the child has exec'd, otherwise its errno. */
+/* Returns 0 if the child has exec'd, otherwise its errno. */
 static int exec_result(int fd) {
     struct pollfd pf = {.fd = fd, .events = POLLIN};
     int64_t until = lw_boot_ms() + EXEC_WAIT_MS;
@@ -106,7 +108,7 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed,
         close_pipes(&p);
         return -1;
     }
-    setpgid(pid, pid); /* whichever of us is first; fails harmlessly after the exec */
+    setpgid(pid, pid); /* parent and child both do this, whoever is first; it fails harmlessly after the exec */
     c->pid = pid;
     close_fd(&p.failed[1]);
     int e = exec_result(p.failed[0]);
@@ -150,7 +152,7 @@ static bool wait_ended(const struct lw_child *c, int64_t until_ms, char *text, s
     }
 }
 
-/* Is this process of the group, and more than a zombie? */
+/* Whether this process belongs to the group and is more than a zombie. */
 static bool lives_in(const char *pid, pid_t group) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
@@ -159,7 +161,7 @@ static bool lives_in(const char *pid, pid_t group) {
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[n > 0 ? n : 0] = '\0';
-    const char *after = strrchr(line, ')'); /* the name before it may hold anything */
+    const char *after = strrchr(line, ')'); /* the name before the last ')' may hold any character */
     char state;
     int parent, its_group;
     if (!after || sscanf(after + 1, " %c %d %d", &state, &parent, &its_group) != 3) return false;
@@ -176,7 +178,8 @@ static bool any_lives_in(pid_t group) {
     return any;
 }
 
-/* Grandchildren were killed, but they belong to init now, and in a container nobody may ever reap them: zombies count as gone. */
+/* Waits until the group is gone. Killed grandchildren belong to init, which in a container may
+ * never reap them, so zombies count as gone. */
 static void wait_group_gone(pid_t group) {
     int64_t until = lw_boot_ms() + LW_CHILD_GONE_MS;
     for (int tries = 0; kill(-group, 0) == 0 && lw_boot_ms() < until; tries++) {
@@ -191,10 +194,10 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
     if (!wait_ended(c, until_ms, text, size)) {
         if (text) snprintf(text, size, "was killed");
         kill(-c->pid, SIGKILL);
-        kill(c->pid, SIGKILL); /* in case it never got as far as its own group */
+        kill(c->pid, SIGKILL); /* the child may not have got as far as its own group */
         if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0)) lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
     }
-    kill(-c->pid, SIGKILL); /* the leader is a zombie still, so the number is ours: what it left behind goes too */
+    kill(-c->pid, SIGKILL); /* the leader is still a zombie, so the group's number is still ours: kill what it left behind */
     atomic_store(c->listed, 0);
     while (waitpid(c->pid, NULL, WNOHANG) < 0 && errno == EINTR) {}
     wait_group_gone(c->pid);

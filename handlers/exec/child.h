@@ -17,19 +17,22 @@
 enum { LW_CHILD_GONE_MS = 200 };
 
 struct lw_child {
-    pid_t pid;             /* also its group; 0: none */
-    int in, out, err;      /* our ends: in is written, out and err are read. Taken over by setting the member to -1 */
-    _Atomic pid_t *listed; /* the warden's entry */
+    pid_t pid;             /* its pid, which is also its group; 0: none */
+    int in, out, err;      /* our ends: in is written, out and err are read. A caller that takes one over sets the member to -1 */
+    _Atomic pid_t *listed; /* its entry in the warden's table */
 };
 
-/* Starts argv[0] (found through PATH) with the environment inherited, default signal handlers and no other descriptor. `listed` holds the
- * group while it lives. -1 with the reason where it cannot be executed. */
+/* Starts argv[0] (found through PATH) with the environment inherited, default signal handlers and
+ * no other descriptor. `listed` holds the group while it lives. Returns -1 with the reason if it
+ * cannot be executed. */
 int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed, struct lw_err *err);
-/* Has the child itself ended? Says how in text ("exited with status 3", "was killed by signal 11 (Segmentation fault)") without reaping it.
+/* Whether the child itself has ended. Describes how ("exited with status 3", "was killed by signal
+ * 11 (Segmentation fault)") without reaping it.
  */
 bool lw_child_ended(const struct lw_child *c, char *text, size_t size);
-/* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits for it, closes the pipes.
- * Says in text how the child ended (may be NULL). Does nothing where there is none. */
+/* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits
+ * for it and closes the pipes. `text` (may be NULL) gets how the child ended. Does nothing if there
+ * is no child. */
 void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size);
 
 #endif

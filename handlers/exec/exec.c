@@ -36,15 +36,15 @@
 
 enum {
     ANSWER_MAX = 1 << 20,
-    LOOK_MS = 20, /* how often a running request looks at its lease */
+    LOOK_MS = 20, /* how often a running request checks its lease */
     CANCEL_GRACE_MS = 500,
-    LAST_WORDS_MS = 200, /* from closing stdout to ending */
+    LAST_WORDS_MS = 200, /* time to read stderr after stdout was closed */
     CLOSE_MS = 2000,
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 5000,
     UNABLE_MS = 500,
     UNABLE_MAX_MS = 30000,
-    UNPROVEN = 1 << 20, /* `doubt` after a process could not start, until one answers */
+    UNPROVEN = 1 << 20, /* value of `doubt` after a process could not start, until one answers */
 };
 
 struct lw_handler {
@@ -54,23 +54,23 @@ struct lw_handler {
     struct lw_stderr_log *log;
     struct lw_slot **slots;
     int n_slots;
-    int64_t closing_ms; /* all must have ended by then; 0: not closing */
+    int64_t closing_ms; /* by this time all processes must have ended; 0: not closing */
     _Atomic int doubt;  /* processes in a row that ended without ever answering */
-    int doubt_max;      /* up to this many, the messages are at fault */
-    /* set while the handler is unable; the lock guards the members below */
+    int doubt_max;      /* while `doubt` is not above this, failures are blamed on messages */
+    /* True while the handler is unable. The lock guards the members below. */
     atomic_bool unable;
     _Atomic int64_t unable_until_ms;
     pthread_mutex_t lock;
-    int64_t unable_ms; /* the present pause */
+    int64_t unable_ms; /* length of the present pause */
     char trouble[LW_REASON_MAX];
 };
 
 struct lw_slot {
     int index;
     struct lw_child child;
-    struct lw_last_words *words; /* last stderr line of the process; NULL: none was ever started */
-    struct lw_buf said;          /* bytes of stdout not yet taken as a line */
-    bool answered;               /* this process has answered at least once */
+    struct lw_last_words *words; /* last stderr line of the process; NULL: none was started yet */
+    struct lw_buf said;          /* bytes of stdout that do not make a line yet */
+    bool answered;               /* this process has answered at least one request */
     int useless;                 /* processes in a row that ended without an answer */
     int64_t start_ms;            /* earliest time of the next start */
 };
@@ -106,7 +106,8 @@ static char **copy_command(const json_t *command) {
 
 /* --- opening and closing ------------------------------------------------------------------------------------------------------- */
 
-/* A subprocess that closed its stdin must cost us an EPIPE, not the worker. A handler of the program's own is left alone. */
+/* Ignores SIGPIPE, so that a subprocess that closed its stdin causes an EPIPE and does not end the
+ * worker. A handler that the program installed stays. */
 static void survive_sigpipe(void) {
     struct sigaction now;
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
@@ -154,7 +155,8 @@ static int start(struct lw_handler *h, struct lw_slot *s, struct lw_err *err) {
     return 0;
 }
 
-/* Ends the process, by `until_ms` at the latest of its own accord, and sets the time before which none follows. */
+/* Ends the process: it may end by itself until `until_ms`. Then sets the earliest time of the next
+ * start. */
 static void end(struct lw_slot *s, int64_t until_ms, char *text, size_t size) {
     lw_child_end(&s->child, until_ms, text, size);
     s->useless = s->answered ? 0 : s->useless + 1;
@@ -181,7 +183,8 @@ static struct lw_slot *open_slot(struct lw_handler *h, int index, struct lw_err 
     return s;
 }
 
-/* End of input to all at the first call, so that they finish side by side within one CLOSE_MS. */
+/* On the first call, closes the input of all processes, so that they end side by side within one
+ * CLOSE_MS. */
 static void say_goodbye(struct lw_handler *h) {
     if (h->closing_ms) return;
     h->closing_ms = lw_boot_ms() + CLOSE_MS;
@@ -266,11 +269,12 @@ struct request {
     struct lw_job *job;
     struct lw_buf text;
     size_t sent;
-    bool deaf;        /* it closed its stdin */
-    int64_t grace_ms; /* it was told of the cancellation and may answer until then; 0: not told */
+    bool deaf;        /* the process closed its stdin */
+    int64_t grace_ms; /* it was told of the cancellation and may answer until then; 0: it was not told */
 };
 
-/* When the group has to be killed so that it is gone before the lease ends. Moves on while the lease is renewed. */
+/* When the group has to be killed in order to be gone before the lease ends. Moves on while the
+ * lease is renewed. */
 static int64_t lease_end(const struct request *r) { return atomic_load(&r->job->lease->deadline_ms) - r->h->margin_ms; }
 
 /* True if the process has not read a byte of the request, so the request cannot be why it failed. */
@@ -288,8 +292,8 @@ static bool is_innocent(const struct request *r) {
     return atomic_fetch_add(&h->doubt, 1) >= h->doubt_max;
 }
 
-/* Gives a message back without an attempt, since it is not at fault. The whole handler pauses, so the
- * slot needs no backoff of its own. */
+/* Gives a message back without an attempt, because it is not at fault. The whole handler pauses, so
+ * the slot needs no backoff of its own. */
 static void give_back(struct request *r, const char *why) {
     r->s->start_ms = 0;
     r->s->useless = 0;
@@ -297,14 +301,14 @@ static void give_back(struct request *r, const char *why) {
     lw_job_answer(r->job, LW_BACK, "");
 }
 
-/* Is the time up? Then the process is gone, and the job has its outcome. */
+/* Whether the time is over. If so, the process is gone and the job has its outcome. */
 static bool time_up(struct request *r, int64_t now) {
     bool lost = now >= lease_end(r) || (r->grace_ms && now >= r->grace_ms);
     bool late = now >= r->job->give_up_ms;
     if (!lost && !late) return false;
     bool never_read = !lost && !r->grace_ms && !r->s->answered && unread(r);
     end(r->s, 0, NULL, 0);
-    r->s->useless = 0; /* our doing, not a process that cannot work */
+    r->s->useless = 0; /* we ended the process, so this does not show that it cannot work */
     char why[LW_REASON_MAX] = "";
     if (never_read) {
         atomic_store(&r->h->doubt, UNPROVEN);
@@ -358,8 +362,8 @@ static void forget_said(struct lw_slot *s, size_t n) {
     memmove(s->said.p, s->said.p + n, s->said.n);
 }
 
-/* The process broke the protocol or died: it is replaced, and the job tried again with that reason. Where the lease was lost
- * meanwhile, nobody counts a try. */
+/* The process broke the protocol or died: replaces it and has the job tried again with that reason.
+ * If the lease was lost meanwhile, no attempt is counted. */
 static void fail(struct request *r, const char *reason) {
     lw_job_answer(r->job, r->grace_ms ? LW_BACK : LW_RETRY, r->grace_ms ? "" : reason);
     lw_warn("handler %d: %s; the process is replaced", r->s->index, reason);
@@ -395,15 +399,16 @@ static void take_answer(struct request *r, struct lw_bytes line) {
     r->s->answered = true;
     r->s->useless = 0;
     has_answered(r->h);
-    /* The lease is lost: an effect that has happened counts all the same, anything else is left to the next holder. */
+    /* The lease is lost. An effect that has happened counts all the same; anything else is left to
+     * the next holder. */
     if (r->grace_ms && outcome != LW_DONE)
         lw_job_answer(r->job, LW_BACK, "");
     else
         lw_job_answer(r->job, outcome, reason);
-    if (r->sent < r->text.n) end(r->s, 0, NULL, 0); /* half a request is still on its way: this pipe is of no more use */
+    if (r->sent < r->text.n) end(r->s, 0, NULL, 0); /* part of the request was not sent, so this pipe cannot carry another one */
 }
 
-/* Looks for a whole line. True when the job has its outcome. */
+/* Looks for a complete line. Returns true if the job has its outcome. */
 static bool find_answer(struct request *r, size_t *scanned) {
     struct lw_slot *s = r->s;
     for (;;) {
@@ -425,7 +430,7 @@ static bool find_answer(struct request *r, size_t *scanned) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Waits for something to do, at most until the next look at the lease. */
+/* Waits for something to do, at most until the next check of the lease. */
 static void wait_turn(const struct request *r, int64_t now, bool *readable) {
     struct pollfd pf[2] = {{.fd = r->s->child.out, .events = POLLIN}, {.fd = r->s->child.in, .events = POLLOUT}};
     int64_t until = least(least(now + LOOK_MS, lease_end(r)), r->job->give_up_ms);
@@ -435,7 +440,7 @@ static void wait_turn(const struct request *r, int64_t now, bool *readable) {
     *readable = n > 0 && pf[0].revents;
 }
 
-/* Ends with the job's outcome. */
+/* Exchanges lines with the process until the job has its outcome. */
 static void converse(struct request *r) {
     size_t scanned = 0;
     for (;;) {
@@ -447,7 +452,7 @@ static void converse(struct request *r) {
         wait_turn(r, now, &readable);
         enum heard heard = readable ? hear(r->s) : HEARD_NOTHING;
         if (heard == HEARD_SOME && find_answer(r, &scanned)) return;
-        /* a grandchild may hold stdout open: the end of the process itself counts */
+        /* a grandchild may hold stdout open, so the end of the process itself counts */
         if (heard == HEARD_NOTHING && lw_child_ended(&r->s->child, NULL, 0)) heard = hear(r->s) == HEARD_SOME ? HEARD_SOME : HEARD_END;
         if (heard == HEARD_SOME && find_answer(r, &scanned)) return;
         if (heard == HEARD_END) {
@@ -457,7 +462,8 @@ static void converse(struct request *r) {
     }
 }
 
-/* Between requests a process says nothing and lives. What does otherwise is replaced, at no message's cost. */
+/* Checks a process between requests. One that writes or has ended is replaced, and no message is
+ * blamed. */
 static void look_after(struct lw_slot *s) {
     if (s->child.pid <= 0) return;
     enum heard heard;
@@ -475,7 +481,8 @@ static void look_after(struct lw_slot *s) {
     }
 }
 
-/* Waits out the backoff. False where the lease or the time went first: the job was not run. */
+/* Waits until the next start is allowed. Returns false if the lease or the time ended first: the
+ * job was not run. */
 static bool wait_start(const struct request *r) {
     for (;;) {
         int64_t now = lw_boot_ms(), left = r->s->start_ms - now;
@@ -485,7 +492,7 @@ static bool wait_start(const struct request *r) {
     }
 }
 
-/* A process to ask. False where there is none: the job has its outcome. */
+/* Makes sure that a process runs. Returns false if there is none: the job has its outcome then. */
 static bool ready(struct request *r) {
     bool unable = atomic_load(&r->h->unable) && lw_boot_ms() < atomic_load(&r->h->unable_until_ms);
     if (unable || lw_boot_ms() >= lease_end(r)) return lw_job_answer(r->job, LW_BACK, ""), false;

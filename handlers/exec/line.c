@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-/* `,"name":"text"`, `,"name_base64":"…"` where it is not UTF-8, `,"name":null`. */
+/* Appends `,"name":"text"`, or `,"name_base64":"…"` if it is not UTF-8, or `,"name":null`. */
 static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
     if (!v.p) {
         lw_buf_addf(out, ",\"%s\":null", name);
@@ -19,7 +19,8 @@ static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
     }
 }
 
-/* Inside a header pair there is no name to mark, so bytes become an object: {"base64":"…"}. */
+/* A header pair has no name that could be marked, so bytes that are not UTF-8 become an object:
+ * {"base64":"…"}. */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
         lw_buf_add(out, "null", 4);

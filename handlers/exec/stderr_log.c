@@ -23,7 +23,7 @@ enum {
     LAST_MS = 1000
 };
 
-/* It has two owners: the stream, and the caller of lw_stderr_log_add(). */
+/* The last line of a stream has two owners: the stream, and the caller of lw_stderr_log_add(). */
 struct lw_last_words {
     pthread_mutex_t lock;
     int owners;
@@ -35,7 +35,7 @@ struct stream {
     struct lw_last_words *words;
     struct stream *prev, *next;
     int fd;
-    bool fresh; /* the partial line grew since the last look */
+    bool fresh; /* the partial line has grown since it was last checked */
     size_t n;
     char label[LABEL_MAX];
     char line[LINE_MAX_BYTES + 1];
@@ -43,7 +43,7 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the list; a stream's own members belong to the thread */
+    pthread_mutex_t lock; /* guards the list; the other members of a stream belong to the thread */
     struct stream *streams;
     int epoll, wake;
     atomic_bool stop;
@@ -126,13 +126,15 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
         l->streams = s->next;
     if (s->next) s->next->prev = s->prev;
     pthread_mutex_unlock(&l->lock);
-    /* closing is not enough: a fork on its way to exec still has the pipe open, and the set would go on naming what is freed here */
+    /* closing is not enough: a child between fork and exec still has the pipe open, so epoll would
+     * go on reporting a stream that is freed here */
     epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     free(s);
 }
 
-/* Reads what is there, within bounds so that one noisy subprocess does not keep the others waiting. False at its end. */
+/* Reads a bounded amount, so that one noisy subprocess does not delay the others. Returns false at
+ * the end of the stream. */
 static bool read_some(struct stream *s) {
     char chunk[4096];
     for (int i = 0; i < READS_A_TURN; i++) {
@@ -168,7 +170,7 @@ static void *run(void *arg) {
         bool read_any = false;
         for (int i = 0; i < n; i++) {
             struct stream *s = ev[i].data.ptr;
-            if (!s) continue; /* the wake-up */
+            if (!s) continue; /* the wake-up descriptor, which is no stream */
             read_any = true;
             if (!read_some(s)) drop(l, s);
         }
@@ -192,7 +194,7 @@ struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err) {
     bool ok = l->epoll >= 0 && l->wake >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &ev) == 0;
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* the main thread handles signals */
     ok = ok && pthread_create(&l->thread, NULL, run, l) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (ok) return l;
@@ -220,7 +222,8 @@ struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const c
 
 void lw_stderr_log_close(struct lw_stderr_log *l) {
     atomic_store(&l->stop, true);
-    if (write(l->wake, &(uint64_t){1}, 8) < 0) lw_debug("exec: wake-up of the stderr thread failed"); /* it wakes by itself soon */
+    if (write(l->wake, &(uint64_t){1}, 8) < 0)
+        lw_debug("exec: wake-up of the stderr thread failed"); /* the thread also wakes up by itself soon */
     pthread_join(l->thread, NULL);
     while (l->streams) drop(l, l->streams);
     close(l->epoll);

@@ -19,7 +19,7 @@ struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const c
  * stream. */
 void lw_last_words_get(struct lw_last_words *w, int wait_ms, char *out, size_t size);
 void lw_last_words_clear(struct lw_last_words *w); /* forgets the last line */
-void lw_last_words_drop(struct lw_last_words *w);  /* NULL does nothing */
-void lw_stderr_log_close(struct lw_stderr_log *l); /* logs what is there to be read, then ends */
+void lw_last_words_drop(struct lw_last_words *w);  /* ignores NULL */
+void lw_stderr_log_close(struct lw_stderr_log *l); /* logs what can still be read, then ends the thread */
 
 #endif

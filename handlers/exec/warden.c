@@ -10,13 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Closes every descriptor but one. The worker's sockets must not be held open by the warden. */
+/* Closes every descriptor but one, so that the warden holds none of the worker's sockets open. */
 static void close_all_but(int keep) {
     if (keep > 0) close_range(0, (unsigned)keep - 1, 0);
     close_range((unsigned)keep + 1, ~0U, 0);
 }
 
-/* Runs in a fork of a process with threads: nothing but system calls here. */
+/* The warden's main loop. It runs in a fork of a process with threads, so only system calls are
+ * allowed. */
 static _Noreturn void watch(int fd, _Atomic pid_t *groups, int n) {
     setsid();
     sigset_t all;

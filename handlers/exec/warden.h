@@ -16,12 +16,12 @@
 
 struct lw_warden {
     pid_t pid;
-    int pipe;              /* our end */
-    _Atomic pid_t *groups; /* shared, one a seat; 0: none */
+    int pipe;              /* the worker's end */
+    _Atomic pid_t *groups; /* shared memory, one entry per seat; 0: none */
     int n;
 };
 
 int lw_warden_open(struct lw_warden *w, int seats, struct lw_err *err);
-void lw_warden_close(struct lw_warden *w); /* kills what is still listed, and waits for the warden's end */
+void lw_warden_close(struct lw_warden *w); /* kills the groups still listed, and waits for the warden's end */
 
 #endif

@@ -14,9 +14,9 @@
 
 enum {
     ROUND_MS = 1000,
-    SLICE = 1000,        /* rows a transaction */
-    SLICES_A_ROUND = 50, /* then others write first */
-    BUSY_MS = 250,       /* for writers of other processes, while the slots of this one wait behind it */
+    SLICE = 1000,        /* rows per transaction */
+    SLICES_A_ROUND = 50, /* after so many slices others may write first */
+    BUSY_MS = 250,       /* how long to wait for writers of other processes, while the slots of this one wait for this thread */
     FENCE_AGE_S = 24 * 3600,
     REPLAY_AGE_S = 7 * 24 * 3600,
 };
@@ -24,23 +24,23 @@ enum {
 struct passed {
     UT_hash_handle hh;
     int64_t watermark, cleaned;
-    unsigned round; /* that looked at it last */
+    unsigned round; /* the last round that looked at it */
     int32_t partition;
     char name[]; /* "partition topic": the hash key */
 };
 
 struct lw_cleaner {
     const struct lw_insert *in;
-    pthread_mutex_t *writer; /* the handler's; held for each transaction */
+    pthread_mutex_t *writer; /* the handler's mutex, held for each transaction */
     pthread_t thread;
     pthread_mutex_t lock; /* guards passed and stop */
     pthread_cond_t wake;
     struct passed *passed;
     bool stop;
-    /* the thread's own */
+    /* Used only by the thread. */
     struct lw_store store;
     sqlite3_stmt *bound, *remove, *partial, *trim, *old_fences, *remove_fences, *remove_replays;
-    int64_t fence_at; /* where the sweep over fences stands: a key */
+    int64_t fence_at; /* key at which the sweep over fences continues */
     int64_t busy_ms;
     unsigned round;
 };
@@ -51,7 +51,7 @@ static int prepare(struct lw_cleaner *c, sqlite3_stmt **st, const char *sql) {
 
 static int open_store(struct lw_cleaner *c, struct lw_err *err) {
     if (lw_store_connect(&c->store, c->in->path, err)) return -1;
-    /* a deletion that a power cut undoes is done again */
+    /* NORMAL is enough: if a power cut undoes a deletion, it is repeated */
     sqlite3_exec(c->store.db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     if (prepare(c, &c->bound,
                 "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4"
@@ -77,7 +77,8 @@ static void close_store(struct lw_cleaner *c) {
     lw_store_close(&c->store);
 }
 
-/* Steps a statement that changes rows, in its turn. Returns false where it has to be tried later. */
+/* Waits for its turn and steps a statement that changes rows. Returns false if it has to be
+ * repeated later. */
 static bool step(struct lw_cleaner *c, sqlite3_stmt *st) {
     c->store.busy_until_ms = lw_boot_ms() + c->busy_ms;
     int r = sqlite3_step(st);
@@ -87,7 +88,7 @@ static bool step(struct lw_cleaner *c, sqlite3_stmt *st) {
     return false;
 }
 
-/* The same as a transaction of its own. */
+/* Does the same as a transaction of its own. */
 static bool change(struct lw_cleaner *c, sqlite3_stmt *st) {
     pthread_mutex_lock(c->writer);
     bool ok = step(c, st);
@@ -101,7 +102,8 @@ static void bind_partition(struct lw_cleaner *c, sqlite3_stmt *st, const char *t
     sqlite3_bind_int(st, 3, partition);
 }
 
-/* The number of the segment below `end` that `skip` others precede; -1: there is none. */
+/* The number of the highest segment below `end`, after skipping `skip` of them; -1 if there is
+ * none. */
 static int64_t segment_below(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t end, int skip) {
     bind_partition(c, c->bound, topic, partition);
     sqlite3_bind_int64(c->bound, 4, end);
@@ -111,10 +113,11 @@ static int64_t segment_below(struct lw_cleaner *c, const char *topic, int32_t pa
     return number;
 }
 
-/* Deletes one slice of the segments that lie below the watermark as a whole. True when it was the last. */
+/* Deletes one slice of the segments that lie entirely below the watermark. Returns true if it was
+ * the last. */
 static bool clean_slice(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    if (segment_below(c, topic, partition, end, 0) < 0) return true; /* nothing to write, no turn to take */
+    if (segment_below(c, topic, partition, end, 0) < 0) return true; /* there is nothing to delete, so take no turn */
     int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);
     sqlite3_bind_int64(c->remove, 4, below < 0 ? end : below);
@@ -127,7 +130,8 @@ static bool exec(struct lw_cleaner *c, const char *sql) {
     return sqlite3_exec(c->store.db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* The bits of the segment that the watermark stands in, without those below it. False where there are none below it. */
+/* Reads the bits of the segment that contains the watermark and clears those below it. Returns
+ * false if none are set there. */
 static bool trimmed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, unsigned char *bits, size_t size) {
     bind_partition(c, c->partial, topic, partition);
     sqlite3_bind_int64(c->partial, 4, watermark / LW_SEEN_OFFSETS);
@@ -144,7 +148,8 @@ static bool trimmed(struct lw_cleaner *c, const char *topic, int32_t partition, 
     return any != 0;
 }
 
-/* Clears the bits below the watermark in the segment that it stands in: a topic that is deleted and made anew begins at 0 again. */
+/* Clears the bits below the watermark in its segment, because a topic that is deleted and recreated
+ * begins at 0 again. */
 static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8], any = 0;
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
@@ -153,12 +158,12 @@ static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partit
     sqlite3_bind_int64(c->trim, 4, watermark / LW_SEEN_OFFSETS);
     sqlite3_bind_blob(c->trim, 5, bits, sizeof bits, SQLITE_TRANSIENT);
     if (any) return step(c, c->trim);
-    bind_partition(c, c->remove, topic, partition); /* none is left: the row goes */
+    bind_partition(c, c->remove, topic, partition); /* no bit is left, so delete the row */
     sqlite3_bind_int64(c->remove, 4, watermark / LW_SEEN_OFFSETS + 1);
     return step(c, c->remove);
 }
 
-/* A transaction of its own, so that no bit is lost that others set meanwhile. */
+/* Runs as a transaction of its own, so that no bit is lost that others set meanwhile. */
 static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8];
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
@@ -172,8 +177,8 @@ static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int
     return ok;
 }
 
-/* The next partition with something to clean that this round has not looked at, as watermarks move all the time; a copy, as the main thread
- * may add to the table. */
+/* Finds the next partition that has something to clean and that this round has not looked at.
+ * Returns a copy, because the main thread may add to the table. */
 static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size, int64_t *watermark) {
     bool found = false;
     pthread_mutex_lock(&c->lock);
@@ -181,7 +186,7 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
         if (p->watermark <= p->cleaned || p->round == c->round) continue;
         found = true;
         p->round = c->round;
-        *which = p; /* stays where it is until the cleaner closes */
+        *which = p; /* entries are freed only when the cleaner closes, so the pointer stays valid */
         *watermark = p->watermark;
         snprintf(topic, size, "%s", strchr(p->name, ' ') + 1);
     }
@@ -189,7 +194,7 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
     return found;
 }
 
-/* False where the round's slices are used up, or the database is busy. */
+/* Returns false if the round has used up its slices, or the database is busy. */
 static bool clean_partitions(struct lw_cleaner *c) {
     struct passed *p;
     char topic[256];
@@ -207,10 +212,11 @@ static bool clean_partitions(struct lw_cleaner *c) {
     return true;
 }
 
-/* Fences are made of Redis's time in µs. */
+/* The fence that was current age_s ago: fences are made of Redis' time in µs. */
 static int64_t fence_before(int64_t age_s) { return (lw_wall_ms() - age_s * 1000) * 1000; }
 
-/* One slice of a never-ending walk over the fences. Reads first: mostly there is nothing to delete, and no lock to take. */
+/* Cleans one slice of an endless walk over the fences. It reads first, because usually nothing has
+ * to be deleted and no lock is needed. */
 static void sweep_fences(struct lw_cleaner *c) {
     int64_t before = fence_before(FENCE_AGE_S), last = 0;
     sqlite3_stmt *st = c->old_fences;
@@ -231,7 +237,7 @@ static void sweep_fences(struct lw_cleaner *c) {
         sqlite3_bind_int64(st, 3, before);
         change(c, st);
     }
-    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1; /* from the beginning again */
+    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1; /* at the end, start over */
 }
 
 static void sweep_replays(struct lw_cleaner *c) {
@@ -240,7 +246,7 @@ static void sweep_replays(struct lw_cleaner *c) {
     change(c, c->remove_replays);
 }
 
-/* Waits a round's time. False once it is time to end. */
+/* Waits until the next round. Returns false if the thread has to end. */
 static bool wait_round(struct lw_cleaner *c) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -291,7 +297,7 @@ struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *
     int r = open_store(c, err);
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* the main thread handles signals */
     if (!r && pthread_create(&c->thread, NULL, run, c)) r = lw_fail(err, "insert: cannot start the cleaner's thread");
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!r) return c;
@@ -302,7 +308,7 @@ struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *
 void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     char name[288];
     int n = snprintf(name, sizeof name, "%d %s", (int)partition, topic);
-    if (n < 0 || (size_t)n >= sizeof name) return; /* longer than Kafka's names are */
+    if (n < 0 || (size_t)n >= sizeof name) return; /* no topic of Kafka has such a long name */
     pthread_mutex_lock(&c->lock);
     struct passed *p;
     HASH_FIND(hh, c->passed, name, (size_t)n, p);

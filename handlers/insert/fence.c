@@ -14,20 +14,20 @@
 #include <stdlib.h>
 
 enum {
-    MERGE_EVERY = 64,      /* transactions */
-    FENCES_FIRST = 1024,   /* the table in memory, in slots: at first… */
-    FENCES_MOST = 1 << 19, /* …and at most (8 MiB); half of it is used, then it is forgotten */
+    MERGE_EVERY = 64,      /* number of transactions */
+    FENCES_FIRST = 1024,   /* slots of the table in memory: initial number */
+    FENCES_MOST = 1 << 19, /* and maximum (8 MiB). Once half of them are used the table is emptied */
     FENCE_BYTES = 16,
 };
 
-/* FNV-1a, then the finalizer of MurmurHash3: both in the public domain. */
+/* FNV-1a, then the finalizer of MurmurHash3; both are in the public domain. */
 static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
     for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
     return h;
 }
 
 uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
-    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1); /* its NUL tells "a" + "bc" from "ab" + "c" */
+    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1); /* with its NUL, so that "a" + "bc" differs from "ab" + "c" */
     if (key.n) h = mix_in(h, key.p, key.n);
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
     h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
@@ -86,7 +86,7 @@ static uint64_t get64(const char *p) {
 
 static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
 
-/* Reads the rows after the last one seen. False where rows are missing in between. */
+/* Reads the rows after the last one seen. Returns false if rows are missing in between. */
 static bool read_recent(struct lw_store *s, int *r) {
     struct lw_fences *f = &s->fences;
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
@@ -148,7 +148,7 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->fence < y->fence ? -1 : x->fence > y->fence;
 }
 
-/* All fences of the rows, in the order of the tree, a key's largest last. */
+/* Collects all fences of the rows in the order of the B-tree, the largest of a key last. */
 static int gather(struct lw_store *s, struct lw_buf *all) {
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
     sqlite3_bind_int64(st, 1, 0);
@@ -185,7 +185,8 @@ int lw_fences_write(struct lw_store *s) {
     struct lw_fences *f = &s->fences;
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
-    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE; /* never leaves the table empty: this row follows, and numbers go on */
+    int r = id % MERGE_EVERY == 0 ? merge(s)
+                                  : SQLITE_DONE; /* the merge never leaves the table empty, because this row follows, so numbers go on */
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];
     sqlite3_bind_int64(st, 1, id);

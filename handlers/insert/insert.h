@@ -36,11 +36,11 @@ enum { LW_INSERT_BATCH = 256, LW_INSERT_COLUMNS = 256, LW_INSERT_BUSY_MS = 5000,
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
 struct lw_column {
-    const char *name, *pointer; /* the configuration's; a pointer that lw_json_pointer_ok() takes */
+    const char *name, *pointer; /* borrowed from the configuration; lw_json_pointer_ok() accepts the pointer */
     bool primary;
 };
 
-/* What the configuration asks for. Fixed after open. */
+/* What the configuration asks for; constant after open. */
 struct lw_insert {
     const char *app, *path, *table;
     struct lw_column *columns;
@@ -51,19 +51,20 @@ struct lw_insert {
 
 /* --- rows ----------------------------------------------------------------------------------------------------------------------- */
 
-/* What reading and binding rows needs; a slot's own. */
+/* What a slot needs to read and bind rows. */
 struct lw_reader {
-    struct lw_json_path *paths; /* a column's each */
+    struct lw_json_path *paths; /* one per column */
     struct lw_buf scratch;
 };
 void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
 void lw_reader_free(struct lw_reader *r);
 
-/* Fills n_columns values, slices of the payload; LW_JSON_NOTHING: there is nothing at the pointer. -1 with a reason (position and what)
- * where the payload gives no row. */
+/* Fills n_columns values, which are slices of the payload; LW_JSON_NOTHING: the pointer leads
+ * nowhere. Returns -1 with a reason (position and what) if the payload makes no row. */
 int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job, struct lw_json_value *values,
                 struct lw_err *err);
-/* Binds the values to a statement's parameters 1…n_columns; the payload must outlive its steps. Returns SQLite's code. */
+/* Binds the values to parameters 1…n_columns of a statement. The payload must stay valid while it
+ * is stepped. Returns SQLite's code. */
 int lw_row_bind(const struct lw_insert *in, struct lw_reader *reader, const struct lw_json_value *values, sqlite3_stmt *st);
 
 /* --- the database --------------------------------------------------------------------------------------------------------------- */
@@ -86,9 +87,9 @@ enum lw_statement {
     LW_ST_N
 };
 
-/* Identities of the running transaction. */
+/* The identities of the running transaction. */
 struct lw_seen {
-    struct lw_segment *segments; /* room for LW_INSERT_BATCH */
+    struct lw_segment *segments; /* has room for LW_INSERT_BATCH */
     size_t n;
 };
 
@@ -96,12 +97,12 @@ struct lw_fence {
     uint64_t key, fence;
 };
 
-/* Fences in memory, and those of the running transaction. */
+/* The fences known in memory, and those of the running transaction. */
 struct lw_fences {
-    struct lw_fence *slots; /* open addressing; key 0: empty. A fence of 0: none was written */
+    struct lw_fence *slots; /* open addressing; key 0: empty slot. Fence 0: none was written */
     size_t n, size;
-    int64_t seen;          /* the last row of latchwork_recent that is in it */
-    struct lw_buf written; /* the row that the running transaction will append */
+    int64_t seen;          /* the last row of latchwork_recent that was read into it */
+    struct lw_buf written; /* the row of latchwork_recent that the running transaction will append */
 };
 
 struct lw_store {
@@ -111,17 +112,18 @@ struct lw_store {
     struct lw_seen seen;
     struct lw_fences fences;
     struct lw_reader reader;
-    struct lw_item *items;        /* the running transaction's, room for LW_INSERT_BATCH */
-    struct lw_json_value *values; /* of their rows */
-    int64_t busy_until_ms;        /* how long to wait for other writers */
+    struct lw_item *items;        /* jobs of the running transaction; has room for LW_INSERT_BATCH */
+    struct lw_json_value *values; /* values of their rows */
+    int64_t busy_until_ms;        /* until when to wait for other writers */
 };
 
-/* Opens the file (WAL), makes Latchwork's tables, and the user's where missing and asked for; prepares the statements. */
+/* Opens the file (WAL), makes Latchwork's tables and, if configured, the user's missing table;
+ * prepares the statements. */
 int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err);
-/* A bare connection with the busy handler, for the cleaner. */
+/* Opens a connection with only the busy handler, for the cleaner. */
 int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err);
 void lw_store_close(struct lw_store *s);
-/* Runs a statement that returns no row, or one that nobody reads; resets it. Returns SQLite's code. */
+/* Runs a statement whose rows, if any, are not read, and resets it. Returns SQLite's code. */
 int lw_store_step(sqlite3_stmt *st);
 
 /* --- identities and fences; all but the last two of each inside a transaction, returning SQLITE_DONE or the error that ends it ------ */
@@ -129,30 +131,31 @@ int lw_store_step(sqlite3_stmt *st);
 enum lw_known {
     LW_UNKNOWN,
     LW_KNOWN,      /* done by an earlier transaction */
-    LW_KNOWN_HERE, /* by an earlier job of this one: done once it commits */
+    LW_KNOWN_HERE, /* by an earlier job of this transaction: done once it commits */
 };
 int lw_seen_get(struct lw_store *s, const struct lw_job *job, enum lw_known *known);
 int lw_seen_set(struct lw_store *s, const struct lw_job *job);
-int lw_seen_write(struct lw_store *s);     /* at the end */
-void lw_seen_forget(struct lw_seen *seen); /* before the next transaction */
+int lw_seen_write(struct lw_store *s);     /* called at the end of a transaction */
+void lw_seen_forget(struct lw_seen *seen); /* called before the next transaction */
 void lw_seen_free(struct lw_seen *seen);
 
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
-int lw_fences_catch_up(struct lw_store *s);                           /* at the beginning */
-int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence); /* 0: none */
+int lw_fences_catch_up(struct lw_store *s);                           /* called at the beginning of a transaction */
+int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence); /* *fence is 0 if none is known */
 void lw_fences_set(struct lw_store *s, uint64_t key, uint64_t fence);
-int lw_fences_write(struct lw_store *s);    /* at the end */
-void lw_fences_forget(struct lw_fences *f); /* after a rollback: memory holds what was never written */
+int lw_fences_write(struct lw_store *s);    /* called at the end of a transaction */
+void lw_fences_forget(struct lw_fences *f); /* called after a rollback, because memory then holds fences that were never written */
 void lw_fences_free(struct lw_fences *f);
 
 /* --- the transaction ------------------------------------------------------------------------------------------------------------ */
 
-/* Runs jobs (at most LW_INSERT_BATCH) in one transaction, under the lock `writer`, and answers each. */
+/* Runs at most LW_INSERT_BATCH jobs in one transaction, holding `writer`, and answers each. */
 void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n);
 /* The replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
 
-/* What this process did since its start. The same figures of all processes, crashes counted right, stand in latchwork_count. */
+/* What this process did since its start. latchwork_count holds the same figures for all processes,
+ * exact even after crashes. */
 struct lw_insert_counts {
     uint64_t inserted, updated, ignored, known, stale, dead;
 };
@@ -161,10 +164,10 @@ void lw_insert_counts(struct lw_insert_counts *out);
 /* --- the cleaner ---------------------------------------------------------------------------------------------------------------- */
 
 struct lw_cleaner;
-/* Its transactions take `writer`, as those of slots do; it must outlive the cleaner. */
+/* Its transactions take `writer`, as those of the slots do; the mutex must outlive the cleaner. */
 struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *writer, struct lw_err *err);
-/* Notes a committed watermark; never blocks for long, does no I/O. */
+/* Notes a committed watermark. Does no I/O and never blocks for long. */
 void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark);
-void lw_cleaner_close(struct lw_cleaner *c); /* after one more round for what was noted last */
+void lw_cleaner_close(struct lw_cleaner *c); /* runs one more round for what was noted last, then ends */
 
 #endif

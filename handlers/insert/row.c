@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A payload becomes the values of a row. Numbers stay exact: integers up to 64 bits, all else as SQLite's REAL. */
+/* Turns a payload into the values of a row. Numbers stay exact: integers up to 64 bits, all others
+ * as SQLite's REAL. */
 #include "handlers/insert/insert.h"
 
 #include <jansson.h>
@@ -34,7 +35,8 @@ static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v, 
     return sqlite3_bind_text64(st, at, text.p, text.n, v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
 
-/* As jansson writes it: compact, of doubled names the last. Scanned already, so it lacks nothing but memory. */
+/* Binds compact JSON as jansson writes it; of duplicate names the last counts. The text was scanned
+ * before, so only lack of memory can fail. */
 static int bind_container(sqlite3_stmt *st, int at, struct lw_bytes raw) {
     json_t *v = json_loadb(raw.p, raw.n, JSON_ALLOW_NUL, NULL);
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which messages are done: a bit an offset, in rows of LW_SEEN_OFFSETS. A transaction reads each row that it needs once, before its first
- * question about it, and writes it once, at its end; nobody else can write in between. */
+/* Which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction reads each
+ * row that it needs once, before its first question about it, and writes it once, at its end.
+ * Nobody else can write in between. */
 #include "handlers/insert/insert.h"
 
 #include <stdlib.h>
 
 struct lw_segment {
-    const char *topic; /* a job's */
+    const char *topic; /* borrowed from a job */
     int64_t number;    /* offset / LW_SEEN_OFFSETS */
     int32_t partition;
     bool dirty;
@@ -31,12 +32,12 @@ static int load(struct lw_store *s, struct lw_segment *g) {
     return e != SQLITE_OK ? e : SQLITE_DONE;
 }
 
-/* The segment of a job's offset. NULL with a code where the database fails. */
+/* The segment of a job's offset; NULL with *r if the database fails. */
 static struct lw_segment *segment(struct lw_store *s, const struct lw_job *job, int *r) {
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;
     *r = SQLITE_DONE;
-    for (size_t i = seen->n; i-- > 0;) { /* few: a batch's offsets are close together */
+    for (size_t i = seen->n; i-- > 0;) { /* a short search, because the offsets of a batch are close together */
         struct lw_segment *g = &seen->segments[i];
         if (g->number == number && g->partition == job->partition && (g->topic == job->topic || strcmp(g->topic, job->topic) == 0))
             return g;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The database: opening it beside other processes, its tables and statements. */
+/* The database: opening it while other processes use it, its tables and statements. */
 #include "handlers/insert/insert.h"
 
 #include "base/clock.h"
@@ -23,11 +23,13 @@ static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
-/* SQLite's own sleeps grow to 100 ms; writers here hold the lock for a few, and the wait must end with the leases. */
+/* Replaces SQLite's busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a few
+ * ms, and the wait must end with the leases. */
 static int on_busy(void *ctx, int count) {
     const struct lw_store *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
-    nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000}, NULL); /* 4 ms finely: longer than most transactions */
+    nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000},
+              NULL); /* short sleeps for the first 4 ms, which is longer than most transactions */
     return 1;
 }
 
@@ -35,7 +37,8 @@ static int fail(struct lw_store *s, const char *path, const char *what, struct l
     return lw_fail(err, "insert: %s: %s: %s", path, what, s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
-/* Changing the journal mode is refused at once, without the busy handler, while another process does the same. */
+/* SQLite refuses to change the journal mode at once, without the busy handler, while another
+ * process changes it. */
 static int set_wal(struct lw_store *s) {
     int r;
     while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY && lw_boot_ms() < s->busy_until_ms)
@@ -50,8 +53,8 @@ int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err) {
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* FULL: "done" in Redis must not outlive the row through a power cut. A checkpoint costs two more fsyncs and writes each page that
-     * changed since the last: fewer of them write less */
+    /* FULL: a row must survive a power cut once Redis has "done". A checkpoint costs two more
+     * fsyncs and writes each page changed since the last, so fewer checkpoints write less */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK) return fail(s, path, "cannot set up", err);
     return 0;
@@ -74,7 +77,8 @@ void lw_store_close(struct lw_store *s) {
     *s = (struct lw_store){0};
 }
 
-/* Names separated by commas; `suffix` after each ("?" repeats nothing of the name). Only the primary ones, or all. */
+/* Appends names separated by commas, with `suffix` after each. If the suffix begins with "?", the
+ * names are not repeated. */
 static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only, const char *form) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
@@ -85,7 +89,7 @@ static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary
     }
 }
 
-/* Columns carry no types: SQLite then keeps every value as it came. */
+/* The columns get no types, so SQLite keeps every value as it came. */
 static char *create_sql(const struct lw_insert *in) {
     sqlite3_str *sql = sqlite3_str_new(NULL);
     sqlite3_str_appendf(sql, "CREATE TABLE IF NOT EXISTS \"%w\"(", in->table);
@@ -107,7 +111,7 @@ static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
         sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name, in->columns[i].name);
         before = ", ";
     }
-    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* there is nothing but the key */
+    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* there are only key columns */
 }
 
 static char *row_sql(const struct lw_insert *in) {
@@ -117,7 +121,7 @@ static char *row_sql(const struct lw_insert *in) {
     sqlite3_str_appendall(sql, ") VALUES (");
     for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
     sqlite3_str_appendall(sql, ")");
-    /* unlike INSERT OR IGNORE, this keeps quiet about duplicates only */
+    /* unlike INSERT OR IGNORE, this ignores duplicates only */
     if (in->on_conflict == LW_CONFLICT_IGNORE) sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
     if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
     return sqlite3_str_finish(sql);
@@ -126,7 +130,7 @@ static char *row_sql(const struct lw_insert *in) {
 static bool table_exists(struct lw_store *s, const char *table) {
     sqlite3_stmt *st;
     if (sqlite3_prepare_v2(s->db, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", -1, &st, NULL))
-        return true; /* the real statement will say what is wrong */
+        return true; /* the real statement will report the error */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
     sqlite3_finalize(st);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transaction: many jobs, one commit.
  *
- *     read the rows (no lock held) → BEGIN IMMEDIATE → each: known? stale? bad? write → identities, fences → still ours? → COMMIT
- *                                         ^                                                                   |          |
- *                                         +------- ROLLBACK, without those whose lease ended -----------------+       answers
+ *     read the rows (no lock held) → BEGIN IMMEDIATE → each: known? stale? bad? write → identities,
+ * fences → still ours? → COMMIT
+ *                                         ^
+ * |          |
+ *                                         +------- ROLLBACK, without those whose lease ended
+ * -----------------+       answers
  */
 #include "handlers/insert/insert.h"
 
@@ -15,19 +18,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LEASES_ENDED = -1 }; /* beside SQLite's codes, which are not negative */
+enum { LEASES_ENDED = -1 }; /* differs from SQLite's codes, which are not negative */
 
-/* How a job stands inside the transaction. */
+/* State of a job inside the transaction. */
 enum stand {
-    OPEN,    /* to be looked at */
+    OPEN,    /* not looked at yet */
     WRITTEN, /* done once the commit succeeds */
-    SETTLED, /* answered whatever the commit does: known, stale, dead, given back */
+    SETTLED, /* answered whatever the commit does: known, stale, dead, or given back */
 };
 
 struct lw_item {
     struct lw_job *job;
-    const struct lw_json_value *row; /* n_columns */
-    struct lw_err *bad;              /* why there is no row; NULL where there is one */
+    const struct lw_json_value *row; /* n_columns values */
+    struct lw_err *bad;              /* why there is no row; NULL if there is one */
     int64_t replay;
     enum stand stand;
 };
@@ -54,7 +57,7 @@ void lw_insert_counts(struct lw_insert_counts *out) {
 }
 
 int64_t lw_insert_replay(const char *identity) {
-    const char *mark = strrchr(identity, '#'); /* Kafka allows no '#' in a topic's name */
+    const char *mark = strrchr(identity, '#'); /* the last one: Kafka allows no '#' in a topic's name */
     return mark ? strtoll(mark + 1, NULL, 10) : 0;
 }
 
@@ -99,7 +102,7 @@ static int set_replayed(const struct tx *t, const struct lw_item *it) {
 
 /* --- one job -------------------------------------------------------------------------------------------------------------------- */
 
-/* Errors that are this row's own fault. */
+/* Whether the error is this row's own fault. */
 static bool row_fault(int r) {
     int primary = r & 0xff;
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
@@ -132,14 +135,15 @@ static int write_row(struct tx *t, struct lw_item *it) {
     return r;
 }
 
-/* One job inside the transaction. Returns SQLITE_DONE, or the error that ends the whole of it. */
+/* Applies one job. Returns SQLITE_DONE, or the error that ends the transaction. */
 static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     if (ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
     enum lw_known known = LW_UNKNOWN;
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
     if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->known++, SQLITE_DONE;
-    if (known == LW_KNOWN_HERE) return it->stand = WRITTEN, SQLITE_DONE; /* shares the fate of the first */
+    if (known == LW_KNOWN_HERE)
+        return it->stand = WRITTEN, SQLITE_DONE; /* an earlier job of this transaction is the same message: both share one result */
     uint64_t key = lw_fence_key(t->in->app, it->job->key), fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
     if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
@@ -167,7 +171,8 @@ static int add_counts(struct tx *t) {
     return r;
 }
 
-/* Leases that ended while we wrote: their writes must not be committed. True where there are any; they are given back. */
+/* Finds jobs whose leases ended while the transaction ran, whose writes must not be committed, and
+ * gives them back. Returns true if there are any. */
 static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
@@ -186,7 +191,8 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Who is still to be written waits for other writers, but not past the last of the leases. */
+/* Until when to wait for other writers: not past the last lease of the jobs that are still to be
+ * written. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
@@ -198,10 +204,11 @@ static int64_t patience(const struct tx *t, int64_t now) {
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
 }
 
-/* One try of the whole transaction. SQLITE_DONE: committed. LEASES_ENDED: rolled back because leases ended; the rest may try again. */
+/* Tries the whole transaction once. SQLITE_DONE: committed. LEASES_ENDED: rolled back because
+ * leases ended; the rest may try again. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    t->inserted = t->updated = t->ignored = 0; /* the others count what is settled, and stays so */
+    t->inserted = t->updated = t->ignored = 0; /* the other counters are of settled jobs, which stay settled */
     t->s->busy_until_ms = patience(t, now);
     int r = lw_store_step(t->s->st[LW_ST_BEGIN]);
     lw_seen_forget(&t->s->seen);
@@ -226,7 +233,7 @@ static void add_up(const struct tx *t) {
     atomic_fetch_add(&counted.dead, t->dead);
 }
 
-/* The database failed: what was not settled yet is tried again, with nothing of it written. */
+/* The database failed: jobs that are not settled are tried again; nothing of them was written. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
@@ -264,7 +271,7 @@ static void read_row(struct lw_item *it, struct lw_store *s, const struct lw_ins
     memcpy(it->bad->text, bad.text, strlen(bad.text) + 1);
 }
 
-/* Kept from one transaction to the next. */
+/* Allocates memory that is kept from one transaction to the next. */
 static void make_room(struct lw_store *s, const struct lw_insert *in) {
     if (s->items) return;
     s->items = lw_alloc(LW_INSERT_BATCH * sizeof *s->items);
@@ -278,9 +285,9 @@ void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex
         t.items[i] = (struct lw_item){.job = jobs[i]};
         read_row(&t.items[i], s, in, s->values + i * in->n_columns);
     }
-    pthread_mutex_lock(writer); /* held for one transaction, which bounds itself */
+    pthread_mutex_lock(writer); /* held for one transaction, whose time is bounded */
     transact(&t);
     pthread_mutex_unlock(writer);
-    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* they point into the last payload */
+    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* the bindings point into the last payload */
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }
