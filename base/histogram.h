@@ -26,10 +26,16 @@ extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_b
 
 /* Counts `times` durations of us each; a negative one (clocks of two machines) counts as 0. */
 static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us, uint64_t times) {
-    int i = 0;
+    int lo = 0, hi = b->n;
     if (us < 0) us = 0;
-    while (i < b->n && us > b->us[i]) i++;
-    atomic_fetch_add_explicit(&h->bucket[i], times, memory_order_relaxed);
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (us > b->us[mid])
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    atomic_fetch_add_explicit(&h->bucket[lo], times, memory_order_relaxed);
     atomic_fetch_add_explicit(&h->sum_us, (uint64_t)us * times, memory_order_relaxed);
 }
 static inline void lw_hist_add(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us) { lw_hist_add_n(h, b, us, 1); }

@@ -188,7 +188,6 @@ static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
 }
 
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag) {
-    check_offsets(t);
     if (offset < lw_offsets_watermark(t)) return LW_OFF_DONE;
     if (offset < t->next) {
         const struct record *r = find(t, offset);
@@ -210,7 +209,7 @@ void lw_offsets_end(struct lw_offsets *t, int64_t offset) {
 }
 
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state) {
-    check_offsets(t);
+    check_counts(t);
     assert(state <= LW_OFF_DONE);
     struct record *r = find(t, offset);
     if (!r || state <= r->state) return false;

@@ -17,6 +17,7 @@ enum { HELD_MAX = 20000 }; /* maximum number of records in memory that are neith
 
 /* Names the business id within its key; a long id is replaced by its hash. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
+    assert(!m->dedup_own && !m->dedup.n);
     struct lw_bytes id;
     if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
     struct lw_buf b = {0};
@@ -42,6 +43,7 @@ struct found {
 };
 
 static void find_lane(struct lw_worker *w, const struct part *p, const struct lw_arrival *a, struct found *f) {
+    assert(a->offset >= 0);
     f->key = lw_bytes("", 0);
     f->err = (struct lw_err){0};
     f->how = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &f->key, &f->err);
@@ -49,11 +51,13 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
                   ? lw_lane_id(f->key, f->room, sizeof f->room)
                   : lw_bytes(f->room, (size_t)snprintf(f->room, sizeof f->room, "\001none:%s:%" PRId64, p->name, a->offset));
     shard_of(w, f->lane, &f->tag);
+    assert(f->lane.n <= LW_LANE_MAX);
 }
 
 /* Enters the record into its partition's tracker. Returns true if nothing is left to do: it was
  * delivered before, or is skipped. */
 static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
+    assert(p->gen && p->offsets);
     bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
     enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, f->tag);
     if (skip) {
@@ -67,6 +71,7 @@ static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival
 }
 
 static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival *a, const struct found *f) {
+    assert(!m->own && !m->dead_reason);
     m->key = f->key;
     if (f->how != LW_KEY_OK) {
         m->dead_reason = lw_strdup(f->err.text);
@@ -79,6 +84,8 @@ static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival 
 }
 
 static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
+    assert(p->gen && p->offsets);
+    assert(a->record.headers || !a->record.n_headers);
     struct msg *m = msg_new(w, p);
     assert(p->gen && p->offsets);
     m->gen = p->gen;
@@ -100,6 +107,7 @@ static struct msg *message_of(struct lw_worker *w, struct part *p, const struct 
 }
 
 void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a) {
+    assert(a->offset >= 0 && gen);
     struct part *p = part_of_gen(w, gen);
     struct found f;
     assert(a->offset >= 0);
@@ -119,6 +127,8 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
 }
 
 size_t lw_worker_wants(const struct lw_worker *w) {
+    check_worker(w);
+    assert(w->memory.big > 0);
     if (w->stopping || w->held >= HELD_MAX || w->memory.held >= w->bytes.held) return 0;
     size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;
     return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;

@@ -20,6 +20,8 @@ void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 
 void claim_encode(struct lw_worker *w, struct shard *sh) {
     char token[LW_TOKEN_TEXT];
+    check_claim(&sh->claim);
+    assert(sh->epoch.id[0]);
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
     struct lw_call c = pipe_lane_call(w, sh, &lw_script_claim);
     lw_claim_begin(&c, sh->claim.n);
@@ -32,6 +34,8 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 }
 
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    check_claim(&sh->claim);
+    assert(!sh->claim.n && sh->phase == READY);
     if (!heads_fit(w)) return 0; /* if memory is short: heads that run now free it when they finish */
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
@@ -52,6 +56,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
 }
 
 void claim_forget(struct lw_worker *w, struct shard *sh) {
+    check_claim(&sh->claim);
     for (int i = 0; i < sh->claim.n; i++) {
         struct lane *l = lane_find(w, sh, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
         if (l) {
@@ -64,6 +69,7 @@ void claim_forget(struct lw_worker *w, struct shard *sh) {
 }
 
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_claim(&sh->claim);
     int n = sh->claim.n;
     assert(n > 0 && n <= CLAIM_BATCH);
     const redisReply *const *e = (const redisReply *const *)r->element;

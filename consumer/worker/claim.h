@@ -3,6 +3,7 @@
 #ifndef LW_CONSUMER_WORKER_CLAIM_H
 #define LW_CONSUMER_WORKER_CLAIM_H
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdint.h>
 
@@ -27,5 +28,10 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void claim_forget(struct lw_worker *w, struct shard *sh);
+
+static inline void check_claim(const struct claim *c) {
+    assert(c->n >= 0 && c->n <= CLAIM_BATCH);
+    assert(!c->n || c->token);
+}
 
 #endif

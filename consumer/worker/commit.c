@@ -16,11 +16,23 @@
 
 enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* metadata below META_MIN bytes holds no range */ };
 
-void commits_open(struct lw_worker *w) { w->commit.meta_max = LW_META_MAX; }
-void commit_must_confirm(struct lw_worker *w) { w->commit.confirm = true; }
-void commit_soon(struct lw_worker *w) { w->commit.at_ms = 0; }
+void commits_open(struct lw_worker *w) {
+    assert(!w->commit.meta_max);
+    w->commit.meta_max = LW_META_MAX;
+    check_commits(&w->commit);
+}
+void commit_must_confirm(struct lw_worker *w) {
+    check_commits(&w->commit);
+    w->commit.confirm = true;
+}
+void commit_soon(struct lw_worker *w) {
+    check_commits(&w->commit);
+    w->commit.at_ms = 0;
+}
 
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
+    check_part(p);
+    check_commits(&w->commit);
     struct lw_range ranges[META_RANGES];
     assert(p->gen && p->offsets && w->commit.meta_max <= LW_META_MAX);
     w->commit.meta_tried = w->commit.meta_max;
@@ -32,6 +44,7 @@ bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
 /* Halves the metadata limit, down to 0. Commits work without metadata, but more messages run again
  * if Redis loses its data. Refusals for several partitions of one commit count once. */
 void lw_worker_metadata_refused(struct lw_worker *w) {
+    check_commits(&w->commit);
     if (w->commit.meta_max != w->commit.meta_tried || !w->commit.meta_max) return;
     if (w->commit.meta_max == LW_META_MAX)
         lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with less, so more messages run again if "
@@ -39,9 +52,11 @@ void lw_worker_metadata_refused(struct lw_worker *w) {
                 LW_META_MAX, LW_META_MAX);
     w->commit.meta_max = w->commit.meta_max / 2 < META_MIN ? 0 : w->commit.meta_max / 2;
     w->commit.at_ms = w->commit.confirm_ms = 0;
+    check_commits(&w->commit);
 }
 
 static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1], size_t max, size_t *from, bool all) {
+    assert(max > 0 && *from <= w->n_assigned);
     size_t n = 0;
     for (; *from < w->n_assigned && n < max; (*from)++) {
         struct part *p = w->assigned[*from];
@@ -57,6 +72,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
 }
 
 void commit_step(struct lw_worker *w) {
+    check_worker(w);
     int64_t now = now_ms(w);
     if (now < w->commit.at_ms || w->io->commit_busy(w->ctx)) return;
     w->commit.at_ms = now + COMMIT_MS;
@@ -70,6 +86,8 @@ void commit_step(struct lw_worker *w) {
 }
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
+    check_worker(w);
+    assert(gen);
     struct part *p = part_of_gen(w, gen);
     (void)stale; /* Kafka reports the loss of a partition by a rebalance too */
     if (!p || !ok) return;
@@ -84,6 +102,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
  * must accept a commit of the watermark, which shows that the partitions are still ours. Returns
  * false if that is not known yet; the caller tries again. */
 bool commit_confirm(struct lw_worker *w) {
+    assert(w->commit.confirm);
     int64_t now = now_ms(w);
     if (now < w->commit.confirm_ms) return false;
     static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
@@ -111,25 +130,37 @@ bool commit_confirm(struct lw_worker *w) {
     return true;
 }
 
-void floors_open(struct lw_worker *w, struct part *p) { p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent); }
+void floors_open(struct lw_worker *w, struct part *p) {
+    assert(!p->floor_sent);
+    p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
+}
 
 void floors_assigned(struct lw_worker *w, struct part *p) {
+    assert(p->floor_sent && p->gen);
     for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
 }
 
 void floor_unknown(struct lw_worker *w, const struct shard *sh) {
+    assert(sh->index >= 0 && sh->index < w->n_shards);
     for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
 }
 
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again) {
+    check_part(p);
+    assert(p->gen);
     int64_t *sent = &p->floor_sent[sh->index];
     if (*sent < 0) *sent = floor;
     if (again && *sent > 0) --*sent;
 }
 
-void floor_begin(struct shard *sh) { sh->floors.n = 0; }
+void floor_begin(struct shard *sh) {
+    check_floors(&sh->floors);
+    sh->floors.n = 0;
+}
 
 void floor_build(struct lw_worker *w, struct shard *sh) {
+    check_floors(&sh->floors);
+    assert(sh->phase == READY);
     for (size_t i = 0; i < w->n_assigned && sh->floors.n < FLOOR_BATCH; i++) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
@@ -148,6 +179,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
 }
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_floors(&sh->floors);
     (void)w;
     assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
     int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->floors.n : 0;

@@ -3,6 +3,9 @@
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
+#include "queue/commit_meta.h"
+
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,5 +51,9 @@ void commit_step(struct lw_worker *w);
 bool commit_encode(struct lw_worker *w, const struct part *p,
                    char *out); /* writes the metadata of a partition's commit; returns false if it holds no range */
 bool commit_confirm(struct lw_worker *w);
+
+static inline void check_commits(const struct commits *x) { assert(x->meta_max <= LW_META_MAX && x->meta_tried <= LW_META_MAX); }
+
+static inline void check_floors(const struct floors *x) { assert(x->n >= 0 && x->n <= FLOOR_BATCH); }
 
 #endif

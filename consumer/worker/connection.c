@@ -15,13 +15,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void connection_check(struct shard *sh) { sh->server.checking = true; }
+void connection_check(struct shard *sh) {
+    assert(sh->phase != DOWN);
+    sh->server.checking = true;
+}
 
-void connection_scripts(struct shard *sh, bool loaded) { sh->server.loaded = loaded; }
+void connection_scripts(struct shard *sh, bool loaded) {
+    assert(sh->phase != DOWN);
+    sh->server.loaded = loaded;
+}
 
 bool connection_unsure(const struct shard *sh) { return sh->server.checking || !sh->server.loaded; }
 
 void connection_restart(struct lw_worker *w, struct shard *sh) {
+    assert(!sh->pipe.open && sh->phase != DOWN);
     assert(!sh->pipe.open);
     sh->server.loaded = sh->server.checking = false;
     shard_to(sh, DOWN);
@@ -34,6 +41,8 @@ void connection_drop(struct lw_worker *w, struct shard *sh) {
 }
 
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
+    check_worker(w);
+    assert(why);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase == DOWN) return;
@@ -43,13 +52,18 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
 
 /* The server's life as HELLO found it; the epoch is entered in this life. */
 const struct lw_life *connection_life(struct shard *sh) {
+    assert(sh->phase == ENTERING);
     sh->server.life = sh->server.new_life;
     return &sh->server.life;
 }
 
-void connection_entered(struct shard *sh) { sh->server.jumped[0] = 0; }
+void connection_entered(struct shard *sh) {
+    assert(sh->phase == ENTERING);
+    sh->server.jumped[0] = 0;
+}
 
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
+    assert(!sh->pipe.open);
     pipe_begin(w, sh);
     pipe_call(sh, CALL_TIME); /* must be the first call: time spent on calls before it would look like network delay */
     lw_cmd(&sh->pipe.commands, "TIME");
@@ -68,9 +82,12 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     lw_arg_text(&sh->pipe.commands, "memory");
     shard_to(sh, HELLO);
     pipe_send(w, sh);
+    assert(sh->phase == HELLO && sh->pipe.open);
 }
 
 void lw_worker_connected(struct lw_worker *w, int shard) {
+    check_worker(w);
+    assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase != DOWN) return;
     sh->server.loaded = false;
@@ -80,6 +97,7 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
 /* Whether the server's life is unchanged. A harmless change (a replica was attached) is remembered,
  * and the next check compares with it. */
 static bool same_life(struct shard *sh) {
+    assert(sh->epoch.id[0]);
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
     if (strcmp(sh->server.life.id, sh->server.new_life.id) != 0)
         lw_info("shard %d: Redis has another replication id, and was no replica meanwhile: nothing is lost", sh->index);
@@ -100,6 +118,7 @@ static void program_reply(struct lw_worker *w, struct shard *sh, const char *inf
 }
 
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == HELLO || sh->phase == READY);
     if (r->type != REDIS_REPLY_STRING) return;
     char policy[64];
     lw_life_read(&sh->server.new_life, r->str);
@@ -115,6 +134,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 }
 
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == HELLO || sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
     int64_t trip = now - sh->pipe.sent_ms;
@@ -135,6 +155,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 }
 
 void hello_done(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     assert(sh->phase == HELLO && !sh->pipe.open);
     if (sh->server.checking) {
         hello_build(w, sh, false);

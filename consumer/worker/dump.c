@@ -9,6 +9,7 @@
 #include "consumer/worker/run.h"
 #include "consumer/worker/shard.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -18,6 +19,8 @@ static const char *const phase_name[] = {"down", "hello", "entering", "repairing
 static const char *const run_name[] = {"ahead", "running", "sending", "finished"};
 
 static void dump_part(const struct part *p, int64_t now, int n_shards) {
+    check_part(p);
+    assert(p->gen);
     int64_t mark = lw_offsets_watermark(p->offsets);
     int64_t still = p->slot && lw_offsets_unfinished(p->offsets) ? now - atomic_load(&p->slot->moved_ms) : 0;
     lw_info("dump: %s watermark %" PRId64 " for %" PRId64 " ms, committed %" PRId64 ", next %" PRId64 ", unfinished %zu, waiting %zu%s%s",
@@ -27,6 +30,8 @@ static void dump_part(const struct part *p, int64_t now, int n_shards) {
 }
 
 static void dump_hold(const struct hold *h, const struct lane *l, int64_t now, const char *what) {
+    check_hold(h);
+    assert(h->lane == l);
     const struct run *r = h->first;
     while (r && r->state == FINISHED) r = r->next;
     lw_info("dump: %s of lane %08" PRIx32 " in shard %d, %s, for %" PRId64 " ms more: %d finished, %d open%s%s%s; %s %s", what, l->tag,
@@ -36,6 +41,7 @@ static void dump_hold(const struct hold *h, const struct lane *l, int64_t now, c
 }
 
 static int dump_holds(const struct shard *sh, int64_t now, int left) {
+    assert(left <= HOLDS_SHOWN);
     for (const struct lane *l = sh->lanes; l && left > 0; l = l->hh.next) {
         if (l->hold && left-- > 0) dump_hold(l->hold, l, now, "hold");
         for (const struct hold *h = l->lost; h && left-- > 0; h = h->next) dump_hold(h, l, now, "hold of a lost epoch");
@@ -44,6 +50,7 @@ static int dump_holds(const struct shard *sh, int64_t now, int left) {
 }
 
 static void dump_shard(const struct shard *sh, int64_t now) {
+    check_shard(sh);
     int64_t quiet = sh->epoch.quiet_until_ms > now ? sh->epoch.quiet_until_ms - now : 0;
     char out[64] = "";
     if (sh->pipe.open) snprintf(out, sizeof out, ", a pipeline is out for %" PRId64 " ms", now - sh->pipe.sent_ms);
@@ -54,6 +61,7 @@ static void dump_shard(const struct shard *sh, int64_t now) {
 }
 
 void lw_worker_dump(struct lw_worker *w) {
+    check_worker(w);
     int64_t now = now_ms(w);
     int holds = HOLDS_SHOWN;
     lw_info("dump: %zu records in memory (%zu bytes), %zu granted, %zu in handlers, window %zu, %zu partitions%s%s%s", w->held,

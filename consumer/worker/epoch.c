@@ -23,12 +23,15 @@
 #include <stdlib.h>
 
 static void set_epoch(struct lw_worker *w, struct shard *sh, const char *id) {
+    assert(strlen(id) < sizeof sh->epoch.id);
     pthread_mutex_lock(&w->epoch_mutex);
     snprintf(sh->epoch.id, sizeof sh->epoch.id, "%s", id);
     pthread_mutex_unlock(&w->epoch_mutex);
 }
 
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
+    assert(shard >= 0 && shard < w->n_shards);
+    assert(epoch && size > 0);
     pthread_mutex_lock(&w->epoch_mutex);
     bool have = w->shards[shard].epoch.id[0] != 0;
     if (have) {
@@ -41,7 +44,10 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
     return have;
 }
 
-void epoch_quiet(struct shard *sh, int64_t until_ms) { sh->epoch.quiet_until_ms = until_ms; }
+void epoch_quiet(struct shard *sh, int64_t until_ms) {
+    assert(sh->phase == READY);
+    sh->epoch.quiet_until_ms = until_ms;
+}
 
 bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
     (void)w;
@@ -54,6 +60,8 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 /* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions.
  * Runs that are still in a handler go to the lost list and block their key here. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
+    check_shard(sh);
+    assert(why);
     if (!sh->epoch.id[0]) return;
     assert(sh->phase != DOWN && sh->phase != ENTERING);
     lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch.id, why);
@@ -75,11 +83,13 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     first_begin(sh, false);
     repair_drop(sh);
     connection_restart(w, sh); /* calls that the old connection may still deliver are refused, because they name the old epoch */
+    assert(sh->phase == DOWN && !sh->epoch.id[0]);
 }
 
 /* --- enter ------------------------------------------------------------------------------------------------------------------------ */
 
 static void schema(struct lw_worker *w, struct lw_commands *c) {
+    assert(w->set.cluster_id && w->n_shards > 0);
     lw_arg_text(c, "version"), lw_arg_i64(c, LW_SCHEMA_VERSION);
     lw_arg_text(c, "shards"), lw_arg_i64(c, w->n_shards);
     lw_arg_text(c, "key_rule"), lw_arg_text(c, w->c->key.from_text);
@@ -96,6 +106,7 @@ static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
 }
 
 void enter_build(struct lw_worker *w, struct shard *sh) {
+    check_shard(sh);
     assert(sh->phase == ENTERING && !sh->epoch.id[0]);
     pipe_begin(w, sh);
     struct lw_commands *c = &sh->pipe.commands;
@@ -114,9 +125,11 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_i64(c, old_leases_ms(w, sh));
     schema(w, c);
     pipe_send(w, sh);
+    assert(sh->pipe.open);
 }
 
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == ENTERING && !sh->epoch.id[0]);
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) {
         lw_worker_disconnected(w, sh->index, "malformed reply to enter");
         return;

@@ -21,26 +21,36 @@
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { LIFT_MS = 100, LOOK_AGAIN_MS = 500 };
 
 static bool has_commit(const struct lw_worker *w) {
+    assert(w->n_assigned <= w->cap_assigned);
     for (size_t i = 0; i < w->n_assigned; i++)
         if (w->assigned[i]->committed >= 0) return true;
     return false;
 }
 
-static bool should_look(const struct shard *sh) { return sh->first.waits && sh->first.look == LOOK_NOT && sh->server.life.never_replica; }
+static bool should_look(const struct shard *sh) {
+    check_first(&sh->first);
+    return sh->first.waits && sh->first.look == LOOK_NOT && sh->server.life.never_replica;
+}
 
-void first_begin(struct shard *sh, bool waits) { sh->first = (struct first){.waits = waits}; }
+void first_begin(struct shard *sh, bool waits) {
+    check_first(&sh->first);
+    sh->first = (struct first){.waits = waits};
+}
 
 void first_committed(struct lw_worker *w) {
+    check_worker(w);
     for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
 }
 
 /* Asks for all commits of the group once every shard has joined its epoch. */
 void first_look(struct lw_worker *w) {
+    check_worker(w);
     bool wanted = false;
     for (int s = 0; s < w->n_shards; s++) wanted |= should_look(&w->shards[s]);
     if (!wanted || !w->io->look || w->looking || !all_joined(w) || now_ms(w) < w->look_ms) return;
@@ -51,6 +61,7 @@ void first_look(struct lw_worker *w) {
 }
 
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
+    check_worker(w);
     w->looking = false;
     for (int s = 0; s < w->n_shards; s++) {
         struct shard *sh = &w->shards[s];
@@ -63,6 +74,7 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
 /* True while the look at the group's commits is under way. First commits must wait for it, because
  * it would find them. */
 bool first_looks(struct lw_worker *w) {
+    assert(w->n_shards > 0);
     int64_t now = now_ms(w);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
@@ -75,6 +87,8 @@ bool first_looks(struct lw_worker *w) {
 /* While it waits for its first commit, a worker asks periodically whether another worker has lifted
  * the quarantine. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
+    check_first(&sh->first);
+    assert(sh->phase == READY);
     if (!shard_quiet(w, sh, now) || now < sh->first.lift_ms) return;
     sh->first.lift_ms = now + LIFT_MS;
     struct lw_commands *c = &sh->pipe.commands;
@@ -85,6 +99,8 @@ void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
 }
 
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_first(&sh->first);
+    assert(sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return;
     int64_t now = now_ms(w), left = r->element[0]->integer;
     if (!left && now < sh->epoch.quiet_until_ms)

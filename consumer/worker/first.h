@@ -3,6 +3,7 @@
 #ifndef LW_CONSUMER_WORKER_FIRST_H
 #define LW_CONSUMER_WORKER_FIRST_H
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +23,10 @@ void first_look(struct lw_worker *w);
 bool first_looks(struct lw_worker *w); /* true while the answer of a look is awaited */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+static inline void check_first(const struct first *x) {
+    assert(x->look <= LOOK_USED);
+    assert(x->lift_ms >= 0);
+}
 
 #endif

@@ -28,13 +28,19 @@ enum { ASK_MAX = 16 };
 enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* maximum messages per lane and call with on_busy drop */
 
 void gate_open(struct shard *sh) {
+    assert(!sh->gate.head && !sh->gate.tail);
     sh->gate.tail = &sh->gate.head;
     sh->gate.ask = 1;
+    check_gate(&sh->gate);
 }
 
-void gate_begin(struct shard *sh) { sh->gate.n = sh->gate.n_msgs = 0; }
+void gate_begin(struct shard *sh) {
+    check_gate(&sh->gate);
+    sh->gate.n = sh->gate.n_msgs = 0;
+}
 
 void gate_queue(struct shard *sh, struct lane *l, int64_t now) {
+    assert(sh->gate.tail && !*sh->gate.tail);
     assert(!l->queued && !l->in_call && l->head);
     if (now >= l->not_before_ms) sh->gate.rest_ms = 0;
     l->queued = true;
@@ -44,6 +50,7 @@ void gate_queue(struct shard *sh, struct lane *l, int64_t now) {
 }
 
 static struct lane *unqueue(struct shard *sh) {
+    assert(sh->gate.head);
     struct lane *l = sh->gate.head;
     assert(l->queued);
     sh->gate.head = l->gate_next;
@@ -53,6 +60,7 @@ static struct lane *unqueue(struct shard *sh) {
 }
 
 static void seen_busy(struct lw_worker *w, const struct lane *l) {
+    check_lane(l);
     if (!w->busy) w->busy = lw_alloc(BUSY_SLOTS * sizeof w->busy[0]);
     w->busy[l->tag % BUSY_SLOTS] = (uint32_t)(now_ms(w) / 1000) + 1;
 }
@@ -112,6 +120,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
 /* Adds messages of a lane, in order, to the call. lane_may_gate() has found that the first of them
  * needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
+    assert(l->head && !l->in_call);
     assert(sh->gate.n < BATCH && !l->queued && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
@@ -129,6 +138,8 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct l
 }
 
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    check_gate(&sh->gate);
+    assert(!sh->gate.n && sh->phase == READY);
     static _Thread_local struct lw_places p;
     int64_t now = now_ms(w);
     size_t bytes = 0, each = 1;
@@ -166,6 +177,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
 
 /* Puts messages that gate did not decide back to the front of their lane. Returns how many. */
 static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
+    assert(from >= 0 && from <= it->n);
     size_t n = 0;
     for (int k = it->n - 1; k >= from; k--) {
         struct msg *m = sh->gate.msgs[it->first + k];
@@ -180,6 +192,7 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
 
 /* Called if the call did not execute, or was refused: puts its messages back. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
+    check_gate(&sh->gate);
     for (int i = sh->gate.n - 1; i >= 0; i--) {
         lane_answered(sh->gate.item[i].lane);
         put_back(w, sh, &sh->gate.item[i], 0);
@@ -189,6 +202,7 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
 }
 
 void gate_forget(struct lw_worker *w, struct shard *sh) {
+    check_gate(&sh->gate);
     for (int k = 0; k < sh->gate.n; k++) {
         const struct gate_item *it = &sh->gate.item[k];
         lane_answered(it->lane);
@@ -198,16 +212,21 @@ void gate_forget(struct lw_worker *w, struct shard *sh) {
 }
 
 void gate_refused(struct lw_worker *w, struct shard *sh) {
+    check_gate(&sh->gate);
     if (!sh->gate.oom_until_ms) lw_warn("shard %d: Redis is at maxmemory: nothing new is admitted until it has room", sh->index);
     sh->gate.oom_until_ms = now_ms(w) + OOM_MS;
     gate_back(w, sh);
 }
 
-bool gate_rests(const struct shard *sh, int64_t now) { return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms; }
+bool gate_rests(const struct shard *sh, int64_t now) {
+    check_gate(&sh->gate);
+    return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms;
+}
 
 /* The lane is ours. Messages whose partition was revoked while the call was in flight do not run;
  * if none is left, the lane is given back. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
+    assert(it->n > 0);
     struct lane *l = it->lane;
     struct hold *h = NULL;
     struct msg *gone = NULL;
@@ -237,6 +256,8 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
 
 /* Handles the answer for one lane. Returns true if some of its messages run. */
 static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
+    check_lane(it->lane);
+    assert(it->n > 0 && it->first >= 0);
     struct lane *l = it->lane;
     bool runs = false;
     lane_answered(l);
@@ -287,13 +308,16 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
 /* Adapts how many lanes a call asks for. Messages that must wait, or were done before, occupy no
  * handler: while few lanes may run, calls ask for more lanes than there are free handlers. */
 static void ask_for_more(struct shard *sh, int asked, int ran) {
+    assert(ran >= 0 && ran <= asked);
     if (2 * ran <= asked)
         sh->gate.ask = sh->gate.ask * 2 < ASK_MAX ? sh->gate.ask * 2 : ASK_MAX;
     else if (sh->gate.ask > 1)
         sh->gate.ask /= 2;
+    assert(sh->gate.ask >= 1 && sh->gate.ask <= ASK_MAX);
 }
 
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_gate(&sh->gate);
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->gate.n_msgs ||
         e[2]->type != REDIS_REPLY_ARRAY) {

@@ -5,6 +5,7 @@
 
 #include "consumer/worker/limits.h"
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 
@@ -43,5 +44,11 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void gate_back(struct lw_worker *w, struct shard *sh);
+
+static inline void check_gate(const struct gate *g) {
+    assert(g->n >= 0 && g->n <= g->n_msgs && g->n_msgs <= BATCH);
+    assert(g->tail && (g->head || g->tail == &g->head));
+    assert(g->ask >= 1);
+}
 
 #endif

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 int grants_tries(struct grants *g) {
+    assert(g->tries);
     g->n++;
     if (g->at_tries + 1 >= g->tries->elements || g->tries->element[g->at_tries]->integer != (long long)g->n) return 0;
     int tries = (int)g->tries->element[g->at_tries + 1]->integer;
@@ -21,6 +22,7 @@ int grants_tries(struct grants *g) {
 }
 
 struct msg *grants_head(struct lw_worker *w, struct grants *g) {
+    assert(g->heads && g->at_heads <= g->heads->elements);
     if (g->at_heads >= g->heads->elements) return NULL;
     const redisReply *r = g->heads->element[g->at_heads++];
     struct lw_envelope e;
@@ -49,6 +51,8 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
 
 /* Takes heads that were handed over into a hold: h, or a new one if h is NULL. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token) {
+    check_lane(l);
+    assert(h ? h->lane == l : token != 0);
     bool stop = h && (h->failed || w->stopping);
     for (size_t i = 0; i < n; i++) {
         int tries = grants_tries(g);

@@ -15,9 +15,13 @@
 
 enum { HINTS_MAX = 4096 };
 
-bool hints_known(const struct shard *sh) { return sh->hints.n || sh->hints.more; }
+bool hints_known(const struct shard *sh) {
+    check_hints(&sh->hints);
+    return sh->hints.n || sh->hints.more;
+}
 
 struct lw_bytes hints_pop(struct shard *sh) {
+    check_hints(&sh->hints);
     assert(sh->hints.n);
     struct lw_bytes lane = sh->hints.ring[sh->hints.head];
     sh->hints.head = (sh->hints.head + 1) % sh->hints.cap;
@@ -26,25 +30,33 @@ struct lw_bytes hints_pop(struct shard *sh) {
     return lane;
 }
 
-void hints_told(struct shard *sh) { sh->hints.taken = 0; }
-
-void hints_forget(struct shard *sh) {
-    while (sh->hints.n) free((void *)(uintptr_t)hints_pop(sh).p);
+void hints_told(struct shard *sh) {
+    check_hints(&sh->hints);
     sh->hints.taken = 0;
 }
 
+void hints_forget(struct shard *sh) {
+    check_hints(&sh->hints);
+    while (sh->hints.n) free((void *)(uintptr_t)hints_pop(sh).p);
+    sh->hints.taken = 0;
+    assert(!sh->hints.n);
+}
+
 void hints_free(struct shard *sh) {
+    check_hints(&sh->hints);
     hints_forget(sh);
     free(sh->hints.ring);
 }
 
 void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
+    check_hints(&sh->hints);
     if (want == sh->hints.on) return;
     sh->hints.on = want;
     w->io->hints(w->ctx, sh->index, sh->key_ready, sh->key_claimed, want);
 }
 
 static void push(struct shard *sh, struct lw_bytes lane) {
+    check_hints(&sh->hints);
     if (lane.n > LW_LANE_MAX) return; /* not one of our lanes */
     if (sh->hints.n == sh->hints.cap) {
         size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
@@ -57,9 +69,12 @@ static void push(struct shard *sh, struct lw_bytes lane) {
     }
     assert(sh->hints.n < sh->hints.cap);
     sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+    check_hints(&sh->hints);
 }
 
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
+    check_worker(w);
+    assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->hints.n >= HINTS_MAX) return; /* drop the hint; the janitor makes it again */
     push(sh, lane);
@@ -67,6 +82,8 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
 }
 
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    check_hints(&sh->hints);
+    assert(sh->phase == READY);
     if (!sh->hints.more || sh->hints.n >= CLAIM_BATCH || !most || !heads_fit(w)) return;
     sh->hints.more = false;
     pipe_call(sh, CALL_HINTS);
@@ -77,6 +94,7 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
 }
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_hints(&sh->hints);
     (void)w;
     if (r->type != REDIS_REPLY_ARRAY) return;
     for (size_t i = 0; i < r->elements; i++)

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 
@@ -27,5 +28,10 @@ void hints_free(struct shard *sh);
 void hints_want(struct lw_worker *w, struct shard *sh, bool want);
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most);
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+static inline void check_hints(const struct hints *h) {
+    assert(h->n <= h->cap);
+    assert(h->ring ? h->head < h->cap : !h->cap);
+}
 
 #endif

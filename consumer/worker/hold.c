@@ -24,10 +24,12 @@
 
 /* Whether messages are linked, and several requested at once. Order and dedup must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
+    assert(w->c->lock.run_ahead >= 1);
     return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
 }
 
 size_t wanted_heads(const struct lw_worker *w) {
+    assert(w->c->lock.run_ahead >= 1 && w->c->lock.run_ahead <= AHEAD_MAX);
     if (!runs_ahead(w)) return 1;
     return (size_t)w->c->lock.run_ahead;
 }
@@ -59,6 +61,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 }
 
 void hold_free(struct lw_worker *w, struct hold *h) {
+    assert(h->lane && h->lane->hold != h);
     if (h->listed) settle_unlist(&w->shards[h->lease.shard], h);
     lw_leases_remove(w->leases, &h->lease);
     hold_drop_runs(w, h, h->n_finished + h->n_open);
@@ -67,11 +70,13 @@ void hold_free(struct lw_worker *w, struct hold *h) {
 }
 
 static bool may_link(const struct lw_worker *w, const struct run *before, const struct msg *m) {
+    assert(before && before->hold);
     if (before->state == RUNNING ? !before->submitted || before->job.alone : before->state != AHEAD || !before->linked) return false;
     return !m->dead_reason && (!w->set.board || atomic_load(&w->set.board->n_suspects) == 0);
 }
 
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+    assert(h->tail && !*h->tail);
     assert(!h->lost && !h->stale && !h->failed);
     struct run *r = run_new(w, h, m, fence, tries), *before = h->first;
     while (before && before->next) before = before->next;
@@ -86,6 +91,7 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
 }
 
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
+    assert(n >= 0 && n <= h->n_finished + h->n_open);
     while (n-- > 0) {
         struct run *r = h->first;
         assert(r);
@@ -102,6 +108,7 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
 /* Withdraws a grant that has not started. A message of the fast path waits in memory again, in
  * front of anything newer; a head is still in its list. Call it for the newest first. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
+    assert(!r || r->state == AHEAD);
     if (!r) return;
     take_back(w, h, r->next);
     struct msg *m = r->msg;
@@ -115,6 +122,7 @@ static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
 }
 
 void hold_cut(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
     struct run **at = &h->first, *before = NULL;
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
@@ -129,6 +137,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     *at = NULL;
     h->tail = at;
     take_back(w, h, first);
+    check_hold(h);
 }
 
 void hold_to_settle(struct lw_worker *w, struct hold *h) {
@@ -144,6 +153,7 @@ void hold_to_settle(struct lw_worker *w, struct hold *h) {
 }
 
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m) {
+    assert(m && p);
     for (struct run *r = h->first; r; r = r->next)
         if (r->msg && r->msg->part == p && r->msg->offset == offset) {
             *m = r->msg;
@@ -156,6 +166,8 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
  * else can have run these messages. After the lease ended, the rule "first done only" holds, as in
  * a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
+    assert(h->lost);
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
     for (struct run *r = h->first; r && r->state == FINISHED && !h->stale; r = r->next) {
         if (r->outcome == LW_DONE) {
@@ -169,6 +181,7 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
 /* The epoch is gone under it: what finished done is known here, and the rewind decides what of that survives; handlers go on until they
  * notice, and the key waits for them here; nothing else starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
     struct lane *l = h->lane;
     assert(l->hold == h && !h->lost);
     settle_unlist(&w->shards[h->lease.shard], h);
@@ -176,8 +189,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     h->lost = true;
     hold_cut(w, h);
     note_dones(w, h);
-    hold_drop_runs(w, h, h->n_finished);
     h->n_in_call = 0;
+    hold_drop_runs(w, h, h->n_finished);
     l->hold = NULL;
     lw_leases_remove(w->leases, &h->lease);
     atomic_store(&h->lease.held.cancelled, true);
@@ -194,6 +207,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
 /* The lease is somebody else's. What finished while the settle was out is not settled either: it would be recorded, and skipped, before
  * what came before it runs again. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
+    assert(!h->lost);
     settle_unlist(&w->shards[h->lease.shard], h);
     h->stale = true;
     atomic_store(&h->lease.held.cancelled, true);
@@ -202,6 +217,8 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
 /* Ends a stale hold once none of its messages runs: nothing of it is recorded any more, and its
  * messages are requested again. */
 static void end_stale(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
+    assert(h->stale && !h->lost);
     struct lane *l = h->lane;
     if (h->n_open || h->n_in_call) return;
     struct msg *again[4 * AHEAD_MAX];
@@ -221,6 +238,8 @@ static void end_stale(struct lw_worker *w, struct hold *h) {
 }
 
 static void end_lost(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
+    assert(h->lost && h->lane->hold != h);
     struct lane *l = h->lane;
     if (h->first) return;
     for (struct hold **at = &l->lost; *at; at = &(*at)->next)
@@ -233,6 +252,7 @@ static void end_lost(struct lw_worker *w, struct hold *h) {
 }
 
 void hold_maybe_end(struct lw_worker *w, struct hold *h) {
+    check_hold(h);
     if (h->lost)
         end_lost(w, h);
     else if (h->stale)

@@ -5,6 +5,8 @@
 
 #include "consumer/worker/lease.h"
 
+#include <assert.h>
+
 struct lane;
 struct lw_worker;
 struct msg;
@@ -49,5 +51,13 @@ void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or los
 size_t wanted_heads(const struct lw_worker *w);
 bool drops_busy(const struct lw_worker *w); /* true with queue.on_busy: drop */
 bool runs_ahead(const struct lw_worker *w);
+
+/* Called where a hold comes in or goes out: between two steps of its runs, never within one. */
+static inline void check_hold(const struct hold *h) {
+    assert(h->lane && h->tail);
+    assert(h->n_open >= 0 && h->n_in_call >= 0 && h->n_in_call <= h->n_finished);
+    assert(h->first ? h->n_finished + h->n_open > 0 : !h->n_finished && !h->n_open && h->tail == &h->first);
+    assert(!h->listed || (!h->lost && !h->stale));
+}
 
 #endif

@@ -16,21 +16,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) { return lw_lane_shard(lane, w->n_shards, tag); }
+int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {
+    assert(w->n_shards > 0 && tag);
+    return lw_lane_shard(lane, w->n_shards, tag);
+}
 
 static struct lane *find(struct shard *sh, struct lw_bytes id, uint32_t tag) {
+    assert(id.p || !id.n);
     struct lane *l = NULL;
     HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, tag, l);
     return l;
 }
 
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id) {
+    assert(id.n <= LW_LANE_MAX);
     uint32_t tag;
     shard_of(w, id, &tag);
     return find(sh, id, tag);
 }
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
+    assert(id.p || !id.n);
     assert(id.n <= LW_LANE_MAX);
     uint32_t tag;
     int s = shard_of(w, id, &tag);
@@ -53,6 +59,7 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
 
 void lane_maybe_free(struct lw_worker *w, struct lane *l) {
     if (l->head || l->hold || l->lost || l->in_call || l->queued) return;
+    check_lane(l);
     struct shard *sh = &w->shards[l->shard];
     HASH_DELETE(hh, sh->lanes, l);
     free(l->own);
@@ -61,6 +68,8 @@ void lane_maybe_free(struct lw_worker *w, struct lane *l) {
 }
 
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
+    assert(!*l->tail);
+    check_msg(m);
     assert(m->part && m->tag == l->tag);
     m->next = NULL;
     *l->tail = m;
@@ -70,6 +79,8 @@ void lane_push(struct lw_worker *w, struct lane *l, struct msg *m) {
 }
 
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m) {
+    check_lane(l);
+    assert(m->tag == l->tag);
     m->next = l->head;
     l->head = m;
     if (!m->next) l->tail = &m->next;
@@ -89,6 +100,8 @@ struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
 }
 
 static void filter(struct lw_worker *w, struct lane *l, const struct part *only) {
+    check_lane(l);
+    assert(l->head);
     struct msg *m = l->head;
     l->head = NULL;
     l->tail = &l->head;
@@ -102,9 +115,11 @@ static void filter(struct lw_worker *w, struct lane *l, const struct part *only)
             lane_push(w, l, m);
         m = next;
     }
+    check_lane(l);
 }
 
 void lane_drop_pending(struct lw_worker *w, const struct part *only) {
+    check_worker(w);
     for (int s = 0; s < w->n_shards; s++) {
         struct lane *l, *tmp;
         HASH_ITER(hh, w->shards[s].lanes, l, tmp) {
@@ -117,7 +132,7 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
 
 /* Drops heads that need no gate any more: those finished meanwhile, of an earlier delivery, or
  * already running here. Returns the first of the rest. */
-struct msg *lane_first(struct lw_worker *w, struct lane *l) {
+struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
         struct msg *same;
@@ -140,10 +155,12 @@ bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BU
  * go to gate and park. With on_busy drop, each message behind a run asks gate once whether it is
  * dropped; if it must not be dropped, it waits in the chain. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
+    assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);
 }
 
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
+    assert(!l->queued);
     if (l->in_call || l->lost || l->not_before_ms > now) return false;
     if (!lane_first(w, l)) return false;
     if (!l->hold) return true;
@@ -152,6 +169,7 @@ bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
 }
 
 void lane_wake(struct lw_worker *w, struct lane *l) {
+    assert(l->tail && l->n_asked <= l->n);
     if (l->queued || l->in_call || !l->head) {
         lane_maybe_free(w, l);
         return;
@@ -161,6 +179,7 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
 }
 
 void lanes_free(struct lw_worker *w, struct shard *sh) {
+    assert(!sh->pipe.open);
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
         while (l->lost) {
@@ -168,7 +187,9 @@ void lanes_free(struct lw_worker *w, struct shard *sh) {
             l->lost = h->next;
             hold_free(w, h);
         }
-        if (l->hold) hold_free(w, l->hold);
+        struct hold *h = l->hold;
+        l->hold = NULL;
+        if (h) hold_free(w, h);
         HASH_DELETE(hh, sh->lanes, l);
         free(l->own);
         free(l);

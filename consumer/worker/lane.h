@@ -38,7 +38,7 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
 void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: queues the lane for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-struct msg *lane_first(struct lw_worker *w, struct lane *l); /* the first message that needs gate; drops those before it */
+struct msg *lane_first_of(struct lw_worker *w, struct lane *l); /* the first message that needs gate; drops those before it */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
@@ -46,6 +46,17 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only); /* only NU
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
+
+/* The first message that waits for gate; NULL: none. Inline because most lanes have none. */
+static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) { return l->head ? lane_first_of(w, l) : NULL; }
+
+/* Called where a lane comes in or goes out. */
+static inline void check_lane(const struct lane *l) {
+    assert(l->tail && l->shard >= 0);
+    assert(l->head ? l->n > 0 : !l->n && l->tail == &l->head);
+    assert(l->n_asked <= l->n);
+    assert(!l->hold || !l->lost);
+}
 
 /* A call names the lane. Nothing else about its key is sent until the call is answered or given
  * up. */

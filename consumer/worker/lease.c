@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "consumer/worker/lease.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* The leases of a shard, ordered by deadline: the first to end is the first to be renewed or
@@ -18,6 +19,7 @@ struct lw_leases {
 };
 
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms) {
+    assert(shards > 0 && ttl_ms > 0);
     struct lw_leases *t = lw_alloc(sizeof *t + (size_t)shards * sizeof t->list[0]);
     pthread_mutex_init(&t->mutex, NULL);
     t->ttl_ms = ttl_ms;
@@ -33,7 +35,14 @@ void lw_leases_close(struct lw_leases *t) {
     free(t);
 }
 
+/* Its neighbours know it. */
+static inline void check_linked(const struct lw_lease *l) {
+    assert(l->id);
+    assert(l->prev->next == l && l->next->prev == l);
+}
+
 static void unlink_lease(struct lw_lease *l) {
+    check_linked(l);
     l->prev->next = l->next;
     l->next->prev = l->prev;
 }
@@ -41,6 +50,7 @@ static void unlink_lease(struct lw_lease *l) {
 /* Inserts in order of deadline. The place is nearly always the end, since all leases have the same TTL,
  * but a grant whose reply was read late belongs before leases that were renewed meanwhile. */
 static void insert(struct lw_leases *t, struct lw_lease *l) {
+    assert(l->shard >= 0 && l->shard < t->shards);
     struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;
     int64_t deadline_ms = atomic_load(&l->held.deadline_ms);
     while (before != head && atomic_load(&before->held.deadline_ms) > deadline_ms) before = before->prev;
@@ -48,9 +58,12 @@ static void insert(struct lw_leases *t, struct lw_lease *l) {
     l->next = before->next;
     before->next->prev = l;
     before->next = l;
+    check_linked(l);
 }
 
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
+    assert(!l->id);
+    assert(l->lane.n <= LW_LANE_MAX);
     pthread_mutex_lock(&t->mutex);
     l->id = t->next_id++;
     l->lost = false;
@@ -61,6 +74,7 @@ void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms)
 }
 
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms) {
+    assert(l->shard >= 0 && l->shard < t->shards);
     pthread_mutex_lock(&t->mutex);
     l->lost = false;
     atomic_store(&l->held.deadline_ms, deadline_ms);
@@ -73,6 +87,7 @@ void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_
 }
 
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l) {
+    assert(l->shard >= 0 && l->shard < t->shards);
     pthread_mutex_lock(&t->mutex);
     if (l->id) {
         unlink_lease(l);
@@ -82,6 +97,7 @@ void lw_leases_remove(struct lw_leases *t, struct lw_lease *l) {
 }
 
 void lw_leases_cancel_shard(struct lw_leases *t, int shard) {
+    assert(shard >= 0 && shard < t->shards);
     pthread_mutex_lock(&t->mutex);
     struct lw_lease *head = &t->list[shard].head;
     for (struct lw_lease *l = head->next; l != head; l = l->next) atomic_store(&l->held.cancelled, true);
@@ -89,6 +105,8 @@ void lw_leases_cancel_shard(struct lw_leases *t, int shard) {
 }
 
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max) {
+    assert(shard >= 0 && shard < t->shards);
+    assert(out || !max);
     size_t n = 0;
     pthread_mutex_lock(&t->mutex);
     struct lw_lease *head = &t->list[shard].head;
@@ -108,6 +126,7 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
 }
 
 size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms) {
+    assert(n == 0 || (due && answers));
     size_t lost = 0;
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < n; i++) {
@@ -128,6 +147,7 @@ size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n
 }
 
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms) {
+    assert(t->ttl_ms > 0);
     size_t n = 0;
     pthread_mutex_lock(&t->mutex);
     for (int s = 0; s < t->shards; s++) {

@@ -9,9 +9,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void msgs_open(struct lw_worker *w) { w->memory.big = w->bytes.lane; }
+void msgs_open(struct lw_worker *w) {
+    assert(w->bytes.lane > 0);
+    w->memory.big = w->bytes.lane;
+}
 
 struct msg *msg_new(struct lw_worker *w, struct part *p) {
+    assert(p && p->name);
     struct msg *m = w->memory.free;
     if (m)
         w->memory.free = m->next;
@@ -23,6 +27,7 @@ struct msg *msg_new(struct lw_worker *w, struct part *p) {
 }
 
 void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
+    assert(m->part && m->part->n_msgs > 0);
     assert(!m->bytes);
     n += sizeof *m;
     for (size_t i = 0; i < m->n_headers; i++)
@@ -34,7 +39,10 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     if (n > w->memory.big) w->memory.big = n;
 }
 
-bool heads_fit(const struct lw_worker *w) { return w->memory.heads < w->bytes.heads; }
+bool heads_fit(const struct lw_worker *w) {
+    check_memory(&w->memory);
+    return w->memory.heads < w->bytes.heads;
+}
 
 void msg_free(struct lw_worker *w, struct msg *m) {
     assert(m->part->n_msgs);
@@ -53,6 +61,7 @@ void msg_free(struct lw_worker *w, struct msg *m) {
 }
 
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out) {
+    check_msg(m);
     (void)w;
     if (m->raw.p) {
         lw_buf_add(out, m->raw.p, m->raw.n);

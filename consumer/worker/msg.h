@@ -6,6 +6,8 @@
 #include "consumer/worker/partition.h"
 #include "queue/envelope.h"
 
+#include <assert.h>
+
 struct lw_worker;
 struct part;
 
@@ -46,6 +48,17 @@ static inline bool msg_current(const struct msg *m) {
     if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
     enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
     return s == LW_OFF_IN || s == LW_OFF_QUEUED;
+}
+
+static inline void check_msg(const struct msg *m) {
+    assert(m->part && m->part->n_msgs > 0);
+    assert(m->offset >= 0 && m->bytes > 0);
+    assert(!m->raw.p || m->own);
+}
+
+static inline void check_memory(const struct memory *mem) {
+    assert(mem->heads <= mem->held);
+    assert(mem->big > 0);
 }
 
 #endif

@@ -4,10 +4,14 @@
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 
+#include <assert.h>
+
 static void put(_Atomic int64_t *to, int64_t v) { atomic_store_explicit(to, v, memory_order_relaxed); }
 static int64_t get(_Atomic int64_t *from) { return atomic_load_explicit(from, memory_order_relaxed); }
 
 static void show(struct part *p, int64_t end, int64_t now) {
+    check_part(p);
+    assert(p->gen && p->slot);
     struct lw_board_partition *b = p->slot;
     int64_t mark = lw_offsets_watermark(p->offsets), unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
     if (end < p->log_end) end = p->log_end; /* no less than the end that was asked for at assignment */
@@ -21,6 +25,8 @@ static void show(struct part *p, int64_t end, int64_t now) {
 }
 
 static void take(struct lw_worker *w, int worker, struct part *p, int64_t now) {
+    check_part(p);
+    assert(p->gen && !p->slot);
     p->slot = lw_board_own(w->set.board, worker, p->topic, p->partition);
     if (!p->slot) return;
     put(&p->slot->watermark, lw_offsets_watermark(p->offsets));
@@ -28,6 +34,7 @@ static void take(struct lw_worker *w, int worker, struct part *p, int64_t now) {
 }
 
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx) {
+    check_worker(w);
     if (!w->set.board) return;
     int64_t now = now_ms(w);
     for (struct part *p = w->parts; p; p = p->hh.next) {
@@ -42,4 +49,7 @@ void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void 
     }
 }
 
-uint64_t lw_worker_in_handler(const struct lw_worker *w) { return w->runs.in_handler; }
+uint64_t lw_worker_in_handler(const struct lw_worker *w) {
+    check_runs(&w->runs);
+    return w->runs.in_handler;
+}

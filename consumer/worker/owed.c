@@ -14,14 +14,17 @@
 #include "consumer/worker/msg.h"
 #include "consumer/worker/lane.h"
 
+#include <assert.h>
 #include <xxhash.h>
 
 static uint64_t hash_of(const struct part *p, int64_t offset) {
+    assert(p->topic && offset >= 0);
     uint64_t place[3] = {(uint64_t)p->partition, (uint64_t)offset, (uint64_t)p->replay};
     return XXH3_64bits_withSeed(place, sizeof place, XXH3_64bits(p->topic, strlen(p->topic)));
 }
 
 static _Atomic uint64_t *row(struct lw_worker *w, const struct shard *sh) {
+    assert(sh->index >= 0 && sh->index < w->n_shards);
     bool counted = w->set.board && sh->index < LW_UNSURE_SHARDS;
     return counted ? w->set.board->workers[w->set.index].unsure[sh->index] : NULL;
 }
@@ -30,6 +33,8 @@ static void put(_Atomic uint64_t *at, uint64_t id) { atomic_store_explicit(at, i
 
 /* Writes the runs whose outcome is final (done or dead) and not counted yet. */
 static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
+    assert(n >= 0 && n <= LW_UNSURE);
+    assert(it->n_runs <= it->hold->n_finished);
     struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) {
         bool done = r->outcome == LW_DONE, dead = r->outcome == LW_DEAD || r->outcome == LW_DEAD_SENT;
@@ -42,6 +47,7 @@ static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it)
 }
 
 void unsure_write(struct lw_worker *w, struct shard *sh) {
+    check_settle(&sh->settle);
     _Atomic uint64_t *to = row(w, sh);
     int n = 0;
     for (int i = 0; to && i < sh->settle.n; i++) n = write_item(to, n, &sh->settle.item[i]);
@@ -51,6 +57,7 @@ void unsure_write(struct lw_worker *w, struct shard *sh) {
 /* Marks a run as counted. It keeps its place, because readers stop at the first empty place. The mark
  * comes before the count, so a crash in between loses one count and never doubles one. */
 void unsure_counted(struct lw_worker *w, struct run *r) {
+    assert(r->unsure >= 0 && r->unsure <= LW_UNSURE);
     _Atomic uint64_t *at = row(w, &w->shards[r->hold->lane->shard]);
     if (at && r->unsure) put(&at[r->unsure - 1], LW_UNSURE_COUNTED);
     r->unsure = 0;
@@ -59,19 +66,23 @@ void unsure_counted(struct lw_worker *w, struct run *r) {
 }
 
 void unsure_clear(struct lw_worker *w, struct shard *sh) {
+    check_settle(&sh->settle);
     _Atomic uint64_t *at = row(w, sh);
     for (int n = 0; at && n < LW_UNSURE && atomic_load_explicit(&at[n], memory_order_relaxed); n++) put(&at[n], 0);
 }
 
 void unsure_owe(struct lw_worker *w, const struct shard *sh) {
+    check_settle(&sh->settle);
     if (row(w, sh)) lw_board_owe(w->set.board, w->set.index, sh->index);
 }
 
 void owed_add(struct lw_worker *w, const struct run *r) {
+    check_run(r);
     if (w->set.board && !r->accounted) lw_board_owe_one(w->set.board, lw_owed_id(hash_of(r->msg->part, r->msg->offset), false));
 }
 
 void owed_pay(struct lw_worker *w, const struct part *p, int64_t offset) {
+    assert(offset >= 0);
     bool dead;
     if (!w->set.board || !atomic_load_explicit(&w->set.board->n_owed, memory_order_relaxed)) return;
     if (lw_board_owed(w->set.board, hash_of(p, offset), &dead)) count(dead ? &w->counts->dead : &w->counts->done);

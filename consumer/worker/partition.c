@@ -24,6 +24,8 @@
 enum { RECORDS_MAX = 4 << 20, PART_RECORDS_MAX = 1 << 20, PART_RECORDS_MIN = 1 << 16, FULL_SAID_MS = 60000 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
+    assert(topic && n > 0);
+    assert(partition >= 0 && replay >= 0);
     char name[320];
     int len = snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
     if (replay) len += snprintf(name + len, sizeof name - (size_t)len, "#%" PRId64, replay);
@@ -43,6 +45,7 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
 }
 
 void part_free(struct lw_worker *w, struct part *p) {
+    check_part(p);
     assert(!p->gen && !p->n_msgs && !p->offsets);
     HASH_DELETE(hh, w->parts, p);
     watch_free(p);
@@ -51,6 +54,8 @@ void part_free(struct lw_worker *w, struct part *p) {
 }
 
 void part_idle(struct lw_worker *w, struct part *p) {
+    check_part(p);
+    assert(!p->n_msgs && p->replay);
     if (p->idle) return;
     p->idle = true;
     p->next_idle = w->idle_parts;
@@ -59,6 +64,7 @@ void part_idle(struct lw_worker *w, struct part *p) {
 
 /* True while a settle that may be sent again names messages of this partition. */
 static bool is_named(const struct lw_worker *w, const struct part *p) {
+    check_part(p);
     for (int s = 0; s < w->n_shards; s++)
         for (int i = 0; i < w->shards[s].settle.n_named; i++)
             if (w->shards[s].settle.named[i].part == p) return true;
@@ -66,6 +72,7 @@ static bool is_named(const struct lw_worker *w, const struct part *p) {
 }
 
 void parts_sweep(struct lw_worker *w) {
+    check_worker(w);
     struct part *p = w->idle_parts, *next;
     w->idle_parts = NULL;
     for (; p; p = next) {
@@ -80,18 +87,21 @@ void parts_sweep(struct lw_worker *w) {
 }
 
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen) {
+    assert(w->n_assigned <= w->cap_assigned);
     for (size_t i = 0; i < w->n_assigned; i++)
         if (w->assigned[i]->gen == gen) return w->assigned[i];
     return NULL;
 }
 
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s) {
+    assert(!p->gen || p->offsets);
     (void)w;
     assert(offset >= 0);
     if (p->gen) lw_offsets_mark(p->offsets, offset, s);
 }
 
 size_t part_records_max(const struct lw_worker *w) {
+    check_worker(w);
     if (w->set.part_records) return w->set.part_records;
     size_t share = RECORDS_MAX / (w->n_assigned ? w->n_assigned : 1);
     if (share > PART_RECORDS_MAX) return PART_RECORDS_MAX;
@@ -101,6 +111,8 @@ size_t part_records_max(const struct lw_worker *w) {
 /* One unfinished record keeps every record behind it in memory. At the limit, reading of the partition
  * pauses until that record is finished. */
 static bool is_full(struct lw_worker *w, struct part *p) {
+    check_part(p);
+    assert(p->gen);
     size_t held = lw_offsets_held(p->offsets), most = part_records_max(w);
     int64_t now = now_ms(w), mark = lw_offsets_watermark(p->offsets);
     if (held < most) return false;
@@ -115,6 +127,8 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 }
 
 void part_pause(struct lw_worker *w, struct part *p) {
+    check_part(p);
+    assert(p->gen);
     bool first =
         drops_busy(w) && p->committed < 0; /* a later owner must find a commit, so the first commit comes before anything is dropped */
     bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
@@ -127,6 +141,7 @@ void part_pause(struct lw_worker *w, struct part *p) {
 }
 
 bool all_joined(const struct lw_worker *w) {
+    assert(w->n_shards > 0);
     for (int s = 0; s < w->n_shards; s++)
         if (!w->shards[s].epoch.id[0]) return false;
     return true;
@@ -137,6 +152,7 @@ bool all_joined(const struct lw_worker *w) {
  * all shards were joined: replies of Redis are read only between calls of the source. Otherwise the
  * next end of the log that is reached sets it (lw_worker_end). */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
+    assert(a->gen);
     if (a->committed < 0) return a->begin;
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
@@ -144,6 +160,8 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
 /* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
  * written after those epochs began. No earlier epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
+    check_worker(w);
+    assert(gen);
     struct part *p = part_of_gen(w, gen);
     if (!p) return;
     lw_offsets_end(p->offsets, offset);
@@ -151,6 +169,9 @@ void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
 }
 
 void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
+    check_worker(w);
+    assert(a->gen && a->topic);
+    assert(!part_of_gen(w, a->gen));
     struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition, 0);
     if (p->gen) part_drop(w, p);
     p->gen = a->gen;
@@ -187,17 +208,24 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     part_pause(w, p); /* until its states are read */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
+    check_part(p);
 }
 
 void part_committed(struct part *p, int64_t offset) {
+    check_part(p);
+    assert(p->gen);
     if (offset > p->committed) p->committed = offset;
     p->had_commit = true;
     p->claims = false;
 }
 
-void part_forget_kept(struct part *p) { p->n_kept = 0; }
+void part_forget_kept(struct part *p) {
+    check_part(p);
+    p->n_kept = 0;
+}
 
 void part_drop(struct lw_worker *w, struct part *p) {
+    check_part(p);
     if (!p->gen) return;
     assert(p->offsets);
     lane_drop_pending(w, p);
@@ -216,9 +244,12 @@ void part_drop(struct lw_worker *w, struct part *p) {
             w->n_assigned--;
             break;
         }
+    check_part(p);
+    assert(!p->gen);
 }
 
 void part_forget_meta(struct part *p) {
+    assert(p->meta || !p->n_meta);
     free(p->meta);
     free(p->meta_open);
     p->meta = NULL;
@@ -231,6 +262,7 @@ void part_forget_meta(struct part *p) {
  * older than those of the second run. So nothing of the partition runs until Kafka has accepted a commit
  * whose metadata claims no more than Redis knows (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
+    check_part(p);
     if (!p->claims) return;
     struct lw_range known[META_RANGES];
     size_t n = lw_offsets_finished(p->offsets, known, META_RANGES);
@@ -240,12 +272,19 @@ void part_check_claims(struct lw_worker *w, struct part *p) {
         commit_soon(w);
 }
 
-static bool tag_test(const uint8_t *map, uint32_t tag) { return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1; }
-static void tag_set(uint8_t *map, uint32_t tag) { map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8)); }
+static bool tag_test(const uint8_t *map, uint32_t tag) {
+    assert(map);
+    return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1;
+}
+static void tag_set(uint8_t *map, uint32_t tag) {
+    assert(map);
+    map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8));
+}
 
 /* Withdraws grants that have not started, of one partition (NULL: of all) that is revoked or
  * rewound. Their messages come from Kafka again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
+    check_worker(w);
     for (int s = 0; s < w->n_shards; s++)
         for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
             const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL;
@@ -262,6 +301,7 @@ struct rewinding {
 };
 
 static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag) {
+    assert(ctx && offset >= 0);
     struct rewinding *x = ctx;
     struct part *p = x->part;
     if (state != LW_OFF_DONE) {
@@ -278,6 +318,7 @@ static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint
 }
 
 static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
+    check_part(p);
     assert(p->gen && p->offsets);
     struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
     p->n_kept = 0;
@@ -293,15 +334,19 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
         snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at, err.text);
         w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* end this worker: its successor begins at the commit */
     }
+    check_part(p);
 }
 
 void part_again(struct lw_worker *w, struct part *p) {
+    check_part(p);
+    assert(p->gen);
     cut_holds(w, p);
     lane_drop_pending(w, p);
     part_rewind(w, p, true);
 }
 
 void parts_rewind(struct lw_worker *w, bool keep) {
+    check_worker(w);
     cut_holds(w, NULL);
     lane_drop_pending(w, NULL);
     for (size_t i = 0; i < w->n_assigned; i++) {
@@ -316,6 +361,7 @@ struct closure {
 };
 
 static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
+    assert(ctx && offset >= 0);
     (void)offset;
     struct closure *c = ctx;
     if (tag == c->tag) c->open = true;
@@ -324,6 +370,8 @@ static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
 
 /* Whether every earlier message of the same key in its partition is known to be done. */
 bool part_closed(const struct part *p, const struct msg *m) {
+    check_part(p);
+    assert(m->part == p);
     if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
     struct closure c = {.tag = m->tag};
     lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
@@ -334,6 +382,8 @@ bool part_closed(const struct part *p, const struct msg *m) {
 /* Commit metadata calls this record finished. That counts if Redis agrees, which gate will say; or,
  * during a quarantine, if it is written back, which the rule "no gap below a done" must allow. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
+    check_part(p);
+    assert(m->part == p);
     assert(p->gen && p->n_meta);
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
     while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
@@ -353,6 +403,7 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
  * handler, or finished and not settled, need their owner, because nobody else knows of them. Heads
  * stay in their waiting list: they go on under their lease, or another worker claims them. */
 static bool needs_owner(const struct lw_worker *w, const struct part *p) {
+    check_part(p);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->phase != READY) continue; /* nothing can be settled on this shard now; Kafka will deliver the message again */
@@ -364,6 +415,7 @@ static bool needs_owner(const struct lw_worker *w, const struct part *p) {
 }
 
 static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct lw_err *err) {
+    assert(parts || !n);
     struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
     char *meta = lw_alloc((n + 1) * (LW_META_MAX + 1));
     size_t k = 0;
@@ -382,6 +434,7 @@ static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct
 }
 
 static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
+    assert(parts || !n);
     struct lw_err err = {0};
     size_t room;
     int rc;
@@ -395,6 +448,8 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
 /* Stops starting messages of this partition. Its next owner reads from Kafka what waits in memory,
  * is withdrawn, or is granted by a call in flight. */
 static void part_leave(struct lw_worker *w, struct part *p) {
+    check_part(p);
+    assert(p->gen);
     p->leaving = true;
     p->pass++;
     cut_holds(w, p);
@@ -403,6 +458,7 @@ static void part_leave(struct lw_worker *w, struct part *p) {
 }
 
 static void wait_for_started(struct lw_worker *w, struct part **parts, const uint32_t *gens, size_t n) {
+    assert(parts && w->io->pump);
     int64_t begin = now_ms(w), until = begin + w->c->shutdown.revoke_ms;
     for (size_t i = 0; i < n; i++)
         while (parts[i] && parts[i]->gen == gens[i] && needs_owner(w, parts[i]) && now_ms(w) < until) w->io->pump(w->ctx, 20);
@@ -413,6 +469,8 @@ static void wait_for_started(struct lw_worker *w, struct part **parts, const uin
 }
 
 void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
+    check_worker(w);
+    assert(gens || !n);
     struct part **parts = lw_alloc((n + 1) * sizeof *parts);
     for (size_t i = 0; i < n; i++) {
         parts[i] = part_of_gen(w, gens[i]);
@@ -425,4 +483,7 @@ void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool 
     free(parts);
 }
 
-void lw_worker_commit_all(struct lw_worker *w) { commit_parts(w, w->assigned, w->n_assigned); }
+void lw_worker_commit_all(struct lw_worker *w) {
+    check_worker(w);
+    commit_parts(w, w->assigned, w->n_assigned);
+}

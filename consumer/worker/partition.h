@@ -8,6 +8,7 @@
 #include "consumer/worker/watch.h"
 #include "queue/offsets.h"
 
+#include <assert.h>
 #include <uthash.h>
 
 struct lw_worker;
@@ -70,5 +71,14 @@ bool part_closed(const struct part *p, const struct msg *m);
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m); /* called when a record arrives */
 void part_forget_meta(struct part *p);
 void part_check_claims(struct lw_worker *w, struct part *p); /* called when its states have been read */
+
+/* Called where a partition comes in or goes out. */
+static inline void check_part(const struct part *p) {
+    assert(p->name && p->topic);
+    assert((p->gen != 0) == (p->offsets != NULL));
+    assert(!p->gen || !p->replay);
+    assert(p->n_kept <= p->cap_kept);
+    assert(!p->n_meta || (p->meta && p->meta_open));
+}
 
 #endif

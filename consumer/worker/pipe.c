@@ -30,6 +30,7 @@
 static char sha[LW_SCRIPTS][41]; /* as SCRIPT LOAD answered; equal on all shards */
 
 const char *script_sha(const struct lw_script *s) {
+    assert(s);
     for (int i = 0; i < LW_SCRIPTS; i++)
         if (lw_scripts[i] == s) return sha[i];
     return "";
@@ -38,6 +39,7 @@ const char *script_sha(const struct lw_script *s) {
 /* Begins a pipeline. Calls that must be sent again keep their items: only the check of a connection
  * goes before them. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     (void)w;
     assert(!sh->pipe.open);
     lw_commands_reset(&sh->pipe.commands);
@@ -47,18 +49,22 @@ void pipe_begin(struct lw_worker *w, struct shard *sh) {
 }
 
 void pipe_call(struct shard *sh, enum call_kind kind) {
+    check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n < PIPE_CALLS);
     sh->pipe.calls[sh->pipe.n++] = (struct call){.kind = kind};
 }
 
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
+    assert(script && !sh->pipe.open);
     assert(n_keys > 0);
     lw_cmd(&sh->pipe.commands, "EVALSHA");
     lw_arg(&sh->pipe.commands, lw_bytes(script_sha(script), 40));
     lw_arg_i64(&sh->pipe.commands, n_keys);
+    assert(sh->pipe.commands.n == sh->pipe.n); /* each call has its command */
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     if (!sh->pipe.n) return;
     assert(sh->pipe.commands.n == sh->pipe.n && sh->phase != DOWN);
     sh->pipe.open = true;
@@ -70,6 +76,7 @@ void pipe_send(struct lw_worker *w, struct shard *sh) {
 }
 
 struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script) {
+    assert(sh->epoch.id[0] && !sh->pipe.open);
     return (struct lw_call){.commands = &sh->pipe.commands,
                             .sha = script_sha(script),
                             .prefix = lw_bytes(sh->prefix, sh->n_prefix),
@@ -88,11 +95,15 @@ struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struc
                             .skip = w->c->retry.order == LW_ORDER_SKIP};
 }
 
-uint64_t token_new(struct lw_worker *w) { return ++w->next_token; }
+uint64_t token_new(struct lw_worker *w) {
+    assert(w->next_token < UINT64_MAX);
+    return ++w->next_token;
+}
 
 /* The byte limits of a claim or settle. The call may hand over as much as memory has room for, and
  * always a little, so that small messages make progress beside large ones. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
+    check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;
     size_t room = b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
     return (struct lw_call_bounds){.lane = b->lane, .call = room > b->call ? b->call : room > least ? room : least, .met = w->memory.big};
@@ -102,6 +113,7 @@ static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE 
 
 /* Sends the kept calls again before anything else that names their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
     lw_commands_reset(&sh->pipe.commands);
     settle_again(w, sh, sh->pipe.cut);
@@ -122,12 +134,14 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
 
 /* Keeps the unanswered calls, and those that did not execute, in order to send them again. */
 static void keep_calls(struct shard *sh) {
+    check_pipe(&sh->pipe);
     for (int i = 0; i < sh->pipe.n; i++)
         if ((i >= sh->pipe.answered || sh->pipe.calls[i].again) && keeps(sh->pipe.calls[i].kind))
             sh->pipe.kept[sh->pipe.n_kept++] = sh->pipe.calls[i].kind;
     assert(sh->pipe.n_kept <= KEPT_CALLS);
     sh->pipe.open = false;
     sh->pipe.n = sh->pipe.answered = 0;
+    check_pipe(&sh->pipe);
 }
 
 static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
@@ -141,15 +155,18 @@ static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind ki
 }
 
 void pipe_forget(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     for (int i = 0; i < sh->pipe.n_kept; i++) forget_call(w, sh, sh->pipe.kept[i]);
     if (sh->pipe.open)
         for (int i = 0; i < sh->pipe.n; i++)
             if (i >= sh->pipe.answered || sh->pipe.calls[i].again) forget_call(w, sh, sh->pipe.calls[i].kind);
     sh->pipe.open = sh->pipe.cut = false;
     sh->pipe.n_kept = sh->pipe.n = sh->pipe.answered = 0;
+    check_pipe(&sh->pipe);
 }
 
 void pipe_broken(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     if (!sh->pipe.open) return;
     for (int i = sh->pipe.answered; i < sh->pipe.n; i++) {
         sh->pipe.cut |= keeps(sh->pipe.calls[i].kind);
@@ -158,10 +175,15 @@ void pipe_broken(struct lw_worker *w, struct shard *sh) {
     keep_calls(sh);
 }
 
-void pipe_free(struct shard *sh) { lw_commands_free(&sh->pipe.commands); }
+void pipe_free(struct shard *sh) {
+    assert(!sh->pipe.open);
+    lw_commands_free(&sh->pipe.commands);
+}
 
 /* Handles an error reply: decides whether the call executed, and what to do next. */
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
+    check_pipe(&sh->pipe);
+    assert(sh->pipe.answered > 0);
     if (strncmp(text, "NOSCRIPT", 8) == 0) { /* after SCRIPT FLUSH the script is missing, and nothing executed */
         connection_scripts(sh, false);
         c->again = keeps(c->kind);
@@ -192,6 +214,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
 }
 
 static void load_reply(struct shard *sh, const redisReply *r) {
+    assert(sh->pipe.answered > 0 && sh->phase == HELLO);
     int at = 0;
     for (int i = 0; i < sh->pipe.answered - 1; i++) at += sh->pipe.calls[i].kind == CALL_LOAD;
     if (r->type != REDIS_REPLY_STRING || r->len != 40) return;
@@ -201,6 +224,7 @@ static void load_reply(struct shard *sh, const redisReply *r) {
 
 /* Handles the replies that every script may give. */
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
+    assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
     if (strcmp(r->str, "LOST") == 0) {
         c->again = true; /* the call did nothing, but its items must still be released */
@@ -227,6 +251,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
 }
 
 static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
+    assert(c->kind <= CALL_ALIVE && !c->again);
     bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE || c->kind == CALL_GATE ||
                     c->kind == CALL_CLAIM || c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR ||
                     c->kind == CALL_UNPARK || c->kind == CALL_LIFT;
@@ -252,6 +277,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
 }
 
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
+    check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (!sh->pipe.open) return; /* a reply to a pipeline that was given up */
@@ -272,6 +298,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
  * to send again. Returns true if it sent something.
  */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
+    check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
         /* it takes a pipeline of its own; calls to send again wait for the next */

@@ -7,6 +7,7 @@
 #include "base/redis/script.h"
 #include "queue/calls.h"
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 
 struct lw_worker;
@@ -62,5 +63,12 @@ const char *script_sha(const struct lw_script *s);
 struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script);
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
 uint64_t token_new(struct lw_worker *w); /* a number that this worker never used before */
+
+static inline void check_pipe(const struct pipeline *p) {
+    assert(p->n >= 0 && p->n <= PIPE_CALLS);
+    assert(p->answered >= 0 && p->answered <= p->n);
+    assert(p->n_kept >= 0 && p->n_kept <= KEPT_CALLS);
+    assert(!p->open || p->n > 0);
+}
 
 #endif

@@ -5,10 +5,13 @@
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
 #include "consumer/worker/commit.h"
+#include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/rival.h"
 #include "consumer/worker/run.h"
 #include "consumer/worker/worker.h"
+
+#include <assert.h>
 
 struct hold;
 struct lane;
@@ -77,5 +80,15 @@ static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, bool end
         lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (w->io->wall_ms(w->ctx) - timestamp_ms));
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
+
+/* Called where the surroundings come in. */
+static inline void check_worker(const struct lw_worker *w) {
+    assert(w->io && w->shards && w->n_shards > 0);
+    assert(w->n_assigned <= w->cap_assigned);
+    assert(w->window <= 2 * BATCH);
+    check_memory(&w->memory);
+    check_runs(&w->runs);
+    check_commits(&w->commit);
+}
 
 #endif

@@ -20,34 +20,49 @@
 #include <stdlib.h>
 
 void repair_restart(struct shard *sh) {
+    check_repair(&sh->repair);
     sh->repair.part = sh->repair.at = 0;
     sh->repair.floors_sent = false;
 }
 
 void repair_open(struct shard *sh) {
+    check_repair(&sh->repair);
+    assert(sh->phase == REPAIRING);
     sh->repair.over = false;
     repair_restart(sh);
 }
 
 void repair_drop(struct shard *sh) {
+    check_repair(&sh->repair);
     sh->repair.n_meta = 0;
     repair_restart(sh);
 }
 
-void repair_free(struct shard *sh) { free(sh->repair.meta); }
+void repair_free(struct shard *sh) {
+    check_repair(&sh->repair);
+    free(sh->repair.meta);
+}
 
 /* Maximum number of ranges per call. */
-static int repair_room(const struct lw_worker *w) { return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH; }
+static int repair_room(const struct lw_worker *w) {
+    assert(w->set.repair_batch >= 0 && w->set.repair_batch <= REPAIR_BATCH);
+    return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH;
+}
 
 void repairs_restart(struct lw_worker *w) {
+    check_worker(w);
     for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);
 }
 
-static void arg_part(struct lw_commands *c, const struct part *p) { lw_arg_text(c, p->name); }
+static void arg_part(struct lw_commands *c, const struct part *p) {
+    check_part(p);
+    lw_arg_text(c, p->name);
+}
 
 /* Builds one call: the floors first, then as many finished ranges as it takes. The shard is READY
  * when nothing is left to write. */
 void repair_build(struct lw_worker *w, struct shard *sh) {
+    check_repair(&sh->repair);
     assert(sh->phase == REPAIRING && !sh->repair.over);
     pipe_begin(w, sh);
     struct lw_commands *c = &sh->pipe.commands;
@@ -94,6 +109,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
  * quarantine, if the order of its key allows; until that is decided, the rule "epoch ends, grants
  * end" blocks the key here. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
+    check_hold(h);
+    assert(h->lost);
     for (struct run *r = h->first, *next; r; r = next) {
         next = r->next;
         if (!r->late || r->in_repair) continue;
@@ -110,6 +127,7 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
 }
 
 static void collect_late(struct lw_worker *w, struct shard *sh) {
+    check_repair(&sh->repair);
     struct lane *l, *tmp;
     bool quiet = shard_quiet(w, sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
@@ -118,21 +136,29 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
             collect_of(w, sh, h, quiet);
         }
     }
+    check_repair(&sh->repair);
 }
 
-void repair_begin(struct shard *sh) { sh->repair.n = 0; }
+void repair_begin(struct shard *sh) {
+    check_repair(&sh->repair);
+    sh->repair.n = 0;
+}
 
 void repair_forget(struct shard *sh) {
+    check_repair(&sh->repair);
     for (int i = 0; i < sh->repair.n; i++)
         if (sh->repair.item[i].late) sh->repair.item[i].late->in_repair = false;
 }
 
 void late_count(struct shard *sh, int by) {
+    assert(by == 1 || by == -1);
     assert(by > 0 || sh->repair.n_late > 0);
     sh->repair.n_late += (size_t)by;
 }
 
 void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
+    check_repair(&sh->repair);
+    check_part(p);
     if (sh->repair.n_meta == sh->repair.cap_meta) {
         sh->repair.cap_meta = sh->repair.cap_meta ? sh->repair.cap_meta * 2 : 64;
         sh->repair.meta = lw_realloc(sh->repair.meta, sh->repair.cap_meta * sizeof sh->repair.meta[0]);
@@ -142,6 +168,7 @@ void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
 }
 
 static void meta_drop(struct shard *sh, size_t n) {
+    check_repair(&sh->repair);
     assert(n <= sh->repair.n_meta);
     sh->repair.n_meta -= n;
     if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
@@ -151,6 +178,8 @@ static void meta_drop(struct shard *sh, size_t n) {
  * record of a key were written back without an earlier one, the earlier one would run again and its
  * effect would be the last. A hold is taken whole or not at all. */
 void late_build(struct lw_worker *w, struct shard *sh) {
+    check_repair(&sh->repair);
+    assert(sh->phase == READY);
     if (sh->repair.n) return;
     for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++) sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
     if (sh->repair.n_late) collect_late(w, sh);
@@ -161,9 +190,11 @@ void late_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, 0);
     for (int i = 0; i < sh->repair.n; i++)
         arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo), lw_arg_i64(c, sh->repair.item[i].hi);
+    check_repair(&sh->repair);
 }
 
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_repair(&sh->repair);
     bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
     size_t metas = 0;
     for (int i = 0; i < sh->repair.n; i++) {
@@ -190,4 +221,5 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         parts_rewind(w, false);
         commit_must_confirm(w); /* the metadata of the last commit still calls it finished */
     }
+    check_repair(&sh->repair);
 }

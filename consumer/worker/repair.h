@@ -3,6 +3,7 @@
 #ifndef LW_CONSUMER_WORKER_REPAIR_H
 #define LW_CONSUMER_WORKER_REPAIR_H
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +46,10 @@ void late_count(struct shard *sh, int by); /* changes the number of late runs th
 void repairs_restart(struct lw_worker *w); /* the set of known dones changed: starts every repair over */
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void late_build(struct lw_worker *w, struct shard *sh);
+
+static inline void check_repair(const struct repair *x) {
+    assert(x->n >= 0 && x->n <= REPAIR_BATCH);
+    assert(x->n_meta <= x->cap_meta && x->n_meta <= REPAIR_OFFSETS);
+}
 
 #endif

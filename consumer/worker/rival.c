@@ -17,12 +17,14 @@
 #include "consumer/worker/shard.h"
 #include "queue/commit_meta.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 enum { RIVAL_SEEN = 3, PATIENCE_MS = 3000, GAP_MS = 1000, FORGET_MS = 60000, SAID_MS = 60000 };
 
 void rival_epoch(struct lw_worker *w, const char *epoch) {
+    assert(epoch && strlen(w->fleet) < sizeof w->fleet);
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
@@ -31,12 +33,14 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
 }
 
 static bool is_ours(const struct lw_worker *w, const char *fleet) {
+    assert(fleet && w->fleet[0]);
     bool ours = strcmp(fleet, w->fleet) == 0;
     for (size_t i = 0; i < FLEETS; i++) ours |= strcmp(fleet, w->fleets[i]) == 0;
     return ours;
 }
 
 static void verdict(struct lw_worker *w, int64_t now) {
+    assert(w->rival.n > 0 && w->rival.fleet[0]);
     struct rival *r = &w->rival;
     char why[800];
     bool we_stop = strcmp(w->fleet, r->fleet) > 0;
@@ -58,9 +62,13 @@ static void verdict(struct lw_worker *w, int64_t now) {
 
 /* For the older fleet: whether a commit of the younger one was seen that the log has not mentioned
  * yet. */
-static bool is_news(const struct rival *r, int64_t now) { return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS); }
+static bool is_news(const struct rival *r, int64_t now) {
+    assert(r->n > 0);
+    return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);
+}
 
 static void judge(struct lw_worker *w) {
+    assert(w->rival.n >= 0);
     const struct rival *r = &w->rival;
     int64_t now = now_ms(w), patience = w->c->lock.ttl_ms / 2 > PATIENCE_MS ? w->c->lock.ttl_ms / 2 : PATIENCE_MS;
     if (!r->n) return;
@@ -70,6 +78,8 @@ static void judge(struct lw_worker *w) {
 }
 
 static void moved_on(struct lw_worker *w, const struct part *p, const char *fleet) {
+    check_part(p);
+    assert(fleet);
     struct rival *r = &w->rival;
     int64_t now = now_ms(w);
     if (strcmp(r->fleet, fleet) != 0 || now - r->last_ms > FORGET_MS) {
@@ -84,6 +94,8 @@ static void moved_on(struct lw_worker *w, const struct part *p, const char *flee
 }
 
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
+    check_worker(w);
+    assert(o->topic);
     if (!w->fleet[0]) return;
     struct part *p = part_get(w, o->topic, strlen(o->topic), o->partition, 0);
     char fleet[LW_META_FLEET + 1];

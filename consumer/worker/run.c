@@ -26,6 +26,7 @@ enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS =
 /* Changes a run's state and asserts that the move is legal. AHEAD is where a run begins, and where
  * a withdrawn run ends. */
 static void run_to(struct run *r, enum run_state to) {
+    assert(r->state <= FINISHED && to <= FINISHED);
     static const bool legal[4][4] = {
         [AHEAD] = {[RUNNING] = true},
         [RUNNING] = {[SENDING] = true, [FINISHED] = true},
@@ -35,15 +36,25 @@ static void run_to(struct run *r, enum run_state to) {
     r->state = to;
 }
 
-void runs_open(struct lw_worker *w) { w->runs.waiting_tail = &w->runs.waiting; }
+void runs_open(struct lw_worker *w) {
+    assert(!w->runs.waiting && !w->runs.in_flight);
+    w->runs.waiting_tail = &w->runs.waiting;
+}
+
+void runs_forget(struct lw_worker *w) {
+    check_runs(&w->runs);
+    while (w->runs.waiting) run_leave_line(w, w->runs.waiting);
+}
 
 size_t runs_finished(struct lw_worker *w) {
+    check_runs(&w->runs);
     size_t n = w->runs.finished_since;
     w->runs.finished_since = 0;
     return n;
 }
 
 void run_free(struct lw_worker *w, struct run *r) {
+    assert(r->state <= FINISHED && !r->next_alone);
     assert(!r->in_repair);
     if (r->msg) msg_free(w, r->msg);
     r->msg = NULL;
@@ -52,6 +63,7 @@ void run_free(struct lw_worker *w, struct run *r) {
 }
 
 static void identify(struct run *r) {
+    assert(r->msg->offset >= 0);
     const struct msg *m = r->msg;
     char *p = r->job.identity;
     size_t n = strlen(m->part->topic);
@@ -108,6 +120,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
 }
 
 static void submit(struct lw_worker *w, struct run *r) {
+    assert(w->runs.n_start <= w->runs.cap_start);
     if (w->runs.n_start == w->runs.cap_start) {
         w->runs.cap_start = w->runs.cap_start ? w->runs.cap_start * 2 : BATCH;
         w->runs.start = lw_realloc(w->runs.start, w->runs.cap_start * sizeof(struct lw_job *));
@@ -119,6 +132,8 @@ static void submit(struct lw_worker *w, struct run *r) {
 }
 
 static void wait_in_line(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(!r->submitted && r->state == RUNNING);
     r->next_alone = NULL;
     *w->runs.waiting_tail = r;
     w->runs.waiting_tail = &r->next_alone;
@@ -126,6 +141,8 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
 
 /* Starts the run; everything before it in its hold has ended. */
 void run_start(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(!r->hold->stale);
     int64_t now = now_ms(w);
     assert(!r->hold->lost);
     run_to(r, RUNNING);
@@ -160,6 +177,7 @@ void run_start(struct lw_worker *w, struct run *r) {
 
 /* Notes that the thread that ran the message before this one went on with it. */
 static void started_behind(struct lw_worker *w, struct run *r) {
+    check_run(r);
     assert(r->linked && !r->submitted);
     run_to(r, RUNNING);
     r->linked = false;
@@ -168,6 +186,7 @@ static void started_behind(struct lw_worker *w, struct run *r) {
 }
 
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
+    check_hold(r->hold);
     struct hold *h = r->hold;
     assert(!h->lost && !r->submitted && h->n_open > 0 && w->runs.in_flight > 0);
     run_to(r, FINISHED);
@@ -195,6 +214,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
 /* The topic has rejected this dead letter for good. Stored in Redis instead, it blocks neither its
  * lane nor the commit. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
+    check_run(r);
+    assert(r->state == SENDING && why);
     if (r->resend_ms) w->runs.n_resend--;
     r->resend_ms = 0;
     count(&w->counts->letters_kept);
@@ -204,6 +225,8 @@ static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
 }
 
 static void send_letter(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(r->state == SENDING);
     const struct msg *m = r->msg;
     struct lw_header *h = lw_alloc((m->n_headers + 4) * sizeof *h);
     if (m->n_headers) memcpy(h, m->headers, m->n_headers * sizeof *h);
@@ -230,6 +253,8 @@ static void send_letter(struct lw_worker *w, struct run *r) {
 
 /* Ends the message as dead: no attempts are left, or the handler says that another is pointless. */
 static void die(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(r->state == RUNNING);
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
     if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" */
         run_to(r, SENDING);
@@ -250,6 +275,7 @@ static void left_handler(struct lw_worker *w, struct run *r) {
 /* Applies the rule "no late start" again, because time may have passed since the grant (a rebalance
  * blocks the loop). If its epoch was lost meanwhile, a message is not started at all. */
 void run_flush(struct lw_worker *w) {
+    check_runs(&w->runs);
     int64_t now = w->runs.n_start ? now_ms(w) : 0;
     size_t n = 0;
     for (size_t i = 0; i < w->runs.n_start; i++) {
@@ -272,6 +298,8 @@ void run_flush(struct lw_worker *w) {
 /* The run ended after its epoch did. If it is done, that may still be written back; otherwise it is
  * forgotten. What was linked behind it runs, or is given back. */
 static void finished_late(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(r->hold->lost && r->state == RUNNING);
     struct run *next = r->next;
     if (next && r->job.outcome == LW_DONE) {
         started_behind(w, next);
@@ -289,6 +317,7 @@ static void finished_late(struct lw_worker *w, struct run *r) {
 }
 
 static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) {
+    assert(times > 1);
     int64_t now = now_ms(w);
     if (w->runs.told_back_ms && now - w->runs.told_back_ms < BACK_TELL_MS) return;
     w->runs.told_back_ms = now;
@@ -300,6 +329,8 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
 /* Returns how long the lane rests. The first give-back in a row costs nothing, because a lease may
  * just have ended; then the rest doubles each time. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(r->state == RUNNING);
     const struct lw_job_lease *lease = r->job.lease;
     int64_t now = now_ms(w);
     if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) return 0;
@@ -320,6 +351,7 @@ static void took_it(struct lw_worker *w, const struct run *r) {
 }
 
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
+    check_run((struct run *)(void *)job);
     struct run *r = (struct run *)(void *)job;
     left_handler(w, r);
     if (job->outcome != LW_BACK) took_it(w, r);
@@ -348,6 +380,8 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
 }
 
 void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason) {
+    check_run(run);
+    assert(((struct run *)run)->state == SENDING);
     struct run *r = run;
     if (r->hold->lost) {
         late_remove(w, r);
@@ -363,6 +397,7 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
 }
 
 static void resend_letters(struct lw_worker *w) {
+    assert(w->runs.n_resend > 0);
     int64_t now = now_ms(w);
     struct lane *l, *tmp;
     for (int s = 0; s < w->n_shards; s++)
@@ -381,6 +416,7 @@ static void resend_letters(struct lw_worker *w) {
 }
 
 void run_tend(struct lw_worker *w) {
+    check_runs(&w->runs);
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
         if (r->job.alone && w->runs.in_handler) break;
@@ -398,10 +434,13 @@ void run_tend(struct lw_worker *w) {
 }
 
 bool run_leave_line(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    check_runs(&w->runs);
     for (struct run **at = &w->runs.waiting; *at; at = &(*at)->next_alone)
         if (*at == r) {
             *at = r->next_alone;
             if (!*at) w->runs.waiting_tail = at;
+            r->next_alone = NULL;
             return true;
         }
     return false;
@@ -410,6 +449,8 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
 /* The run's epoch is lost, so it no longer counts as granted. Returns true if no thread has it,
  * because its topic refused it or it waits behind a suspect. */
 bool run_lost(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    assert(w->runs.in_flight > 0);
     w->runs.in_flight--;
     if (r->state == RUNNING) return run_leave_line(w, r);
     if (r->state != SENDING || !r->resend_ms) return false;
@@ -418,9 +459,14 @@ bool run_lost(struct lw_worker *w, struct run *r) {
     return true;
 }
 
-static bool leaves(const struct run *r, const struct part *p) { return r->msg->part == p && r->hold->kind == FAST && !r->hold->lost; }
+static bool leaves(const struct run *r, const struct part *p) {
+    check_run(r);
+    return r->msg->part == p && r->hold->kind == FAST && !r->hold->lost;
+}
 
 void run_leave(struct lw_worker *w, const struct part *p) {
+    check_runs(&w->runs);
+    check_part(p);
     size_t n = w->runs.n_start;
     w->runs.n_start = 0;
     for (size_t i = 0; i < n; i++) {
@@ -440,6 +486,8 @@ void run_leave(struct lw_worker *w, const struct part *p) {
 
 /* Removes a run of a lost hold that is over. */
 void late_remove(struct lw_worker *w, struct run *r) {
+    check_run(r);
+    check_hold(r->hold);
     struct hold *h = r->hold;
     assert(h->lost && h->n_open > 0);
     if (r->late) late_count(&w->shards[h->lane->shard], -1);

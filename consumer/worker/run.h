@@ -5,6 +5,8 @@
 
 #include "handlers/handler.h"
 
+#include <assert.h>
+
 struct hold;
 struct lw_worker;
 struct msg;
@@ -51,6 +53,7 @@ struct runs {              /* run.c */
 };
 
 void runs_open(struct lw_worker *w);
+void runs_forget(struct lw_worker *w);     /* what waits behind a suspect never starts */
 size_t runs_finished(struct lw_worker *w); /* number that finished since it was last called */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 void run_start(struct lw_worker *w, struct run *r); /* called when nothing before it in its hold runs any more */
@@ -62,5 +65,20 @@ void run_leave(struct lw_worker *w, const struct part *p); /* gives back runs of
 bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes it from the queue behind a suspect; true if queued */
 bool run_lost(struct lw_worker *w, struct run *r);         /* its epoch is lost; returns true if no thread or topic will answer for it */
 void late_remove(struct lw_worker *w, struct run *r);
+
+/* Called where a run comes in: in its hold, and with its message. */
+static inline void check_run(const struct run *r) {
+    assert(r->hold && r->msg);
+    assert(!r->linked || r->state == AHEAD);
+    assert(!r->submitted || r->state == RUNNING);
+    assert(!r->resend_ms || r->state == SENDING);
+    assert(!r->in_repair || r->late);
+}
+
+static inline void check_runs(const struct runs *all) {
+    assert(all->n_start <= all->cap_start);
+    assert(all->waiting_tail && (all->waiting || all->waiting_tail == &all->waiting));
+    assert(!all->running_alone || all->in_handler > 0);
+}
 
 #endif

@@ -28,6 +28,7 @@ enum {
 /* Exponential, with jitter between half and all of it, so that messages that failed together are
  * not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
+    assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
     int64_t ms = w->c->retry.backoff_ms;
     for (int i = 0; i < r->tries && ms < w->c->retry.backoff_max_ms; i++) ms *= 2;
     if (ms > w->c->retry.backoff_max_ms) ms = w->c->retry.backoff_max_ms;
@@ -44,11 +45,19 @@ static struct run *nth(const struct hold *h, int n) {
 
 /* --- the list of holds that have finished runs ------------------------------------------------------------------------------------ */
 
-void settle_open(struct shard *sh) { sh->settle.tail = &sh->settle.listed; }
+void settle_open(struct shard *sh) {
+    assert(!sh->settle.listed && !sh->settle.tail);
+    sh->settle.tail = &sh->settle.listed;
+    check_settle(&sh->settle);
+}
 
-void settle_begin(struct shard *sh) { sh->settle.n = sh->settle.n_named = 0; }
+void settle_begin(struct shard *sh) {
+    check_settle(&sh->settle);
+    sh->settle.n = sh->settle.n_named = 0;
+}
 
 void settle_list(struct shard *sh, struct hold *h) {
+    assert(sh->settle.tail && !*sh->settle.tail);
     assert(!h->lost && !h->stale);
     h->listed = true;
     h->next = NULL;
@@ -58,6 +67,7 @@ void settle_list(struct shard *sh, struct hold *h) {
 }
 
 void settle_unlist(struct shard *sh, struct hold *h) {
+    check_settle(&sh->settle);
     if (!h->listed) return;
     struct hold **at = &sh->settle.listed;
     while (*at && *at != h) at = &(*at)->next;
@@ -68,7 +78,10 @@ void settle_unlist(struct shard *sh, struct hold *h) {
     h->listed = false;
 }
 
-void settle_urge(struct shard *sh) { sh->settle.urgent = true; }
+void settle_urge(struct shard *sh) {
+    check_settle(&sh->settle);
+    sh->settle.urgent = true;
+}
 
 /* --- when ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -81,6 +94,7 @@ static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) { return due_ms(w, h) <= now; }
 
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
+    check_settle(&sh->settle);
     int64_t due = INT64_MAX;
     for (const struct hold *h = sh->settle.listed; h && due; h = h->next) {
         int64_t d = due_ms(w, h);
@@ -92,12 +106,15 @@ int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
 /* --- how the lane goes on ----------------------------------------------------------------------------------------------------------- */
 
 static void name(struct shard *sh, struct settle_item *it, struct part *part, int64_t offset) {
+    check_settle(&sh->settle);
+    assert(part && offset >= 0);
     assert(sh->settle.n_named < BATCH && it->first_named + it->n_named == sh->settle.n_named);
     sh->settle.named[sh->settle.n_named++] = (struct named){part, offset};
     it->n_named++;
 }
 
 static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item *it, int most) {
+    check_lane(it->hold->lane);
     if (!lane_first(w, it->hold->lane)) return;
     for (const struct msg *m = it->hold->lane->head; m && it->n_named < most && sh->settle.n_named < BATCH; m = m->next)
         if (msg_current(m)) name(sh, it, m->part, m->offset);
@@ -106,6 +123,7 @@ static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item
 /* True if more than half of a lane's byte limit is still granted. Redis would have to read all of that
  * again to find the heads behind it. */
 static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
+    assert(it->n_runs <= it->hold->n_finished);
     size_t bytes = 0;
     for (const struct run *r = nth(it->hold, it->n_runs); r; r = r->next) bytes += r->msg->bytes;
     return bytes > w->bytes.lane / 2;
@@ -113,6 +131,8 @@ static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) 
 
 /* Chooses the mode if some messages of the hold still run, or finished after the call was built. */
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
+    check_hold(it->hold);
+    assert(it->n_runs <= it->hold->n_finished);
     struct hold *h = it->hold;
     int open = h->n_open + h->n_finished - it->n_runs;
     bool no_more = again || h->failed || h->stale || w->stopping || !runs_ahead(w);
@@ -131,6 +151,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
 }
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
+    assert(it->n_runs <= it->hold->n_finished);
     struct hold *h = it->hold;
     it->go = LW_GO_DROP;
     it->first_named = sh->settle.n_named;
@@ -224,6 +245,7 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
 /* The number of bytes of this hold that the call carries or reads again: envelopes of messages that
  * are not done, and heads, which the script compares with the front of their list. */
 static size_t carries(const struct hold *h, int n_runs) {
+    assert(n_runs >= 0 && n_runs <= h->n_finished);
     size_t bytes = 0;
     const struct run *r = h->first;
     for (int k = 0; k < n_runs; k++, r = r->next)
@@ -232,6 +254,8 @@ static size_t carries(const struct hold *h, int n_runs) {
 }
 
 void settle_build(struct lw_worker *w, struct shard *sh) {
+    check_settle(&sh->settle);
+    assert(!sh->settle.n && sh->phase == READY);
     static _Thread_local struct lw_places p;
     lw_places_clear(&p);
     int64_t now = now_ms(w);
@@ -278,6 +302,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
 }
 
 void settle_back(struct lw_worker *w, struct shard *sh) {
+    check_settle(&sh->settle);
     for (int i = 0; i < sh->settle.n; i++) {
         struct hold *h = sh->settle.item[i].hold;
         lane_answered(h->lane);
@@ -288,11 +313,13 @@ void settle_back(struct lw_worker *w, struct shard *sh) {
 }
 
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed) {
+    check_settle(&sh->settle);
     sh->settle.n_named = 0;
     for (int i = 0; i < sh->settle.n; i++) settle_choose(w, sh, &sh->settle.item[i], may_have_executed);
 }
 
 void settle_forget(struct lw_worker *w, struct shard *sh) {
+    check_settle(&sh->settle);
     unsure_owe(w, sh);
     for (int i = 0; i < sh->settle.n; i++) lane_answered(sh->settle.item[i].hold->lane);
 }
@@ -300,6 +327,7 @@ void settle_forget(struct lw_worker *w, struct shard *sh) {
 /* --- the answers ---------------------------------------------------------------------------------------------------------------------- */
 
 static void account(struct lw_worker *w, struct run *r, bool recorded) {
+    assert(r->state == FINISHED);
     if (r->accounted) return;
     r->accounted = true;
     enum lw_outcome v = r->outcome;
@@ -317,6 +345,7 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
 }
 
 static void take_named(struct lw_worker *w, struct shard *sh, const struct settle_item *it, const char *letters, struct grants *g) {
+    assert(it->n_named >= 0 && it->first_named >= 0);
     struct hold *h = it->hold;
     struct lane *l = h->lane;
     bool stop = h->failed || w->stopping;
@@ -355,16 +384,17 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
 /* The lease was another's: of the dones only the first was recorded. Whoever has the lane now runs
  * the others again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
+    check_hold(it->hold);
     struct hold *h = it->hold;
     struct run *first = h->first;
     hold_to_stale(w, h);
+    h->n_in_call = 0;
     if (it->n_runs && first->outcome == LW_DONE) {
         account(w, first, true);
         part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);
         hold_drop_runs(w, h, 1);
     }
     hold_cut(w, h);
-    h->n_in_call = 0;
     hold_maybe_end(w, h);
 }
 
@@ -384,14 +414,15 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
             r->msg = NULL;
         }
     }
-    hold_drop_runs(w, h, it->n_runs);
     h->n_in_call = 0;
+    hold_drop_runs(w, h, it->n_runs);
     if (!h->n_finished) h->failed = false; /* the failed one was the last of them */
     h->done_ms = now_ms(w);                /* the wait of those that are still finished begins now */
 }
 
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
                      size_t heads) {
+    check_hold(it->hold);
     struct hold *h = it->hold;
     struct lane *l = h->lane;
     l->settled = true;
@@ -425,6 +456,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_settle(&sh->settle);
     int n = sh->settle.n;
     const redisReply *const *e = (const redisReply *const *)r->element;
     bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 7 && e[0]->str && e[1]->str && e[1]->len == (size_t)n && e[2]->str &&

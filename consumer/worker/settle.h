@@ -6,6 +6,7 @@
 #include "consumer/worker/limits.h"
 #include "consumer/worker/run.h"
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 
 struct hold;
@@ -51,5 +52,12 @@ void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void settle_back(struct lw_worker *w, struct shard *sh);
+
+static inline void check_settle(const struct settle *s) {
+    assert(s->n >= 0 && s->n <= BATCH);
+    assert(s->n_named >= 0 && s->n_named <= BATCH);
+    assert((s->listed != NULL) == (s->n_listed > 0));
+    assert(s->tail && (s->listed || s->tail == &s->listed));
+}
 
 #endif

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 void shard_to(struct shard *sh, enum phase to) {
+    assert(sh->phase <= READY && to <= READY);
     static const bool legal[5][5] = {
         [DOWN] = {[HELLO] = true},
         [HELLO] = {[DOWN] = true, [HELLO] = true, [ENTERING] = true, [REPAIRING] = true, [READY] = true},
@@ -33,12 +34,14 @@ void shard_to(struct shard *sh, enum phase to) {
 }
 
 static char *key_of(struct shard *sh, const char *name, const char *more) {
+    assert(sh->prefix && name);
     struct lw_buf b = {0};
     lw_buf_addf(&b, "%s%s%s%c", sh->prefix, name, more, 0);
     return b.p;
 }
 
 void shard_init(struct lw_worker *w, struct shard *sh, int index) {
+    assert(index >= 0 && index < w->n_shards && !sh->prefix);
     sh->index = index;
     struct lw_buf b = {0};
     lw_buf_addf(&b, LW_LANE_TAG "%c", w->c->name, index, 0);
@@ -55,9 +58,11 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
     gate_open(sh);
     settle_open(sh);
+    check_shard(sh);
 }
 
 void shard_free(struct lw_worker *w, struct shard *sh) {
+    assert(sh->prefix && !sh->lanes);
     (void)w;
     char *names[] = {sh->prefix,    sh->key_epoch, sh->key_lanes,   sh->key_floor,   sh->key_fence,
                      sh->key_ready, sh->key_dead,  sh->key_workers, sh->key_claimed, sh->key_vanished};

@@ -19,6 +19,8 @@
 #include "consumer/worker/vanished.h"
 #include "consumer/worker/watch.h"
 
+#include <assert.h>
+
 struct lane;
 struct lw_worker;
 
@@ -51,5 +53,14 @@ struct shard {
 void shard_init(struct lw_worker *w, struct shard *sh, int index);
 void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
+
+/* Called at the beginning and the end of what a turn does for a shard: a shard has an epoch while it is repaired and ready, none while it
+ * enters one, and a pipeline is out only where somebody is there to answer. */
+static inline void check_shard(const struct shard *sh) {
+    assert(sh->prefix && sh->index >= 0);
+    assert(sh->epoch.id[0] ? sh->phase != ENTERING : sh->phase < REPAIRING);
+    assert(!sh->pipe.open || sh->phase != DOWN);
+    check_pipe(&sh->pipe);
+}
 
 #endif

@@ -6,12 +6,14 @@
 #include "consumer/worker/private.h"
 #include "consumer/worker/run.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
 
 /* Formats a key as log.keys says. */
 void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TEXT]) {
+    assert(out && (key.p || !key.n));
     snprintf(out, LW_KEY_TEXT, "(log.keys: none)");
     if (w->c->log.keys == LW_KEYS_HASH)
         snprintf(out, LW_KEY_TEXT, "with key hash %016" PRIx64, (uint64_t)XXH3_64bits(key.p ? key.p : "", key.n));
@@ -20,6 +22,8 @@ void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TE
 }
 
 void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what) {
+    check_run(r);
+    assert(what);
     const struct lw_job *j = &r->job;
     char key[LW_KEY_TEXT], hash[24];
     if (!lw_log_on(level)) return;

@@ -8,6 +8,8 @@
 #include "consumer/worker/shard.h"
 #include "consumer/worker/vanished.h"
 
+#include <assert.h>
+
 enum { TEND_BATCH = 256 };
 
 void tend_now(struct shard *sh, int64_t now) { sh->tend.at_ms = now; }
@@ -17,6 +19,7 @@ void tend_by(struct shard *sh, int64_t due_ms) {
 }
 
 static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
+    assert(sh->phase == READY && !sh->pipe.open);
     struct lw_commands *c = &sh->pipe.commands;
     sh->tend.due_ms = 0;
     if (shard_quiet(w, sh, now)) return;
@@ -27,6 +30,7 @@ static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
 }
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
+    assert(sh->phase == READY && !sh->pipe.open);
     if (now < sh->tend.at_ms) {
         if (sh->tend.due_ms && now >= sh->tend.due_ms) tend_call(w, sh, now);
         return;
@@ -47,5 +51,6 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     vanished_build(w, sh);
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == READY);
     if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w)); /* the batch was full, so there may be more */
 }

@@ -40,6 +40,7 @@ enum { PACE_MS = 2 }; /* minimum gap between non-urgent pipelines, so that each 
 /* The number of finished runs that this turn does not settle: each turn settles at most BATCH, and
  * the others keep their leases. */
 static size_t backlog(const struct lw_worker *w, size_t most) {
+    assert(most <= 2 * BATCH);
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
         size_t here = 0;
@@ -53,6 +54,7 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
  * finished since the last turn. So quick handlers get full batches, and slow ones do not make this
  * worker hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
+    check_worker(w);
     size_t least = 2 * (size_t)w->c->handler.threads;
     size_t want = 2 * runs_finished(w);
     if (want > w->window)
@@ -71,6 +73,7 @@ static size_t may_grant_now(struct lw_worker *w) {
  * that can continue, a full batch. Anything else goes along with it, or PACE_MS after the last
  * pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+    check_shard(sh);
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
         now - sh->pipe.sent_ms >= PACE_MS)
         return true;
@@ -81,6 +84,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
 
 /* How many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because all of them may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
+    assert(ask >= 1);
     enum { ASK_LANES = 64 };
     size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;
     if (n > ASK_LANES) n = ASK_LANES;
@@ -90,6 +94,7 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
 /* Builds claim and gate within the grant budget. Heads come first, so that waiting messages go
  * before new ones. */
 static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
+    check_shard(sh);
     assert(sh->phase == READY && sh->epoch.id[0]);
     hints_build(w, sh, *most);
     size_t claimed = claim_build(w, sh, *most);
@@ -101,6 +106,8 @@ static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int
 }
 
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
+    check_shard(sh);
+    assert(*most <= 2 * BATCH);
     if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w))) return;
     if (pipe_urgent(w, sh)) return;
     if (sh->phase == ENTERING) {
@@ -126,9 +133,11 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     floor_build(w, sh);
     hints_want(w, sh, !quiet && !w->stopping && wanted && !hints_known(sh));
     pipe_send(w, sh);
+    check_shard(sh);
 }
 
 void lw_worker_turn(struct lw_worker *w) {
+    check_worker(w);
     run_tend(w);
     run_flush(w);
     parts_sweep(w);
@@ -142,11 +151,13 @@ void lw_worker_turn(struct lw_worker *w) {
     for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
     commit_step(w);
     run_flush(w);
+    check_worker(w);
 }
 
 /* --- when the next turn is due ------------------------------------------------------------------------------------------------------ */
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
+    check_shard(sh);
     bool gates = sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->pipe.n_kept || sh->server.checking ||
@@ -154,12 +165,18 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
 }
 
 static bool may_grant(const struct lw_worker *w) {
+    check_worker(w);
     return w->limit == LW_GRANT_ALL ? w->runs.in_flight < w->window : w->limit == LW_GRANT_ONE && !w->runs.in_flight;
 }
 
-void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) { w->limit = limit; }
+void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) {
+    check_worker(w);
+    assert(limit <= LW_GRANT_NONE);
+    w->limit = limit;
+}
 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
+    check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* a turn does nothing until it is time to ask Kafka again */

@@ -20,6 +20,7 @@
 #include "consumer/worker/tell.h"
 #include "consumer/worker/tend.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,21 +29,29 @@ enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
 
 static bool before(struct stream_id a, struct stream_id b) { return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq); }
 
-void missing_open(struct lw_worker *w, struct part *p) { p->missing = lw_alloc((size_t)w->n_shards * sizeof *p->missing); }
+void missing_open(struct lw_worker *w, struct part *p) {
+    assert(!p->missing);
+    p->missing = lw_alloc((size_t)w->n_shards * sizeof *p->missing);
+}
 
 void missing_forget(struct lw_worker *w, struct part *p) {
+    assert(p->missing);
     for (int s = 0; s < w->n_shards; s++) {
         free(p->missing[s].tags);
         p->missing[s] = (struct missing){.serial = p->missing[s].serial + 1};
     }
 }
 
-static bool is_missing(const struct missing *m, uint32_t tag) { return m->tags && (m->tags[tag % OPEN_TAGS / 8] >> (tag % 8) & 1); }
+static bool is_missing(const struct missing *m, uint32_t tag) {
+    check_missing(m);
+    return m->tags && (m->tags[tag % OPEN_TAGS / 8] >> (tag % 8) & 1);
+}
 
 /* --- which lanes ------------------------------------------------------------------------------------------------- */
 
 /* Reads on in the stream, from where the partition is that has read least. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == READY);
     if (!w->n_assigned) return;
     struct stream_id from = w->assigned[0]->missing[sh->index].seen;
     for (size_t i = 0; i < w->n_assigned; i++) {
@@ -74,6 +83,7 @@ struct looking {
 };
 
 static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished_lane *l) {
+    assert(r && l);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str) return false;
     const redisReply *fields = r->element[1];
     if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str) return false;
@@ -85,6 +95,7 @@ static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished
 }
 
 static bool count_one(void *ctx, int64_t offset, uint32_t tag) {
+    assert(ctx);
     struct looking *x = ctx;
     if (!(x->filter >> (tag % 64) & 1)) return true;
     for (int i = 0; i < x->n; i++) {
@@ -95,6 +106,9 @@ static bool count_one(void *ctx, int64_t offset, uint32_t tag) {
 }
 
 static void add_missing(struct part *p, struct missing *m, uint32_t tag) {
+    check_missing(m);
+    check_part(p);
+    assert(p->gen);
     int64_t next = lw_offsets_next(p->offsets);
     if (!m->tags) m->tags = lw_alloc(OPEN_TAGS / 8), m->hi = 0;
     m->tags[tag % OPEN_TAGS / 8] |= (uint8_t)(1u << (tag % 8));
@@ -102,9 +116,11 @@ static void add_missing(struct part *p, struct missing *m, uint32_t tag) {
     int64_t hi = next > p->log_end ? next : p->log_end;
     if (hi > m->hi) m->hi = hi;
     m->serial++;
+    check_missing(m);
 }
 
 static void say_here(const struct lw_worker *w, const struct shard *sh, const struct looking *x, int i) {
+    assert(i >= 0 && i < x->n && x->here[i]);
     char name[LW_KEY_TEXT];
     tell_key(w, x->lane[i].name, name);
     lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by others: %zu messages of %s from offset "
@@ -114,6 +130,8 @@ static void say_here(const struct lw_worker *w, const struct shard *sh, const st
 }
 
 static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, struct looking *x) {
+    check_part(p);
+    assert(p->gen && x->n <= LANES_A_LOOK);
     struct missing *m = &p->missing[sh->index];
     if (!m->asked) return; /* it was assigned after the call was sent */
     m->asked = false;
@@ -132,6 +150,7 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
 /* Logs a vanished list of which no owner found a message: messages that operators put there have no
  * owner. */
 static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
+    assert(!l->n);
     char name[LW_KEY_TEXT];
     tell_key(w, l->name, name);
     lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by others: no message known to this worker "
@@ -142,6 +161,7 @@ static void say_none(const struct lw_worker *w, const struct shard *sh, const st
 /* Logs the failure and goes on: the worker asks again each quarter of a TTL, and the answer matters
  * only if a list was deleted. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
+    assert(why);
     int64_t now = now_ms(w);
     if (sh->vanished.failed_ms && now - sh->vanished.failed_ms < SAID_MS) return;
     sh->vanished.failed_ms = now;
@@ -151,6 +171,7 @@ void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
 }
 
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY) {
         vanished_failed(w, sh, "malformed reply of XRANGE, expected an array");
         return;
@@ -177,7 +198,11 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
 
 /* --- their messages ---------------------------------------------------------------------------------------------- */
 
-bool unpark_busy(const struct part *p, int shard) { return p->missing[shard].more; }
+bool unpark_busy(const struct part *p, int shard) {
+    assert(shard >= 0 && p->missing);
+    check_missing(&p->missing[shard]);
+    return p->missing[shard].more;
+}
 
 struct unparking_scan {
     const struct missing *missing;
@@ -187,11 +212,13 @@ struct unparking_scan {
 };
 
 static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
+    check_missing(x->missing);
     return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
 }
 
 /* Stops before a record that is delivered and not yet gated: whether it is parked is unknown. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
+    assert(ctx);
     struct unparking_scan *x = ctx;
     if (!is_wanted(x, tag)) return true;
     x->to = offset;
@@ -199,6 +226,7 @@ static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
 }
 
 static bool take_one(void *ctx, int64_t offset, uint32_t tag) {
+    assert(((struct unparking_scan *)ctx)->n < UNPARK_BATCH);
     struct unparking_scan *x = ctx;
     if (!is_wanted(x, tag)) return true;
     x->offset[x->n++] = offset;
@@ -208,14 +236,19 @@ static bool take_one(void *ctx, int64_t offset, uint32_t tag) {
 }
 
 static void moved_to(struct missing *m, int64_t to) {
+    check_missing(m);
+    assert(to >= m->lo);
     m->lo = to;
     if (m->lo < m->hi) return;
     free(m->tags);
     m->tags = NULL;
     m->more = false;
+    check_missing(m);
 }
 
 static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
+    check_part(p);
+    check_missing(&p->missing[sh->index]);
     struct missing *m = &p->missing[sh->index];
     int64_t next = lw_offsets_next(p->offsets);
     struct unparking_scan x = {.missing = m, .shard = sh->index, .n_shards = w->n_shards, .to = next < m->hi ? next : m->hi};
@@ -237,6 +270,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
 }
 
 void unpark_build(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == READY && !sh->pipe.open);
     int64_t now = now_ms(w);
     sh->vanished.unpark.part = NULL;
     if (now < sh->vanished.unpark_ms) return;
@@ -246,6 +280,7 @@ void unpark_build(struct lw_worker *w, struct shard *sh) {
 }
 
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == READY);
     struct part *p = sh->vanished.unpark.part;
     if (r->type != REDIS_REPLY_INTEGER || !p || p->gen != sh->vanished.unpark.gen) return;
     struct missing *m = &p->missing[sh->index];

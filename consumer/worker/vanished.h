@@ -3,6 +3,7 @@
 #ifndef LW_CONSUMER_WORKER_VANISHED_H
 #define LW_CONSUMER_WORKER_VANISHED_H
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +44,10 @@ void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 bool unpark_busy(const struct part *p, int shard);      /* true if more messages must be unparked at once */
 void missing_open(struct lw_worker *w, struct part *p); /* called for a new partition */
 void missing_forget(struct lw_worker *w, struct part *p);
+
+static inline void check_missing(const struct missing *m) {
+    assert(!m->more || m->tags);
+    assert(!m->tags || m->lo <= m->hi);
+}
 
 #endif

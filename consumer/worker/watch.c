@@ -24,24 +24,32 @@ enum {
 };
 
 void watch_open(struct lw_worker *w, struct part *p) {
+    assert(!p->watch.fresh && !p->watch.at);
     p->watch.fresh = lw_alloc((size_t)w->n_shards);
     p->watch.at = lw_alloc((size_t)w->n_shards * sizeof *p->watch.at);
 }
 
 void watch_assigned(struct lw_worker *w, struct part *p) {
+    check_part_watch(&p->watch);
+    assert(p->gen);
     memset(p->watch.fresh, 0, (size_t)w->n_shards);
     p->watch.n_fresh = 0;
     p->watch.recheck_ms = 0;
 }
 
 void watch_free(struct part *p) {
+    check_part_watch(&p->watch);
     free(p->watch.fresh);
     free(p->watch.at);
 }
 
-void watch_begin(struct shard *sh) { sh->watch.n = 0; }
+void watch_begin(struct shard *sh) {
+    check_watch(&sh->watch);
+    sh->watch.n = 0;
+}
 
 static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
+    check_part(p);
     assert(sh->watch.n < LOOK_BATCH && p->gen && segment >= 0);
     sh->watch.item[sh->watch.n++] = (struct look_item){.part = p,
                                                        .gen = p->gen,
@@ -56,6 +64,9 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
 
 /* For a new assignment: reads everything from where it begins to the end of the log as of then. */
 static void look_fresh(struct shard *sh, struct part *p) {
+    check_watch(&sh->watch);
+    check_part_watch(&p->watch);
+    assert(!p->watch.fresh[sh->index]);
     int64_t first = p->begin / LW_SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
     if (last - first >= LOOK_SEGMENTS / 2)
         last = first + LOOK_SEGMENTS / 2 - 1;                  /* states beyond are not read in advance; gate answers for each message */
@@ -64,6 +75,8 @@ static void look_fresh(struct shard *sh, struct part *p) {
 }
 
 static void look_at(struct shard *sh, struct part *p, int64_t from) {
+    check_watch(&sh->watch);
+    assert(from >= 0);
     int64_t next = lw_offsets_next(p->offsets), segment = from / LW_SEGMENT;
     look(sh, p, segment, false, false);
     struct look_item *it = &sh->watch.item[sh->watch.n - 1];
@@ -74,6 +87,8 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
 /* Reads the segment of the watermark, and then, in turn, those above it that hold parked records,
  * up to `most`. If there are more, the next call continues where this one ended. */
 static void look_queued(struct shard *sh, struct part *p, int most) {
+    check_part(p);
+    assert(most > 0);
     int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch.at[sh->index];
     size_t budget = LOOK_RECORDS;
     int first = sh->watch.n;
@@ -88,12 +103,15 @@ static void look_queued(struct shard *sh, struct part *p, int most) {
 
 /* Segments per partition and call, so that no partition waits for rounds of the others. */
 static int look_share(const struct lw_worker *w) {
+    check_worker(w);
     int n = 0;
     for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets) > 0;
     return n > LOOK_BATCH / 4 ? 4 : LOOK_BATCH / (n ? n : 1);
 }
 
 void watch_build(struct lw_worker *w, struct shard *sh) {
+    check_watch(&sh->watch);
+    assert(!sh->watch.n && sh->phase == READY);
     int64_t now = now_ms(w);
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
@@ -121,9 +139,12 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, sh->epoch.id);
     for (int i = 0; i < sh->watch.n; i++)
         lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo), lw_arg_i64(c, sh->watch.item[i].hi);
+    check_watch(&sh->watch);
 }
 
 static enum lw_state state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
+    assert(it->lo >= 0 && it->lo <= it->hi);
+    assert(offset >= 0);
     int64_t index = offset % LW_SEGMENT, at = index / 4 - it->lo;
     if (at < 0 || (size_t)at >= bytes->len) return LW_STATE_UNSEEN;
     return lw_state_in(bytes->str[at], offset);
@@ -132,6 +153,8 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
 /* What Kafka says about the group contradicts Redis. We may only be behind: another member took the
  * partition over and we have not heard yet. Then the group's commit, asked for again, agrees. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
+    check_part(p);
+    assert(p->gen);
     struct lw_err err = {0};
     int64_t committed = -1;
     p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
@@ -148,6 +171,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
 /* The rule "floor fits the log": new records must not be taken for finished because old ones at the
  * same offsets were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
+    check_part(p);
+    assert(floor->str);
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);
     if (p->log_end >= f && p->had_commit && p->begin >= f) return true;
@@ -182,6 +207,9 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
 }
 
 static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it, const redisReply *floor, const redisReply *bytes) {
+    check_part(it->part);
+    check_part_watch(&it->part->watch);
+    assert(it->fresh);
     struct part *p = it->part;
     if (!floor_fits(w, p, floor)) return;
     int64_t base = it->segment * LW_SEGMENT;
@@ -211,6 +239,7 @@ struct watching {
 };
 
 static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
+    assert(ctx);
     struct watching *x = ctx;
     if ((int)(tag % (uint32_t)x->w->n_shards) != x->shard) return true;
     enum lw_state state = state_at(x->it, x->bytes, offset);
@@ -223,6 +252,7 @@ static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
 }
 
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_watch(&sh->watch);
     int n = sh->watch.n;
     assert(n > 0 && n <= LOOK_BATCH);
     sh->watch.n = 0;

@@ -3,6 +3,7 @@
 #ifndef LW_CONSUMER_WORKER_WATCH_H
 #define LW_CONSUMER_WORKER_WATCH_H
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +44,12 @@ void watch_free(struct part *p);
 void watch_begin(struct shard *sh); /* called when a pipeline begins */
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+static inline void check_watch(const struct watch *x) { assert(x->n >= 0 && x->n <= LOOK_BATCH); }
+
+static inline void check_part_watch(const struct part_watch *x) {
+    assert(x->fresh && x->at);
+    assert(x->n_fresh >= 0);
+}
 
 #endif

@@ -7,10 +7,13 @@
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *out, size_t size) {
+    check_shard(sh);
+    assert(out && size > 0);
     static const char *const doing[] = {"not connected", "reading the server's run id and clock", "entering its epoch",
                                         "repairing its epoch"};
     const char *refused = refusal_text(sh, w->c->lock.ttl_ms, now);
@@ -32,6 +35,8 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
 }
 
 static bool part_why(const struct lw_worker *w, const struct part *p, char *out, size_t size) {
+    check_part(p);
+    assert(out && size > 0);
     if (!p->gen || !p->offsets || (int64_t)lw_offsets_queued(p->offsets) < w->c->queue.max_waiting) return false;
     snprintf(out, size, "%s: reading paused: %zu of its messages wait in Redis (queue.max_waiting is %" PRId64 ")", p->name,
              (size_t)lw_offsets_queued(p->offsets), (int64_t)w->c->queue.max_waiting);
@@ -39,6 +44,8 @@ static bool part_why(const struct lw_worker *w, const struct part *p, char *out,
 }
 
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size) {
+    check_worker(w);
+    assert(out && size > 0);
     int64_t now = now_ms(w);
     for (int s = 0; s < w->n_shards; s++)
         if (shard_why(w, &w->shards[s], now, out, size)) return true;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
+    assert(asked);
     struct lw_byte_bounds b = *asked;
     if (!b.call) b.call = LW_CALL_BYTES;
     if (!b.lane) b.lane = LW_LANE_BYTES;
@@ -21,6 +22,8 @@ static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
 }
 
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
+    assert(setup->config && setup->io && setup->id);
+    assert(setup->config->redis.shards > 0);
     struct lw_worker *w = lw_alloc(sizeof *w);
     w->set = *setup;
     w->c = setup->config;
@@ -50,12 +53,14 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     }
 
 void lw_worker_free(struct lw_worker *w) {
+    check_worker(w);
     for (int s = 0; s < w->n_shards; s++) {
         pipe_forget(w, &w->shards[s]);
     }
     lane_drop_pending(w, NULL);
     while (w->n_assigned) part_drop(w, w->assigned[0]);
     assert(!w->held);
+    runs_forget(w);
     for (int s = 0; s < w->n_shards; s++) {
         lanes_free(w, &w->shards[s]);
         shard_free(w, &w->shards[s]);
@@ -75,11 +80,17 @@ void lw_worker_free(struct lw_worker *w) {
 }
 
 struct lw_leases *lw_worker_leases(struct lw_worker *w) {
+    check_worker(w);
+    assert(w->leases);
     return w->leases;
 }
-const char *lw_worker_prefix(const struct lw_worker *w, int shard) { return w->shards[shard].prefix; }
+const char *lw_worker_prefix(const struct lw_worker *w, int shard) {
+    assert(shard >= 0 && shard < w->n_shards);
+    return w->shards[shard].prefix;
+}
 
 void lw_worker_stop(struct lw_worker *w) {
+    check_worker(w);
     w->stopping = true;
     lane_drop_pending(w, NULL);
     for (int s = 0; s < w->n_shards; s++)
@@ -90,6 +101,7 @@ void lw_worker_stop(struct lw_worker *w) {
 }
 
 bool lw_worker_busy(const struct lw_worker *w) {
+    check_worker(w);
     if (w->runs.in_handler) return true;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
@@ -102,6 +114,7 @@ bool lw_worker_busy(const struct lw_worker *w) {
 }
 
 bool lw_worker_ready(const struct lw_worker *w) {
+    check_worker(w);
     int64_t now = w->io->boot_ms(w->ctx);
     for (int s = 0; s < w->n_shards; s++)
         if (w->shards[s].phase != READY || refusal_text(&w->shards[s], w->c->lock.ttl_ms, now)) return false;
@@ -109,6 +122,7 @@ bool lw_worker_ready(const struct lw_worker *w) {
 }
 
 uint64_t lw_worker_waiting(const struct lw_worker *w) {
+    check_worker(w);
     uint64_t n = 0;
     for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets);
     return n;
