@@ -33,10 +33,11 @@ void lw_metrics_names(struct lw_buf *out);
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
-json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* sums, and each shard as it was seen last */
-/* Does everything turn? Each of them fills `why` with what does not, a line each, and returns whether all is well. alive: the supervisor
- * and the main loop of each running worker look round. ready: every worker is connected to all shards,
- * is in the consumer group, and can read its partitions. */
+json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* the sums, and the last look at each shard */
+/* Whether everything works. Each function fills `why` with what does not, one line each, and
+ * returns true if all is well. alive: the main loops of the supervisor and of each running worker
+ * turn. ready: every worker is connected to all shards, is in the consumer group, and can read its
+ * partitions. */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);
 

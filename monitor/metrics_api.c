@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics for programs: JSON, and whether everything turns. */
+/* Metrics for programs, as JSON, and whether everything works. */
 #include "monitor/metrics.h"
 #include "kafka/source.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
-/* A main loop may stand for about a minute where it joins a group; the supervisor ends it after 90 s and more. */
+/* A main loop may stand still for about a minute while it joins a group; the supervisor ends a
+ * worker after 90 s or more. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {
@@ -69,7 +70,7 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int owner = atomic_load(&p->owner);
-        if (!owner) continue; /* given up meanwhile */
+        if (!owner) continue; /* its worker gave it up meanwhile */
         bool stands = atomic_load(&p->unfinished) > 0;
         json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
                                               "worker", owner - 1, "committed", (json_int_t)atomic_load(&p->committed), "watermark",

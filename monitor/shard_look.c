@@ -20,7 +20,7 @@ struct lw_shard_looker {
     char name[24], prefix[128];
     const char *url;
     redisContext *redis;
-    int64_t rank; /* how far the round through the lanes has come */
+    int64_t rank; /* position in the round through the lanes */
     struct old old[LW_LOOK_OLD];
     int n_old;
     bool told;
@@ -65,7 +65,7 @@ static void append_heads(struct lw_shard_looker *k) {
     redisAppendCommandArgv(k->redis, 7 + k->n_old, argv, len);
 }
 
-/* The next answer of the pipeline, of one type; NULL with an error. */
+/* The next reply of the pipeline, which must be of this type; NULL with an error. */
 static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
     void *r = NULL;
     if (redisGetReply(k->redis, &r) != REDIS_OK || !r) {
@@ -87,14 +87,15 @@ static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *
     return true;
 }
 
-/* queue/envelope.h: 1 TOPIC PARTITION OFFSET ATTEMPTS FIRST_MS … */
+/* The first arrival of a message, from the first line of its envelope (queue/envelope.h): 1 TOPIC
+ * PARTITION OFFSET ATTEMPTS FIRST_MS … */
 static int64_t first_of(const redisReply *line) {
     long long first = 0;
     if (line->type != REDIS_REPLY_STRING || sscanf(line->str, "1 %*s %*d %*s %*d %lld", &first) != 1) return 0;
     return first;
 }
 
-/* Keeps the oldest few; each lane once. */
+/* Keeps the oldest few, each lane once. */
 static void keep(struct lw_shard_looker *k, const redisReply *lane, int64_t first_ms) {
     int worst = 0;
     if (first_ms <= 0 || lane->type != REDIS_REPLY_STRING) return;
@@ -117,7 +118,7 @@ static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, str
     size_t seen = r->elements / 2, named = (size_t)k->n_old;
     forget_old(k);
     for (size_t i = 0; i < seen; i++) keep(k, r->element[2 * i], first_of(r->element[2 * i + 1]));
-    k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES; /* from the beginning again, or on */
+    k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES; /* start the next round, or continue this one */
     out->oldest_ms = 0;
     for (int i = 0; i < k->n_old; i++)
         if (!out->oldest_ms || k->old[i].first_ms < out->oldest_ms) out->oldest_ms = k->old[i].first_ms;
@@ -148,7 +149,7 @@ void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out) {
         k->told = false;
         return;
     }
-    drop(k); /* answers may be left in it */
+    drop(k); /* close the connection, because replies may be left in it */
     if (!k->told) lw_warn("%s: can't be asked for metrics: %s; retrying", k->name, err.text);
     k->told = true;
 }

@@ -23,7 +23,7 @@ static const struct lw_bytes none = {"", 0};
 
 /* ---- its record ---- */
 
-/* What was asked for, in one canonical text: a job goes on only with the same. */
+/* The command's options in one canonical text: a job is continued only with the same options. */
 static char *words_of(const struct ops *o) {
     const struct ops_args *a = &o->args;
     json_t *w = json_array(), *keys = json_array(), *where = json_array();
@@ -37,7 +37,7 @@ static char *words_of(const struct ops *o) {
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
-    return text ? text : lw_strdup("{}"); /* words that are no UTF-8 */
+    return text ? text : lw_strdup("{}"); /* words that are not UTF-8 give no text */
 }
 
 void ops_who(const struct ops *o, char *out, size_t size) {
@@ -47,7 +47,7 @@ void ops_who(const struct ops *o, char *out, size_t size) {
         lw_who(out, size);
 }
 
-/* In the first shard, where jobs are too. */
+/* Recorded in the first shard, as jobs are. */
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
@@ -72,7 +72,8 @@ static void job_script(struct ops_job *j, const char *what, int64_t number) {
     lw_arg_text(&o->cmd, what), lw_arg_text(&o->cmd, j->token), lw_arg_i64(&o->cmd, JOB_TTL_MS);
 }
 
-/* Numbers are never used twice, whatever shard was emptied: one more than any shard knows. */
+/* The highest job number that any shard knows. Numbers are never used twice, even if a shard was
+ * emptied. */
 static int last_number(struct ops *o, int64_t *out) {
     *out = 0;
     for (int s = 0; s < o->c->redis.shards; s++) {
@@ -108,7 +109,7 @@ static size_t texts_at(const json_t *j, const char *name, const char **out) {
     return n;
 }
 
-/* What it was asked for, as if it stood on the command line. */
+/* Sets the options that the job was started with, as if they were on the command line. */
 static void take_words(struct ops *o) {
     struct ops_args *a = &o->args;
     const json_t *j = o->resumed;
@@ -228,7 +229,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     *j =
         (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
     if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
-    if (o->args.stop_on_error) j->batch = 1; /* none behind the first that fails */
+    if (o->args.stop_on_error) j->batch = 1; /* with batches of one, nothing after the first failure is done */
     const char *term = getenv("TERM");
     j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
@@ -283,7 +284,7 @@ static const char *did_word(const struct ops_job *j) {
     return j->what != OPS_PUT ? "dropped" : j->o->args.try_handler ? "tried" : j->o->args.to_topic ? "sent" : "put";
 }
 
-/* How much of what is to be read, or of the limit. */
+/* The part of the messages to read, or of the limit, that is done. */
 static double part_done(const struct ops_job *j) {
     const struct ops *o = j->o;
     double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
@@ -360,7 +361,7 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         char letter = r->str[n++];
-        if (letter == '-') continue; /* the next call */
+        if (letter == '-') continue; /* it was not handled: leave it for the next call */
         count(j, &j->item[i], j->item[i].letter = letter);
     }
     return 0;
@@ -404,7 +405,7 @@ static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
     return bad;
 }
 
-/* Dead letters one by one: XDEL says of each whether it was there. */
+/* Deletes dead letters one by one, because XDEL then says for each whether it existed. */
 static int send_remove(struct ops_job *j, struct ops_shard *sh) {
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
@@ -426,7 +427,7 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* The lines of those items that have this letter (0: of all), for sure on the disk. */
+/* Writes the lines of the items with this letter (0: all) and waits until they are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)
@@ -435,7 +436,7 @@ static int put_backup(struct ops_job *j, char letter) {
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* What was not dropped after all must not be in the backup: an import of it would run it twice. */
+/* Removes what was not dropped from the backup, because importing it would run it twice. */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';

@@ -15,43 +15,44 @@ struct ops_item {
     struct ops_shard *shard;
     struct lw_bytes lane; /* owned */
     struct lw_buf envelope;
-    char identity[320]; /* of what is put; of what is dropped */
-    char tp[300];       /* PUT: the original's, or ""; DROP: its own */
+    char identity[320]; /* its identity: of the message that is put, or dropped */
+    char tp[300];       /* PUT: topic:partition of the original, or ""; DROP: its own */
     int64_t offset;
     char entry[64]; /* id in the stream of dead letters, or "" */
-    char *backup;   /* DROP, REMOVE: its line; owned */
-    char letter;    /* what became of it; 0: not asked yet */
+    char *backup;   /* DROP, REMOVE: its line in the backup; owned */
+    char letter;    /* the script's answer; 0: not sent yet */
 };
 
 struct ops_job {
     struct ops *o;
     enum ops_do what;
-    bool dry, any, stopped; /* any: what is done is put again, too */
-    int64_t number;         /* the replay number of what is put */
+    bool dry, any, stopped; /* any: messages that are done are put again, too */
+    int64_t number;         /* the replay number of the messages that are put */
     char token[40], who[256];
-    char *words; /* what it was asked for */
+    char *words; /* the options that it was started with */
     struct ops_item item[OPS_BATCH];
     int n, batch;
-    size_t bytes; /* of the batch's envelopes */
+    size_t bytes; /* size of the envelopes in the batch */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
-    int64_t count[128]; /* by letter */
+    int64_t count[128]; /* number of messages by letter */
     FILE *backup;
     char backup_name[512];
     bool progress;
 };
 
-/* --resume: takes what the job was asked for from its record, where the command line says nothing of it; otherwise both must be the same.
- * Times count from when it was first asked for. */
+/* --resume: takes options missing on the command line from the job's record; the others must equal
+ * it. Relative times count from the job's first start. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
-/* 1: the limit is reached, or it was interrupted. */
+/* Returns 1 if the limit is reached or the job was interrupted. */
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead);
-int ops_job_drop(struct ops_job *j, const struct ops_message *m); /* from its lane, or a dead letter */
-/* Something that can't be dealt with. 1: --stop-on-error. */
+int ops_job_drop(struct ops_job *j, const struct ops_message *m); /* drops a message from its lane, or a dead letter */
+/* Notes a message that cannot be dealt with. Returns 1 with --stop-on-error. */
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
-/* One that the caller dealt with itself: 'T' it went to a topic, 'R' the handler ran. 1 as above. */
+/* Notes a message that the caller dealt with: 'T' it went to a topic, 'R' the handler ran. Returns
+ * 1 as above. */
 int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
-/* Counts one that is begun; 1: no more of them, but this one still. */
+/* Counts a message that is begun. Returns 1 if it is the last one. */
 int ops_job_take(struct ops_job *j);
 int ops_job_end(struct ops_job *j, int failed); /* returns the exit status */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes and what waits in them, read by cursors and pages while workers go on. */
+/* Lanes and their waiting messages, read by cursors and pages while workers go on. */
 #include "base/clock.h"
 #include "ops/ops.h"
 
@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURSOR = 64 }; /* names a step */
+enum { CURSOR = 64 }; /* maximum number of lane names per step */
 
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
-    bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8); /* followed by its length in ms; older versions wrote none */
+    /* the value may end with its length in ms; older versions wrote none */
+    bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8);
     if (!l->lock.n || timed || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
     const char *dot = memrchr(l->lock.p, '.', l->lock.n), *colon = memrchr(l->lock.p, ':', l->lock.n);
     *worker = dot ? lw_bytes(l->lock.p, (size_t)(dot - l->lock.p)) : l->lock;
@@ -24,7 +25,7 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
 
 static int64_t number(const redisReply *r) { return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : r->integer; }
 
-/* "1 TOPIC PARTITION OFFSET REPLAY FIRST_MS …" */
+/* Parses the first line of an envelope: "1 TOPIC PARTITION OFFSET REPLAY FIRST_MS …". */
 static void read_line(struct ops_lane *l, const char *line) {
     long long partition, offset, replay, first;
     if (sscanf(line, "1 %255s %lld %lld %lld %lld", l->topic, &partition, &offset, &replay, &first) != 5) return;
@@ -35,7 +36,7 @@ static void read_line(struct ops_lane *l, const char *line) {
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-/* Returns how many of them it told of, which may be fewer; 0: enough, *stop says why. */
+/* Returns for how many of them fn was called, which may be fewer; 0: the end, *stop says why. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
                            int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -73,7 +74,7 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 /* ---- all lanes ---- */
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
-    struct lw_bytes names[OPS_PAGE]; /* eight commands each: half of what Redis does in a millisecond */
+    struct lw_bytes names[OPS_PAGE]; /* a page of lanes costs eight commands each: half of what Redis does in a millisecond */
     size_t n = 0;
     for (size_t i = 0; i < page->elements; i += step) {
         struct lw_bytes name = lw_bytes(page->element[i]->str, page->element[i]->len);
@@ -86,7 +87,7 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Lanes that are paused and have no waiters are not in `lanes`. */
+/* Paused lanes without waiting messages are not in `lanes`. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
@@ -96,7 +97,7 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     return l->has_head ? 0 : i->fn(o, l, i->ctx);
 }
 
-/* A cursor over `lanes` (names and scores) or `paused` (names). */
+/* Reads a page of a cursor over `lanes` (names and scores) or `paused` (names). */
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx) {
     const char *command = idle ? "SSCAN" : "ZSCAN";
     struct idle only = {fn, ctx};
@@ -140,13 +141,14 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
 /* ---- what waits ---- */
 
 struct pages {
-    int64_t at;         /* elements passed over, from the oldest */
-    int64_t size;       /* of the next page */
-    struct lw_buf last; /* the last envelope that was told */
+    int64_t at;         /* number of elements to skip, from the oldest */
+    int64_t size;       /* size of the next page */
+    struct lw_buf last; /* the last envelope passed to fn */
     bool any;
 };
 
-/* Which elements of a page are new: those behind the last that was told. -1: it is not in this page. */
+/* The index of the first element of a page behind the last that was passed to fn; -1: that one is
+ * not in this page. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {
@@ -183,8 +185,9 @@ static size_t reply_bytes(const redisReply *r) {
     return n;
 }
 
-/* While we read, the oldest are drained: what is behind moves towards us. Each page begins with the last that was told; where that has gone
- * on, we go back for it, to the oldest if need be: if it is not there either, all before it has gone too. */
+/* Workers remove the oldest messages while we read, so the others move toward us. Each page begins
+ * with the last message passed to fn. If it has moved, we go back for it, to the oldest if
+ * necessary; if it is gone, everything before it is gone too. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx) {
     struct pages p = {.size = OPS_PAGE_FIRST};
     int stop = 0;
@@ -226,7 +229,7 @@ struct all {
     struct all_lane {
         struct lw_bytes name;
         int64_t n;
-    } * lanes; /* of which the names are owned: the connection is needed for other questions */
+    } * lanes; /* names are copied, because the connection is needed for other requests */
     size_t n, cap;
 };
 
@@ -260,7 +263,7 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
     if (a.n) qsort(a.lanes, a.n, sizeof *a.lanes, by_name);
     for (size_t i = 0; i < a.n; i++) {
         struct lw_bytes name = a.lanes[i].name;
-        bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may tell one again */
+        bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may return a name twice */
         int64_t before = o->scanned;
         if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
         if (!stop) o->scanned = before + a.lanes[i].n; /* whatever came or went meanwhile */

@@ -25,18 +25,18 @@ struct lw_lane_lock;
  * worker of the next epoch sees the lock and waits for it, so it stays ours. */
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);
-void lw_lane_lock_close(struct lw_lane_lock *l); /* NULL is ignored */
+void lw_lane_lock_close(struct lw_lane_lock *l); /* ignores NULL */
 void lw_lane_lock_take_paused(struct lw_lane_lock *l);
 
-/* For acquire, show, give_ttl; belongs to l. */
+/* The lock for acquire, show and give_ttl; it belongs to l. */
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l);
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l);
 int lw_lane_lock_shard(const struct lw_lane_lock *l);
 
-/* How many messages wait, and whether it is paused. False with *error. */
+/* Reads how many messages wait, and whether the lane is paused. Returns false with *error. */
 bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, struct latchwork_error *error);
-/* Ends the lock whoever holds it: *fence is the raised one, was gets what was there. BUSY where nobody held it. by: who asks, for the
- * audit. */
+/* Ends the lock whoever holds it: *fence gets the raised fence, `was` the old value. Returns BUSY
+ * if nobody held it. by: the operator, for the audit. */
 enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence, struct lw_buf *was,
                                          struct latchwork_error *error);
 

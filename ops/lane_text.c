@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lane as people and programs see it. */
+/* A lane as people and as programs see it. */
 #include "base/clock.h"
 #include "ops/ops.h"
 

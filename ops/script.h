@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of operators, embedded from ops/lua/; their arguments and answers stand at the top of each file. Workers never load
- * them: heads is the exporter's, lines that of `ledger`, rights that of `check --connect`. */
+/* The scripts of operators' commands, embedded from ops/lua/; their arguments and results are
+ * listed at the top of each file. Workers never load them. The exporter uses heads, `ledger` lines,
+ * `check --connect` rights. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H
 

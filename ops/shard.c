@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to the shards of an application, one command at a time. */
+/* Connections to the shards of an application. They carry one command at a time. */
 #include "base/clock.h"
 #include "base/redis/url.h"
 #include "ops/ops.h"
@@ -82,7 +82,7 @@ void ops_begin(struct ops *o, const char *name) {
     lw_cmd(&o->cmd, name);
 }
 
-/* By its hash; a server that does not know it yet is sent the text. */
+/* Calls a script by its hash; a server that does not know it yet is sent the text. */
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
     ops_begin(o, "EVALSHA");
     o->script = s;
@@ -107,7 +107,7 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
         return NULL;
     }
     redisReply *r = send(o, sh);
-    if (o->script && is_unknown_script(r)) { /* EVAL would have to carry the text each time */
+    if (o->script && is_unknown_script(r)) { /* SCRIPT LOAD and repeat, because EVAL would carry the text each time */
         freeReplyObject(r);
         r = redisCommand(sh->redis, "SCRIPT LOAD %s", o->script->text);
         if (r && r->type == REDIS_REPLY_STRING) {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Durations and points in time as people type them. */
+/* Parses and formats durations and points in time as people type them. */
 #ifndef LW_OPS_TIME_H
 #define LW_OPS_TIME_H
 
 #include <stdint.h>
 
-/* "90s", "15m", "2h", "3d", "250ms", or a number of seconds. -1 if it is none. */
+/* Accepts "90s", "15m", "2h", "3d", "250ms", or a number of seconds. Returns -1 for anything
+ * else. */
 int64_t ops_duration_ms(const char *text);
 /* The reverse, in the largest unit that gives a whole number: "100ms", "1h". Returns out. */
 enum { OPS_DURATION_TEXT = 32 };
 const char *ops_duration_text(int64_t ms, char out[OPS_DURATION_TEXT]);
-/* Wall time: "2026-11-21T12:00:00Z" (UTC, also without the Z), "2026-11-21", ms since 1970, or a duration before now_ms ("1h"). -1 if it is
- * none. */
+/* Accepts wall time: "2026-11-21T12:00:00Z" (UTC, also without the Z), "2026-11-21", ms since 1970,
+ * or a duration before now_ms ("1h"). Returns -1 for anything else. */
 int64_t ops_time_ms(const char *text, int64_t now_ms);
 
 #endif

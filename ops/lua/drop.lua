@@ -11,7 +11,7 @@
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
 if why then return why end
-local HELD_MAX = 2 -- lanes of which the oldest are read
+local HELD_MAX = 2 -- number of lanes whose oldest messages are read
 local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
 -- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished ones, of at most lane_bytes. A lane without a holder has
@@ -37,9 +37,9 @@ local function granted(lock)
             count_read(list[k])
             local tp, offset = identity_of(list[k])
             local name = tp and tp .. ':' .. text(offset)
-            if tp and not g[name] and not finished(tp, offset) then -- a message that is listed twice counts once
+            if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts once
                 bytes = bytes + #list[k]
-                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a lane is never granted more
+                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a lane is never granted more at once
                 g[name] = true
                 n = n + 1
             end
@@ -54,7 +54,7 @@ for i = 1, #KEYS - 3 do
     local state = offset < floor_of(tp) and LW_STATE_DONE or state_of(tp, offset)
     if state >= LW_STATE_DONE then
         out[i] = 'D'
-    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then -- a replay's mark may have gone with time: it was seen in the list
+    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then -- a replay's mark may have expired, but the message was seen in the list
         out[i] = 'N'
     else
         local g = granted(lock)

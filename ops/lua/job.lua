@@ -8,11 +8,12 @@
 --      longer than ttl_ms, and after which none began, goes on.
 -- @states
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
--- The record goes before the marks of what the job put: a job that went on without them would put it all once more.
+-- The record expires before the marks of what the job put: a job continued without the marks would put
+-- everything once more.
 local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000
 local function record(job, from)
     for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end
-    if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end -- from its beginning, however long it runs
+    if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end -- counted from the job's beginning, however long it runs
 end
 local function audit(event, number, from)
     local entry = {'event', event, 'job', number}
@@ -33,14 +34,14 @@ if what ~= 'begin' then
     return 1
 end
 if running and string.match(running, ' (.*)$') ~= token then
-    if call('PTTL', KEYS[2]) > tonumber(ttl) then call('PEXPIRE', KEYS[2], ttl) end -- set before Redis' clock went back
+    if call('PTTL', KEYS[2]) > tonumber(ttl) then call('PEXPIRE', KEYS[2], ttl) end -- a longer expiry was set before Redis' clock went back
     return {'BUSY', string.match(running, '^%d+')}
 end
 local number = ARGV[5]
 if number ~= '' then
     if call('EXISTS', KEYS[4]) == 0 then return {'NONE'} end
 elseif running then
-    number = string.match(running, '^%d+') -- the same call once more, its answer was lost
+    number = string.match(running, '^%d+') -- this is the same call again, because its answer was lost
 else
     number = text(math.max(tonumber(call('GET', KEYS[3]) or 0) + 1, tonumber(ARGV[4])))
     call('SET', KEYS[3], number)

@@ -20,7 +20,8 @@ end
 local BYTES_MAX = 131072
 local out, read = {text(now)}, 0
 
--- The oldest that is not finished: a few that are may still stand at the end. One by one, since payloads may be large.
+-- The oldest unfinished message. A few finished ones may still be at the end. Reads one at a time, because
+-- payloads may be large.
 local function oldest(wait, n)
     local enough = read + 8 * BYTES_MAX
     for k = 1, math.min(n, 16) do
