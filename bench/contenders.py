@@ -7,11 +7,11 @@ import json
 import os
 
 TTL_MS = 5000
-EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers done to each request
+EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers "done" to each request
 
 
 def digest(*paths):
-    """Of files, and of all in folders: what a result was measured with."""
+    """A hash of files, and of all files in folders: it tells with what a result was measured."""
     h = hashlib.sha256()
     for path in paths:
         for file in sorted(os.path.join(d, f) for d, _, files in os.walk(path) for f in files) if os.path.isdir(path) else [path]:
@@ -33,7 +33,7 @@ class Run:
         self.redises = rig.redises(workload.shards)
 
     def prefix(self, name):
-        """Of the names of this run's only shard."""
+        """The full name of a key of this run's only shard."""
         return "lw:{%s.0}:%s" % (self.name, name)
 
 
@@ -79,7 +79,7 @@ class Java(Program):
 
 
 class Limit(Program):
-    """A bare client of Redis or Kafka: no handler, no threads; some know no topic."""
+    """A bare client of Redis or Kafka, without handler or threads; some use no topic."""
 
     def __init__(self, name, label, path, words):
         super().__init__(name, label, path, 0)
@@ -138,8 +138,8 @@ class Latchwork:
         return [self.path, "run", "--json", "-c", self.config(run, run.topic)] + (["--drain"] if drain else [])
 
     def warm_command(self, run):
-        """Joins the epoch with a short TTL: the quarantine that a fresh Redis costs once lasts that long. A longer TTL later changes
-        nothing about the epoch."""
+        """Joins the epoch with a short TTL, because the quarantine that a fresh Redis costs once lasts that long. A
+        longer TTL later changes nothing about the epoch."""
         return [self.path, "run", "-c", self.config(run, "warm", ttl_ms=500, journal=False), "--drain"]
 
 

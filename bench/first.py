@@ -33,8 +33,9 @@ KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
 REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 SAMPLE_S = 0.05
 WARM = 1000
-EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers done to each request
-# What Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are sent along with each INFO, and are mostly called in scripts.
+EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers "done" to each request
+# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are sent with each INFO,
+# but mostly called in scripts.
 SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
 
 
@@ -81,7 +82,7 @@ class Redis:
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time, by a connection of its own, and remembers the memory of the process's family."""
+    """Counts SETs over time on a connection of its own, and records the memory of the process and its children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -196,7 +197,7 @@ class Rig:
         try:
             usage = self.wait(p)
         finally:
-            if p.returncode is None:  # this run is being given up
+            if p.returncode is None:  # the run is abandoned
                 os.killpg(p.pid, signal.SIGKILL)
                 p.wait()
             sampler.over.set()
@@ -210,7 +211,7 @@ class Rig:
         return self.figures(how, text, whole_s, sampler, calls, redis_s, usage)
 
     def wait(self, p):
-        """wait4() with a limit: the usage of the process and of its children."""
+        """wait4() with a time limit: returns the usage of the process and of its children."""
         for _ in range(self.o.limit_s * 50):
             pid, status, usage = os.wait4(p.pid, os.WNOHANG)
             if pid:
@@ -284,7 +285,7 @@ def table(results):
 
 
 def ratios(results, turns):
-    """The rate of the first configuration over each other one's, turn by turn."""
+    """The ratio of the first configuration's rate to each other one's, in each turn."""
     first = [r["rate"] for r in results if r["how"] == turns[0]]
     for how in turns[1:]:
         other = [r["rate"] for r in results if r["how"] == how]

@@ -24,27 +24,27 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Native byte order; times are 0 until there is one. */
+/* Native byte order; times are 0 until they are known. */
 struct bench_progress {
-    _Atomic int64_t handled, first_us, last_us; /* first start, last end */
+    _Atomic int64_t handled, first_us, last_us; /* first start and last end */
 };
 
 struct bench_thread;
 
 struct bench_journal {
     struct bench_progress *progress;
-    const char *dir; /* the caller's; NULL: none */
-    bool lines;      /* a line a message is asked for */
+    const char *dir; /* borrowed from the caller; NULL: none */
+    bool lines;      /* write one line per message */
     pthread_mutex_t lock;
     struct bench_thread *threads;
-    uint64_t serial; /* so that a thread's file belongs to this journal and no earlier one */
+    uint64_t serial; /* distinguishes this journal from earlier ones, so that a thread's file belongs to it */
 };
 
 int64_t bench_us(void); /* CLOCK_MONOTONIC */
 
-/* lines: whether messages are written down, or only counted. */
+/* lines: whether messages are written to a file, or only counted. */
 void bench_journal_open(struct bench_journal *j, const char *dir, bool lines);
-/* Handles a message: sleeps work_us (0: nothing) and keeps the journal. */
+/* Handles a message: sleeps work_us (0: not at all) and writes the journal. */
 void bench_handle(struct bench_journal *j, int64_t work_us, const void *key, size_t n_key, int32_t partition, int64_t offset);
 void bench_journal_close(struct bench_journal *j);
 

@@ -67,7 +67,7 @@ static void *grow(void *p, size_t n, size_t *cap, size_t size) {
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------------- */
 
-/* The number at *text; it ends at the separator, which is passed. */
+/* Takes the number at *text, which must end at the separator, and moves past it. */
 static bool take(char **text, char separator, int64_t *out) {
     char *end;
     errno = 0;
@@ -164,7 +164,7 @@ static int by_source_start(const void *x, const void *y) {
     if (!c) c = by_key(a, b);
     if (!c) c = order(a->start_us, b->start_us);
     if (!c) c = order(a->end_us, b->end_us);
-    return c ? c : order(a->offset, b->offset); /* no time between them: the benefit of the doubt */
+    return c ? c : order(a->offset, b->offset); /* equal times prove no wrong order */
 }
 
 static int by_identity(const void *x, const void *y) {
@@ -210,7 +210,7 @@ static void judge_keys(void) {
 
 static bool again(const struct handling *a, const struct handling *b) { return a->partition == b->partition && a->offset == b->offset; }
 
-/* Leaves the first handling of each message; true order is that of the firsts. */
+/* Keeps only the first handling of each message; the order is judged by these. */
 static size_t keep_firsts(void) {
     qsort(all.p, all.n, sizeof *all.p, by_identity);
     size_t n = 0;
@@ -240,7 +240,7 @@ static void print_spread(const char *name, int64_t *us, size_t n) {
            us[n * 99 / 100], us[n - 1]);
 }
 
-/* All is sorted by identity, as produced is after this. */
+/* Everything is sorted by identity; afterwards so is `produced`. */
 static void judge_latency(void) {
     qsort(made.p, made.n, sizeof *made.p, by_produced);
     int64_t *to_start = calloc(made.n + 1, sizeof *to_start), *to_end = calloc(made.n + 1, sizeof *to_end);

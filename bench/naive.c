@@ -113,7 +113,7 @@ struct item {
     int64_t offset;
 };
 
-/* False where another holds the key. */
+/* Runs the message under its key's lock. Returns false if another holds the key. */
 static bool guarded(struct thread *t, const struct item *m) {
     char name[LOCK_MAX], token[33];
     if (m->n_key > KEY_MAX) die("a key of %zu bytes", m->n_key);

@@ -80,7 +80,7 @@ class Plot:
 
 
 def throughput(rows, plan, contenders):
-    """Bars: messages/s of each contender, by workload; a whisker from the least to the most."""
+    """Bars: messages/s of each contender, by workload, with a whisker from the minimum to the maximum."""
     shown = [w for w in plan if w.name in ("W1", "W2x", "W3x", "W4", "W5") and any(r["workload"] == w.name for r in rows)]
     if not shown:
         return None
@@ -121,7 +121,7 @@ def curves(title, x_name, y_name, series, log_x=False, log_y=False):
 
 
 def by_load(rows, contenders, figure):
-    """Of the no-op runs at a fixed rate: offered load → figure."""
+    """For no-op runs at a fixed rate: offered load → figure."""
     out = {}
     for c in contenders:
         names = dict.fromkeys(r["workload"] for r in rows if r["contender"] == c and r.get("offered") and r["workload"] != "latency-1000")
@@ -137,7 +137,7 @@ def growth(rows, kind):
 
 
 def all_plots(rows, plan, contenders):
-    """(file name, SVG) of each plot for which there are figures."""
+    """(file name, SVG) of each plot that has figures."""
     plots = (
         ("throughput.svg", throughput(rows, plan, contenders)),
         ("load-throughput.svg", curves("Handled against offered", "offered messages/s", "handled messages/s", by_load(rows, contenders, "rate"))),

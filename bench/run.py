@@ -38,7 +38,7 @@ class Rig:
     def __init__(self, build, folder):
         self.folder = folder
         self.redis = Redis(os.path.join(folder, "redis"))
-        self.more = []  # Redis servers for further shards, started when the first workload asks for them
+        self.more = []  # Redis servers for further shards, started by the first workload that needs them
         try:
             self.kafka = Kafka(os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool"))
         except BaseException:
@@ -59,7 +59,7 @@ class Rig:
 
 
 class Results:
-    """A file of JSON lines, one a finished run; each is written as it comes."""
+    """A file of JSON lines, one per finished run, written as soon as it ends."""
 
     def __init__(self, path, keep):
         self.path, self.rows = path, []
@@ -68,9 +68,9 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        break  # torn: the run ended while it was written
+                        break  # the line is torn: the benchmark ended while writing it
                     self.rows.append(json.loads(line))
-        with open(path, "w") as f:  # without a torn end
+        with open(path, "w") as f:  # write the file again without the torn line
             for row in self.rows:
                 f.write(json.dumps(row) + "\n")
 
@@ -103,7 +103,7 @@ class Bench:
                 "digest": self.digests[contender]}
 
     def turns(self):
-        """What is to be measured, in order. Contenders change their order from round to round."""
+        """What is to be measured, in order. The order of contenders differs from round to round."""
         for number in range(1, self.o.rounds + 1):
             for w in (w for w in self.plan if number <= w.most_rounds):
                 names = [c for c in w.contenders if c in self.digests and (not self.o.contender or c in self.o.contender)]

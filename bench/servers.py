@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private servers of a benchmark: one Kafka (real, tests/live/kafka/kafka.sh) and one Redis on a unix socket. Only what is started here is
-ended, by its process id."""
+"""Private servers of a benchmark: one Kafka (real, tests/live/kafka/kafka.sh) and one Redis on a unix socket. Only
+processes started here are ended, by their ids."""
 import os
 import re
 import socket
@@ -17,7 +17,7 @@ class Failure(Exception):
 
 
 class Client:
-    """A connection of its own to Redis; as much of the protocol as is needed."""
+    """A connection to Redis that implements as much of the protocol as is needed."""
 
     def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -73,7 +73,7 @@ class Client:
 
 
 class Redis:
-    """On a unix socket; Java clients that know none get a free loopback port too."""
+    """Listens on a unix socket; for Java clients, which cannot use one, also on a free loopback port."""
 
     def __init__(self, folder):
         os.makedirs(folder)

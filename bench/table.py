@@ -15,7 +15,7 @@ def median(rows, workload, contender, figure):
 
 
 def number(x):
-    """Three significant digits, or whole."""
+    """Three significant digits, or an integer."""
     if x is None:
         return "–"
     if abs(x) >= 100 or isinstance(x, int):
@@ -24,7 +24,7 @@ def number(x):
 
 
 def cell(v):
-    """median (least – most)"""
+    """median (minimum – maximum)"""
     if not v:
         return "–"
     middle = number(statistics.median(v))
@@ -38,7 +38,7 @@ def ratios(rows, a, b, figure="rate"):
 
 
 def short(r):
-    """A line of progress."""
+    """Prints a line of progress."""
     parts = [f"{r['rate']:>9,.0f} msg/s", f"Redis {r['redis_us']:.2f} µs"]
     if "p50_ms" in r:
         parts.append(f"p50 {r['p50_ms']:.2f} ms, p99 {r['p99_ms']:.2f} ms")

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workloads: what lies in the topics, what a handler does with it, who takes part. Sizes for the quick run and for the full one."""
+"""The workloads: what the topics contain, what a handler does with it, which contenders take part. Sizes for the quick
+run and for the full one."""
 from dataclasses import dataclass, field, replace
 
 PARTITIONS = 8
 SIZE = 200  # bytes of a message, JSON
 QUICK_LIMIT_S = 120  # of a run
-WARM = 200  # messages with which Latchwork joins its epoch before the clock counts
+WARM = 200  # number of messages with which Latchwork joins its epoch before the clock starts
 
 
 @dataclass(frozen=True)
 class Data:
-    """A topic's contents: the same arguments make the same messages."""
+    """The contents of a topic: the same arguments make the same messages."""
     messages: int
     keys: int
     zipf: float = 0
@@ -45,9 +46,9 @@ class Workload:
     data: Data
     contenders: tuple  # names of bench/contenders.py
     work_us: int = 0
-    journal: bool = False  # a line a message, judged
-    waiting: int = 0  # messages that wait behind held locks beforehand (kind waiting)
-    shards: int = 1  # each on a Redis process of its own
+    journal: bool = False  # writes one line per message, which is judged
+    waiting: int = 0  # number of messages that wait behind held locks beforehand (kind waiting)
+    shards: int = 1  # each shard has a Redis process of its own
     rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
     limit_s: int = 300
     most_rounds: int = 1000
@@ -65,7 +66,7 @@ def load(rate, most_rounds):
 
 
 def plan(full):
-    """In the order in which a round runs them: a quick run that ends early has lost the last ones."""
+    """In the order in which a round runs them, so that a quick run that ends early lacks only the last ones."""
     n = 500_000 if full else 300_000
     w1 = Data(n, 100_000)
     java = ("parallel", "parallel-lock") if full else ()

@@ -108,7 +108,7 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
 
 /* ---- the parts ---- */
 
-/* Paragraphs are filled; lines that begin with four spaces stay, with two of them. */
+/* Paragraphs are filled; lines that begin with four spaces stay, indented by two. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
@@ -160,7 +160,7 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_free(&text);
 }
 
-/* Of a command with verbs: the options that every verb takes. */
+/* For the help of a command with verbs: whether every verb takes the option. */
 static bool shown(const struct cli_command *c, const struct cli_verb *v, const struct cli_option *o) {
     return v || !c->n_verbs ? cli_takes(v, o->verbs) : !o->verbs;
 }

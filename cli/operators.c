@@ -192,7 +192,8 @@ static int load(struct ops *o, const struct operator_args *a) {
     struct lw_err err = {0};
     o->c = cli_config(&a->cli);
     if (!o->c) return CLI_USAGE;
-    lw_log_setup(o->args.try_handler ? LW_LOG_INFO : LW_LOG_ERROR, false, o->noun); /* a trial shows what its handler says on stderr */
+    /* so that a trial shows what its handler writes on stderr */
+    lw_log_setup(o->args.try_handler ? LW_LOG_INFO : LW_LOG_ERROR, false, o->noun);
     return ops_filter_check(o, &err) ? cli_misuse(&a->cli, "%s", err.text) : 0;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the command lines of `latchwork queue` and `latchwork dead` share: their options, which stand in one table because most are common
- * to both, and running a verb with connections to the shards. */
+/* What the command lines of `latchwork queue` and `latchwork dead` share: their options, in one
+ * table because most are common to both, and running a verb with connections to the shards. */
 #ifndef LW_CLI_OPERATORS_H
 #define LW_CLI_OPERATORS_H
 
 #include "cli/options.h"
 #include "ops/ops.h"
 
-/* The verbs, as the options name them. */
+/* The verbs as bits, for the table of options. */
 enum {
     QUEUE_LS = 1 << 0,
     QUEUE_SHOW = 1 << 1,

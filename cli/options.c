@@ -14,14 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIONS_MAX = 64, LONG_BASE = 256 /* of getopt's values: above every letter */, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
+/* LONG_BASE: getopt's values for long options, above every letter */
+enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
 /* One run of cli_parse(). */
 struct parse {
     const struct cli_command *c;
     struct cli_args *args;
     bool help;
-    bool seen[OPTIONS_MAX]; /* by row */
+    bool seen[OPTIONS_MAX]; /* which rows were given */
 };
 
 /* ---- misuse ---- */
@@ -37,7 +38,7 @@ int cli_misuse(const struct cli_args *a, const char *fmt, ...) {
     return CLI_USAGE;
 }
 
-/* `text` is what the user wrote, with its dashes and without a value. */
+/* Reports an unknown option. `text` is what the user wrote, with its dashes and without a value. */
 static int unknown_option(const struct parse *p, const char *text) {
     const char *names[OPTIONS_MAX + 1] = {"help"};
     size_t n = 1;
@@ -50,7 +51,7 @@ static int unknown_option(const struct parse *p, const char *text) {
     return cli_misuse(p->args, "unknown option %s", text);
 }
 
-/* What getopt could not take: an option it does not know, or a value for a flag. */
+/* Reports what getopt could not take: an unknown option, or a value for a flag. */
 static int rejected(const struct parse *p, char *const *argv) {
     if (optopt == 0) return unknown_option(p, argv[optind - 1]);
     if (optopt == HELP) return cli_misuse(p->args, "--help takes no value");
@@ -133,7 +134,7 @@ static int take(struct parse *p, const struct cli_option *o) {
 
 /* ---- getopt ---- */
 
-/* Tells getopt of the rows: a long option's value is LONG_BASE and its row. */
+/* Converts the rows for getopt: a long option's value is LONG_BASE plus its row. */
 static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2], char shorts[2 * OPTIONS_MAX + 4]) {
     char *s = shorts;
     size_t n = 0;
@@ -158,8 +159,9 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
-/* Goes through a copy of the arguments before anything is taken, so that messages about them can name the verb. A copy, because getopt
- * moves options to the front, and one that lacks its value would find another there. */
+/* Finds the verb in a copy of the arguments before anything is parsed, so that messages can name
+ * it. A copy, because getopt moves options to the front, and an option without its value would then
+ * take another argument. */
 static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {
     char **copy = lw_alloc(((size_t)argc + 1) * sizeof *argv);
     memcpy(copy, argv, (size_t)argc * sizeof *argv);
@@ -217,7 +219,7 @@ static int no_verb(const struct parse *p) {
     return CLI_USAGE;
 }
 
-/* An option of another verb. */
+/* Reports an option of another verb. */
 static int foreign_option(const struct parse *p, const struct cli_option *o) {
     struct lw_buf names = {0};
     cli_verb_names(p->c, o->verbs, "and", &names);
@@ -261,7 +263,8 @@ static void begin(const struct cli_command *c, struct cli_args *args) {
         if (o->kind == CLI_NUMBER || o->kind == CLI_DURATION) *(int64_t *)(void *)((char *)args + o->at) = o->initial;
 }
 
-/* What stands behind -- belongs to the command that a verb starts. Returns how many arguments stand before it. */
+/* Cuts off what follows --, which belongs to the command that a verb starts. Returns how many
+ * arguments precede it. */
 static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
     bool any = false;
     for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;

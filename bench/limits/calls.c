@@ -14,16 +14,16 @@
 
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
-#define WORKER "bench-1-00000000" /* as long as a worker's */
-enum { NAME_MAX_BYTES = 350, FENCES = 64 /* a lane, as the worker asks for */, HEADS = 64 };
+#define WORKER "bench-1-00000000" /* as long as a worker's id */
+enum { NAME_MAX_BYTES = 350, FENCES = 64 /* requested per lane, as the worker does */, HEADS = 64 };
 
 struct calls {
     struct calls_setup set;
     char gate[41], settle[41]; /* SHA1 */
-    int64_t redis_ahead_ms;    /* Redis time less the boot clock */
+    int64_t redis_ahead_ms;    /* Redis time minus the boot clock */
     uint64_t next_token;
     int64_t groups;
-    char (*name)[NAME_MAX_BYTES]; /* of the partitions */
+    char (*name)[NAME_MAX_BYTES]; /* names of the partitions */
     struct lw_places places;
     struct lw_commands commands;
 };
@@ -97,7 +97,7 @@ void calls_settle(struct calls *c, const struct call_batch *b) {
     append(c);
 }
 
-/* {fence, a letter a message, …}, each message the same letter */
+/* Checks a reply {fence, one letter per message, …}: every letter must be the same. */
 static void check(const char *script, const redisReply *r, size_t parts, int n, char letter) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != parts || !r->element[0]->str || !r->element[1]->str ||
         r->element[1]->len != (size_t)n)
@@ -156,7 +156,7 @@ void calls_close(struct calls *c) {
     free(c);
 }
 
-/* Nothing here is waiting or dead. */
+/* Counts the done states of a reply, which must have no waiting or dead ones. */
 static int64_t done_in(const redisReply *r) {
     int64_t n = 0;
     if (r->type != REDIS_REPLY_STRING) tool_die("Redis: GETRANGE of a state answered no text");

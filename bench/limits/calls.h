@@ -18,37 +18,41 @@ struct calls; /* opaque */
 struct call_msg {
     int32_t partition;
     int64_t offset;
-    int64_t key; /* the lane is k-KEY */
+    int64_t key; /* the lane is named k-KEY */
 };
 
-/* The messages of one gate and of the settle that follows it: in order of partition and offset, of different lanes. */
+/* The messages of one gate and of the settle that follows: in order of partition and offset, each
+ * of another lane. */
 struct call_batch {
     struct call_msg msg[CALLS_BATCH_MAX];
     int n;
     uint64_t token; /* set by calls_gate */
-    uint64_t fence; /* set by calls_gate_check: with the token it is the value of each lock */
+    uint64_t fence; /* set by calls_gate_check(); together with the token it is the value of each lock */
 };
 
 struct calls_setup {
-    redisContext *redis; /* lent */
+    redisContext *redis; /* borrowed */
     const char *topic;
     int32_t partitions;
     int64_t ttl_ms;
 };
 
-/* Loads the scripts, begins an epoch, and removes what an earlier run left of offsets 0 … last of each partition. */
+/* Loads the scripts, begins an epoch, and removes what an earlier run left at offsets 0 … last of
+ * each partition. */
 struct calls *calls_open(const struct calls_setup *setup, int64_t last);
 void calls_close(struct calls *c);
 
-/* Append one call to the pipeline. */
+/* These append one call to the pipeline. */
 void calls_gate(struct calls *c, struct call_batch *b);
 void calls_settle(struct calls *c, const struct call_batch *b);
-/* End the program unless all messages of the batch run; unless all n leases were released. */
+/* These end the program unless all messages of the batch may run, or unless all n leases were
+ * released. */
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
-/* How many of these offsets are done in Redis, by their bits; ends the program where one is waiting or dead. Slow, for the end. And how
- * many (partition, segment) pairs all calls named. */
+/* Counts the offsets that are done in Redis; ends the program if one is waiting or dead. It is
+ * slow, so call it at the end. The other returns how many (partition, segment) pairs all calls
+ * named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

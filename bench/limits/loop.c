@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A group of answers that is still to come. */
+/* A group of replies that are still to come. */
 struct due {
     int slot, messages, n;
     bool give;
@@ -19,11 +19,11 @@ struct state {
     const struct loop *l;
     const struct loop_work *work;
     struct loop_batch *batches;
-    bool *taken; /* by key */
+    bool *taken; /* which keys are in use */
     uint64_t random;
     int64_t next; /* number of the next message */
     int64_t round_trips;
-    struct due due[2 * LOOP_DEPTH_MAX]; /* a ring; a row has at most two */
+    struct due due[2 * LOOP_DEPTH_MAX]; /* a ring; a slot has at most two entries */
     int first_due, n_due;
 };
 
@@ -54,7 +54,7 @@ static bool take(struct state *s, int slot) {
     return true;
 }
 
-/* Its keys are free at once: what is sent later is executed later. */
+/* Gives the keys back at once: commands that are sent later are executed later. */
 static void give(struct state *s, int slot) {
     const struct loop_batch *b = &s->batches[slot];
     expect(s, slot, s->work->give(s->work->ctx, b), true);

@@ -15,15 +15,15 @@
 enum { LOOP_BATCH_MAX = 1024, LOOP_DEPTH_MAX = 64 };
 
 struct loop_batch {
-    int slot; /* 0 … depth - 1: which of the rows */
+    int slot; /* which of the slots, from 0 to depth - 1 */
     int n;
     int64_t first;                /* number of its first message; the others follow */
     int64_t keys[LOOP_BATCH_MAX]; /* 0 … keys - 1 */
 };
 
-/* take and give append commands to the connection's pipeline and return how many answers these will have; took and gave look at the
- * i-th answer (never an error) for a batch of n messages and end the program where it is not what it must be. A slot's next take may be on
- * its way when gave is called. */
+/* take and give append commands to the connection's pipeline and return how many replies these will
+ * have. took and gave check the i-th reply (never an error) for a batch of n messages, and end the
+ * program if it is wrong. When gave is called, the slot's next take may already be in flight. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
     void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);
@@ -39,12 +39,12 @@ struct loop {
 };
 
 struct loop_figures {
-    int64_t first_us, last_us; /* before the first command, after the last answer */
+    int64_t first_us, last_us; /* before the first command, and after the last reply */
     int64_t round_trips, redis_cpu_us, own_cpu_us;
 };
 
 void loop_run(const struct loop *l, const struct loop_work *work, struct loop_figures *out);
-/* The line of JSON; `more` (may be "") stands before its closing brace. */
+/* Prints the line of JSON; `more` (may be "") precedes its closing brace. */
 void loop_print(const struct loop *l, const struct loop_figures *f, const char *more);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit of any consumer: reading a topic in batches, and nothing else. */
+/* The upper limit for any consumer: reads a topic in batches, and does nothing else. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
@@ -46,7 +46,7 @@ static void subscribe(rd_kafka_t *rk) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Records between the topic's ends of now; topics of the benchmark have no gaps. */
+/* The number of records in the topic now; topics of the benchmark have no gaps. */
 static int64_t count_all(rd_kafka_t *rk) {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
     const struct rd_kafka_metadata *md;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit of gate and settle: the project's own two scripts, called in batches by a loop that does nothing else: no Kafka, no handlers,
- * no renewal, no commits. A fetch from Kafka brings thousands of messages of one partition in a row: hence --run. */
+/* The upper limit of gate and settle: calls the project's two scripts in batches, without Kafka,
+ * handlers, renewal or commits. --run exists because a fetch from Kafka brings thousands of
+ * messages of one partition in a row. */
 #include "bench/limits/calls.h"
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
@@ -22,11 +23,12 @@ static const char about[] =
 struct scripts {
     struct calls *calls;
     int64_t run, partitions;
-    int64_t count; /* calls */
+    int64_t count; /* number of calls */
     struct call_batch *slots;
 };
 
-/* Message i of a topic that is read in runs: `run` messages of partition 0, then of partition 1 … and around again. */
+/* Message i of a topic that is read in runs: `run` messages of partition 0, then of partition 1 …,
+ * then again. */
 static struct call_msg place(const struct scripts *s, int64_t i, int64_t key) {
     int64_t run = i / s->run;
     return (struct call_msg){.partition = (int32_t)(run % s->partitions), .offset = run / s->partitions * s->run + i % s->run, .key = key};

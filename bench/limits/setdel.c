@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit of any lock in Redis: SET key token NX PX ttl, later DEL key, in pipelines, and nothing else. */
+/* The upper limit for any lock in Redis: SET key token NX PX ttl, later DEL key, in pipelines, and
+ * nothing else. */
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
 

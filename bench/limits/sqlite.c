@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit of the deduplicated insert: rows written in transactions by one writer that does nothing else, into a database that is opened
- * as the insert handler opens its own. */
+/* The upper limit of the deduplicated insert: one writer writes rows in transactions into a
+ * database opened as the insert handler opens it. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
@@ -103,7 +103,7 @@ static int64_t count(sqlite3 *db) {
 
 static int by_id(const void *a, const void *b) { return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id); }
 
-/* Sorts the rows. */
+/* Sorts the rows and counts different ids. */
 static int64_t count_ids(struct rows *rows) {
     qsort(rows->row, (size_t)rows->n, sizeof *rows->row, by_id);
     int64_t n = 0;

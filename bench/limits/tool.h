@@ -11,16 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One option, --name VALUE: a text, or a number from min to max. What stands in the variable before is the default; a NULL text and a
- * negative number mean that it must be given. */
+/* One option, --name VALUE: a text, or a number from min to max. The variable holds the default; a
+ * NULL text or a negative number means that the option is required. */
 struct tool_option {
     const char *name, *help;
-    const char **text; /* or */
+    const char **text; /* either `text` or `number` is set */
     int64_t *number;
     int64_t min, max;
 };
 
-/* Reads the command line; --help prints `about` (lines, ended by newline) and the options. */
+/* Parses the command line; --help prints `about` (lines, each with a newline) and the options. */
 void tool_options(int argc, char **argv, const char *about, const struct tool_option *options, size_t n);
 _Noreturn void tool_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -28,9 +28,9 @@ int64_t tool_now_us(void);
 int64_t tool_own_cpu_us(void);       /* of this process, user and system */
 uint64_t tool_draw(uint64_t *state); /* splitmix64 */
 
-/* By a unix socket; every command is answered within 10 s or the program ends. */
+/* Connects to a unix socket. The program ends if a command is not answered within 10 s. */
 redisContext *tool_redis(const char *path);
-/* An answer that is no error; the caller's to free. */
+/* Returns a reply that is not an error; the caller frees it. */
 redisReply *tool_ask(redisContext *redis, const char *fmt, ...);
 int64_t tool_redis_cpu_us(redisContext *redis); /* of the server, user and system */
 

@@ -73,7 +73,7 @@ static void give(struct latchwork_hold *h) {
 
 /* --- uncontended pairs ---------------------------------------------------------------------------------------------------------------- */
 
-/* The least that gives a lock with a fence that grows: what somebody would write by hand. */
+/* The shortest lock with a growing fence, as somebody would write it by hand. */
 static const char bare_take[] =
     "local t = redis.call('TIME')\n"
     "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, t[1] * 1000000 + t[2]))\n"
@@ -134,7 +134,7 @@ static int pairs(const char *path, int n) {
     uint64_t last = bare_pair(c, take_sha, drop_sha);
     give(take(l, 0));
     for (int block = 0; block < 2 * BLOCKS; block++) {
-        bool ours = block % 2 == (block / 2) % 2; /* ABBA */
+        bool ours = block % 2 == (block / 2) % 2; /* the order of blocks is ABBA */
         struct used u = {-now_ns(), -cpu_here(), -cpu_of_redis(c)};
         for (int i = 0; i < n / BLOCKS; i++) {
             if (ours) {
@@ -160,12 +160,12 @@ static int pairs(const char *path, int n) {
 /* --- hand-over ------------------------------------------------------------------------------------------------------------------------ */
 
 struct shared {
-    _Atomic int held, has_it; /* numbers of the turn */
+    _Atomic int held, has_it; /* numbers of the round */
     _Atomic int64_t released_ns;
 };
 static struct shared *shared;
 
-/* The other process: waits for the lock, notes when it has it, gives it back when told. */
+/* The other process: waits for the lock, notes when it gets it, and releases it when told. */
 static int other(const char *path, int times) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);
@@ -199,7 +199,7 @@ static int handover(const char *path, int times, int pause_us) {
         struct latchwork_hold *h = take(l, 30000);
         shared->held = i;
         while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
-        usleep((useconds_t)(1000 + rand() % (pause_us + 1))); /* it sleeps */
+        usleep((useconds_t)(1000 + rand() % (pause_us + 1))); /* wait until the other process sleeps */
         int64_t ping_ns = now_ns();
         ask(c, "PING");
         printf("ping %" PRId64 "\n", now_ns() - ping_ns);

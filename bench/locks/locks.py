@@ -28,7 +28,7 @@ def theirs_waits(path, name, sleep, turns, pipe):
 
 
 def theirs(path, sleep, turns):
-    """ns from before release() of one process to behind acquire() of another, as bench/locks/locks.c does it."""
+    """ns from before release() in one process until after acquire() in another, measured as bench/locks/locks.c does."""
     import redis
 
     r = redis.Redis(unix_socket_path=path)

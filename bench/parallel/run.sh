@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Java contenders of the benchmark; README says what they are and what their options mean.
 #
-#   run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default build/bench/parallel)
-#   run.sh OPTION ...    builds where that is still to do, then becomes the java process: its pid is the one that was started
+# run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default
+# build/bench/parallel)
+# run.sh OPTION ...    builds if necessary, then becomes the java process, so that its pid is the one that was
+# started
 #
 # LW_PARALLEL_JAVA: more arguments for java, before the class.
 set -eu
@@ -28,7 +30,7 @@ built() {
 build() {
     if built; then return; fi
     mkdir -p "$out"
-    # several may be started at once: one of them builds
+    # if several are started at once, one of them builds
     exec 9> "$out/.lock"
     flock 9
     if ! built; then

@@ -52,7 +52,8 @@ static bool fits(const char *pattern, const struct api_call *k, int n) {
     return !*pattern;
 }
 
-/* The segments behind /api/v1, decoded into `room`. -1: no such path. */
+/* Splits the path behind /api/v1 into segments, decoded into `room`. Returns -1 if there is no such
+ * path. */
 static int split(struct api_call *k, const char *path, struct lw_buf room[API_SEGMENTS]) {
     static const char root[] = "/api/v1";
     int n = 0;

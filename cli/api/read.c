@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET: lanes and dead letters. Lists come in pages; `next` is the cursor to go on with, null at the end. */
+/* GET: lanes and dead letters. Lists come in pages; `next` is the cursor of the next page, null at
+ * the end. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -62,7 +63,7 @@ int api_lanes(struct api_call *k) {
     for (; !bad && shard < o->c->redis.shards && !full(&rs);) {
         before = rs.looked;
         bad = ops_lane_page(o, &o->shards[shard], kind == 'p', at, page, add_lane, &rs);
-        if (rs.looked == before) rs.looked += (size_t)page; /* none that the name filters let pass: it was looked at all the same */
+        if (rs.looked == before) rs.looked += (size_t)page; /* a page without matching names still counts toward the limit */
         if (strcmp(at, "0") != 0) continue;
         shard += kind == 'p';
         kind = kind == 'p' ? 'l' : 'p';
@@ -124,7 +125,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return full(rs);
 }
 
-/* The cursor: "SHARD:ID" of the last that was looked at; "SHARD:" before the first. */
+/* The cursor is "SHARD:ID" of the last one looked at, or "SHARD:" before the first. */
 int api_dead(struct api_call *k) {
     struct ops *o = k->o;
     struct rows rs = {.k = k, .list = json_array()};

@@ -24,7 +24,7 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
 
 /* ---- lanes ---- */
 
-/* No dry run: one lane, named, and easy to take back. */
+/* There is no dry run: it concerns one named lane and is easy to undo. */
 static int change(struct api_call *k, bool resume) {
     const char *verb = resume ? "resume" : "pause";
     struct ops *o = k->o;
@@ -89,7 +89,7 @@ int api_break(struct api_call *k) {
 
 /* ---- dead letters ---- */
 
-/* The lines of the command: one a message, and the summary. */
+/* Collects the output of the command: one line per message, and the summary. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
     const char *p = lines->p, *end = p ? p + lines->n : NULL;
@@ -113,7 +113,7 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Found first: looking for it must not use up the time of a job that has begun. */
+/* Finds the message before starting the job, so that the search does not use up the job's time. */
 int api_replay(struct api_call *k) {
     struct ops *o = k->o;
     struct ops_message m = {0};

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A shard's number stands between the name's dot and the brace. The digit keeps "orders" out of the keys of "orders.eu". */
+/* The shard's number stands between the name's dot and the brace. The pattern requires a digit
+ * there, so that "orders" does not include the keys of "orders.eu". */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) { snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name); }
 
 static void add_lower(struct lw_buf *out, const char *text, size_t n) {
@@ -17,7 +18,8 @@ static void add_lower(struct lw_buf *out, const char *text, size_t n) {
     }
 }
 
-/* Rights to a command that has subcommands are given one by one: SCRIPT LOAD, but not SCRIPT FLUSH. */
+/* Rights to a command that has subcommands are given per subcommand: SCRIPT LOAD, but not SCRIPT
+ * FLUSH. */
 static bool has_subcommands(const char *command) {
     static const char *const names[] = {"SCRIPT", "CLIENT", "CLUSTER", "CONFIG", "ACL"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -33,8 +35,9 @@ void lw_acl_allow(struct lw_buf *out, const char *command, const char *args) {
     add_lower(out, args, strcspn(args, " "));
 }
 
-/* The line is made for redis-cli, which splits it at spaces and reads quotes and backslashes. The user "default" administers most
- * servers: the line would take that from it. */
+/* Whether the line may name this user. redis-cli splits the line at spaces and interprets quotes
+ * and backslashes. The user "default" administers most servers, and the line would take that right
+ * away. */
 bool lw_acl_may_name(const char *user) {
     if (!*user || strcmp(user, "default") == 0) return false;
     for (const char *c = user; *c; c++)

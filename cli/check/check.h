@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork check`, and loading a configuration with its handler section checked, as every command does it. */
+/* `latchwork check`, and loading a configuration including the check of its handler section, as
+ * every command does it. */
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the commits of the group name another fleet than the one of this Redis? Two fleets in one group share its partitions, and neither
- * sees the locks of the other (consumer/worker/rival.c). A foreign name alone is no proof, since each loss of Redis' data begins a new
- * epoch: only a commit that moves on under it shows a fleet that lives. */
+/* Finds out whether the group's commits name another fleet than that of this Redis. Two fleets in
+ * one group share its partitions, and neither sees the locks of the other
+ * (consumer/worker/rival.c). A foreign name alone proves nothing, because each loss of Redis' data
+ * begins a new epoch: only a commit that advances under that name shows a fleet that is alive. */
 #include "base/clock.h"
 #include "cli/check/servers.h"
 #include "kafka/anchor.h"
@@ -21,7 +22,7 @@ struct found {
 };
 
 static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
-    struct lw_anchor anchor; /* stands behind what names the fleet */
+    struct lw_anchor anchor; /* the anchor follows the fleet's name in the metadata */
     if (p->err || p->offset < 0 || !p->metadata_size) return false;
     return lw_meta_fleet(p->offset, p->metadata, lw_anchor_decode(p->metadata, p->metadata_size, &anchor), out);
 }
@@ -39,7 +40,8 @@ static struct found look(const rd_kafka_topic_partition_list_t *list, const char
     return f;
 }
 
-/* The partition of `before` that has gone on in `after` under the same foreign name; NULL if none. */
+/* The partition of `before` whose commit has advanced in `after` under the same foreign name; NULL
+ * if there is none. */
 static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before, const rd_kafka_topic_partition_list_t *after,
                                                const char *ours) {
     char was[LW_META_FLEET + 1], is[LW_META_FLEET + 1];

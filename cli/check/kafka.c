@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The last thing that librdkafka found wrong: "connection refused" says more than "timed out". */
+/* The last error that librdkafka reported: "connection refused" says more than "timed out". */
 struct trouble {
     const struct lw_config *c;
     char text[LW_EXPLAINED_MAX];
@@ -32,7 +32,8 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struc
     return rk;
 }
 
-/* With all that a worker's client has, so that what librdkafka refuses only as a whole is found here. */
+/* Opens a client with the properties of a worker's, so that combinations that librdkafka refuses
+ * are found here. */
 static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
     struct lw_err err = {0};
     rd_kafka_conf_t *conf = lw_kafka_conf_consumer(c, NULL, &err);
@@ -66,7 +67,7 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* the reasons wait in its queue */
+    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* its queue holds the reasons */
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
                r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does each Redis answer, is it one that Latchwork can rely on, and may this user do what the scripts do? */
+/* Checks that each Redis answers, that Latchwork can rely on it, and that its user may do what the
+ * scripts do. */
 #include "base/bytes.h"
 #include "base/redis/script.h"
 #include "base/redis/url.h"
@@ -19,8 +20,8 @@ struct server {
     struct lw_check_report *r;
     redisContext *ctx;
     char *shown;      /* its URL, for messages */
-    const char *user; /* that we log in as */
-    bool no_lua;      /* a problem says so */
+    const char *user; /* the user as which we log in */
+    bool no_lua;      /* a problem has already been reported */
 };
 
 #define PROBLEM(s, fmt, ...) lw_problem(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
@@ -39,7 +40,7 @@ static bool connect_to(struct server *s, const struct lw_redis_url *u) {
     return false;
 }
 
-/* NULL, with a problem, on an error reply, too. Free the reply. */
+/* Sends a command. Returns NULL, and adds a problem, on an error reply too. Free the reply. */
 static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
     redisReply *reply = redisCommandArgv(s->ctx, argc, argv, NULL);
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
@@ -152,7 +153,8 @@ static void malformed(struct server *s) {
     PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
 }
 
-/* One letter per sample: 1 allowed, 0 refused, ? not known. False: the user may not run scripts. */
+/* Asks by a script: one letter per sample, 1 allowed, 0 refused, ? unknown. Returns false if the
+ * user may not run scripts. */
 static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = call(s, all->argc, all->argv);
@@ -170,7 +172,8 @@ static char letter_of(const redisReply *r, bool queued) {
     return queued || r->type == REDIS_REPLY_STATUS ? '1' : '0';
 }
 
-/* Sends each sample behind the words of `before` and reads the answers. False: the connection failed. */
+/* Sends each sample behind the words of `before` and reads the replies. Returns false if the
+ * connection failed. */
 static bool ask_each(struct server *s, const struct samples *all, const char *const *before, size_t n_before, char *letters) {
     const char *argv[16];
     size_t at = 3;
@@ -202,7 +205,7 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     return ask_each(s, all, NULL, 0, letters) & may(s, 1, (const char *[]){"DISCARD"});
 }
 
-/* Fills letters[all->n]. False: it is not known, and a problem was added. */
+/* Fills letters[all->n]. Returns false, with a problem added, if nothing can be learned. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
     if (s->ctx->err) return false;
@@ -281,7 +284,8 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
     return fine;
 }
 
-/* All that is missing at once: the names, and the commands on a name that is not. One shard that lacks rights says enough: false. */
+/* Reports everything missing at once: the names, and the commands on a name that is allowed.
+ * Returns false if rights are missing, because one shard's report is enough. */
 static bool check_rights(struct server *s, int shard) {
     char tag[128], usable[200] = "";
     snprintf(tag, sizeof tag, "lw:{%s.%d}:", s->c->name, shard);
@@ -316,7 +320,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     if (!connect_to(s, u) || !log_in(s, u)) return;
     check_info(s);
     if (!s->ctx->err) check_scripts(s);
-    if (s->no_lua) return; /* the rights are asked for by a script */
+    if (s->no_lua) return; /* skip: the check of rights needs a script */
     for (int shard = (int)index; !s->ctx->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
         if (!check_rights(s, shard))
             break;

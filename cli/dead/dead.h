@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork dead`: the dead letters that Redis keeps. A verb a function; each is a file's. */
+/* `latchwork dead`: the dead letters kept in Redis. Each verb is a function in a file of its
+ * own. */
 #ifndef LW_CLI_DEAD_DEAD_H
 #define LW_CLI_DEAD_DEAD_H
 
@@ -8,12 +9,14 @@
 
 extern const struct cli_command cli_dead;
 
-/* Every dead letter that the filters let pass, oldest first, shard after shard, in pages. 1 where fn had enough. */
+/* Calls fn for every dead letter that passes the filters, oldest first, shard after shard, in
+ * pages. Returns 1 if fn stopped it. */
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
-/* An element of XRANGE's answer, to fn where the filters let it pass. */
+/* Passes an element of XRANGE's reply to fn if it passes the filters. */
 int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx);
-/* A page of one shard's (cli/dead/page.c), oldest first or newest first, from behind `at` ("": from the end) on; `at` becomes the last that
- * was looked at. Not before `since` ("": no bound). *more: there may be others. */
+/* Reads a page of one shard's dead letters (cli/dead/page.c), oldest or newest first, from behind
+ * `at` ("": from the end); `at` becomes the last one looked at. Leaves out those before `since`
+ * ("": no limit). *more: there may be others. */
 enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since, int64_t count, bool *more,
               ops_message_fn *fn, void *ctx);

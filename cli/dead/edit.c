@@ -103,7 +103,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = lw_fail(&o->err, "%s: cannot be read", name);
     else
         edited = true;
-    /* editors end the last line */
+    /* remove the line feed that editors add at the end */
     if (!bad && after.n && after.p[after.n - 1] == '\n' && !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n')) after.n--;
     struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
     if (!bad && lw_bytes_eq(payload, m->e.payload))
@@ -113,7 +113,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     else if (!bad)
         bad = store(o, m, payload, &changed);
     if (bad && edited && !changed)
-        fprintf(stderr, "what was written is in %s\n", name); /* hours of work, perhaps */
+        fprintf(stderr, "what was written is in %s\n", name); /* do not delete what may be hours of work */
     else
         unlink(name);
     lw_buf_free(&after);

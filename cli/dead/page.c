@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dead letters in pages, for those who come back for the next: the API, top. */
+/* Dead letters in pages, for callers that return for the next page: the API, top. */
 #include "cli/dead/dead.h"
 
 #include <string.h>

@@ -13,7 +13,8 @@ static int wants(struct ops *o) {
     return OPS_USAGE;
 }
 
-/* As it died, but for its number: a message of its own, that nothing known of the original stops. */
+/* Puts it back as it died, except for its replay number: it is a message of its own, and marks of
+ * the original do not stop it. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};

@@ -14,7 +14,7 @@ enum { EXAMPLES = 5, NAME_MAX_BYTES = 400 };
 enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
-    char *name;                       /* "pid identity fence attempt": what joins a start to its end */
+    char *name;                       /* "pid identity fence attempt", by which an end is matched with its start */
     char *identity, *key, *partition; /* partition: "topic/0" */
     int64_t offset, start_us, end_us;
     int pid;
@@ -23,7 +23,7 @@ struct run {
 };
 
 struct journal {
-    struct run *runs; /* a hash by name */
+    struct run *runs; /* a hash table by name */
     struct run **sorted;
     size_t n;
 };
@@ -101,7 +101,7 @@ static int load(struct journal *j, const char *path, struct lw_err *err) {
     fclose(f);
     if (r) return lw_fail(err, "%s: %s", path, why.text);
     j->n = HASH_COUNT(j->runs);
-    j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *)); /* one more: never of size 0 */
+    j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *)); /* one more, so that the size is never 0 */
     size_t i = 0;
     for (struct run *x = j->runs; x; x = x->hh.next) j->sorted[i++] = x;
     return 0;
@@ -159,7 +159,7 @@ static int by_key(const void *x, const void *y) {
 
 static void find_overlaps(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_key);
-    const struct run *last = NULL; /* of this key, the one that ends last so far */
+    const struct run *last = NULL; /* of the runs of this key so far, the one that ends last */
     for (size_t i = 0; i < j->n; i++) {
         const struct run *r = j->sorted[i];
         if (r->ending == BACK) continue;
@@ -179,7 +179,7 @@ static int by_identity(const void *x, const void *y) {
 
 static bool same_message(const struct run *a, const struct run *b) { return a->offset == b->offset && !strcmp(a->partition, b->partition); }
 
-/* Each message's first done run to the front of the array; returns how many there are. */
+/* Moves each message's first done run to the front of the array; returns how many there are. */
 static size_t first_dones(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_identity);
     size_t n = 0;

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct dev_killed {
-    int pid; /* 0: nobody was killed */
+    int pid; /* 0: no process was killed */
     int64_t at_us;
 };
 
@@ -28,13 +28,14 @@ struct dev_end {
 };
 
 struct dev_audit {
-    int64_t runs, reruns;            /* reruns: starts beyond the first of a message */
-    int64_t given_back, failed, cut; /* of the runs: ended back; ended retry or dead; cut short by the kill */
+    int64_t runs, reruns;            /* reruns: starts of a message after its first */
+    int64_t given_back, failed, cut; /* of the runs: ended as back; ended as retry or dead; interrupted by the kill */
     int64_t overlaps, misordered, unfinished, open;
-    struct lw_buf examples; /* lines for people: the first few of what is wrong */
+    struct lw_buf examples; /* text for people: the first few errors */
 };
 
-/* -1 where the journal can't be read, or a line of it is not of its form. dev_audit_free() in any case. */
+/* Returns -1 if the journal cannot be read or has a malformed line. Call dev_audit_free() in any
+ * case. */
 int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed, const struct dev_end *ends, int n_ends,
                    struct lw_err *err);
 void dev_audit_free(struct dev_audit *a);

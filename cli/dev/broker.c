@@ -14,7 +14,7 @@ static int fail(int ready_fd, const struct lw_err *err) {
     return 1;
 }
 
-/* Ends by SIGTERM: there is nothing to save. */
+/* Ends on SIGTERM, without clean-up, because there is nothing to save. */
 static int broker_main(void *ctx, int ready_fd) {
     struct dev_shared *shared = ctx;
     struct lw_err err = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of `latchwork dev`: started, heard until they are ready, ended. */
+/* Children of `latchwork dev`: starts them, listens until they are ready, ends them. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
@@ -18,7 +18,8 @@
 
 enum { READY_MS = 20000, LOOK_MS = 5 };
 
-/* A child is heard through a pipe: "+" for ready, "!" and a text for a failure, nothing where another program took its place. */
+/* A child reports through a pipe: "+" for ready, "!" and a text for a failure; nothing if it
+ * replaced itself by another program. */
 void dev_child_ready(int ready_fd, const char *failure) {
     char text[sizeof(struct lw_err)];
     int n = snprintf(text, sizeof text, "%s%s", failure ? "!" : "+", failure ? failure : "");
@@ -47,7 +48,8 @@ static void become_child(pid_t parent, const char *name, const char *log) {
     lw_log_setup(LW_LOG_INFO, false, name);
 }
 
-/* Reads what the child says, until it has said it or the time is over. Bytes read; -1: time is over. */
+/* Reads the child's report until it is complete or the time is over. Returns the number of bytes,
+ * -1 when the time is over. */
 static ssize_t listen_to(int fd, char *text, size_t size) {
     size_t n = 0;
     int64_t until = lw_boot_ms() + READY_MS, left;

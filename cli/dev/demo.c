@@ -17,7 +17,8 @@ static int victim(const struct dev_view *v) {
     return -1;
 }
 
-/* Half-way lies inside a burst, so that the dead worker leaves leases, parked messages and unsettled ones behind. */
+/* Kills a worker. Half-way lies inside a burst, so that the dead worker leaves leases, parked
+ * messages and unsettled ones behind. */
 static void strike(struct dev_demo *d, struct dev_view *v) {
     int64_t done = (int64_t)atomic_load(&v->shared->done);
     int i = victim(v);
@@ -48,7 +49,8 @@ static int64_t not_committed(const struct dev_shared *s) {
     return n;
 }
 
-/* The last burst comes when what the dead worker had is taken over: then its replacement has partitions, and work. */
+/* Starts the last burst once the dead worker's partitions are taken over, so that its replacement
+ * has partitions and work. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v) {
     if (!d->killed.pid)
         strike(d, v);
@@ -68,7 +70,7 @@ enum { ANY = -1 };
 
 struct figure {
     const char *name;
-    int64_t is, must_be; /* ANY: only told */
+    int64_t is, must_be; /* ANY: shown, not checked */
     char note[160];
 };
 
@@ -91,7 +93,7 @@ static void gather(struct facts *f, const struct dev_demo *d, const struct dev_v
 
 static bool wrong(const struct figure *f) { return f->must_be != ANY && f->is != f->must_be; }
 
-/* Figures that nobody needs to see while they are right. */
+/* Figures that are hidden unless they are wrong. */
 static bool hidden(const struct figure *f) { return f->name[0] == '(' && !wrong(f); }
 
 static int print_figures(const struct figure *figures, size_t n) {

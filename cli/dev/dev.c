@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dev: starts everything, shows it, ends everything. cli/dev/private.h tells what is started. */
+/* latchwork dev: starts everything, shows it, ends everything. cli/dev/private.h lists the
+ * processes. */
 #include "cli/dev/dev.h"
 
 #include "base/bytes.h"
@@ -35,7 +36,7 @@ struct dev {
     struct dev_demo demo;
     struct dev_child redis, broker, traffic, fleet;
     sigset_t signals;
-    bool stop; /* asked to end */
+    bool stop; /* we were asked to end */
 };
 
 /* --- options -------------------------------------------------------------------------------------------------------------------- */
@@ -91,16 +92,17 @@ static void set_demo(struct dev_options *o) {
 
 /* --- signals -------------------------------------------------------------------------------------------------------------------- */
 
-/* They are only looked for where it suits: nothing is ever left half-done by one. */
+/* Blocks signals, which are only looked for at certain points, so that nothing is interrupted
+ * half-way. */
 static void hold_signals(struct dev *d) {
     sigemptyset(&d->signals);
     sigaddset(&d->signals, SIGINT), sigaddset(&d->signals, SIGTERM), sigaddset(&d->signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &d->signals, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a reader of our output that goes away ends us in order, too */
-    signal(SIGCHLD, SIG_DFL); /* ignored by who started us, no child could be waited for */
+    signal(SIGPIPE, SIG_IGN); /* if the reader of our output goes away, we still end in order */
+    signal(SIGCHLD, SIG_DFL); /* if our parent ignored it, no child could be waited for */
 }
 
-/* Waits, at most ms, for a wish to end. */
+/* Waits at most ms for a request to end. */
 static bool asked_to_stop(struct dev *d, int64_t ms) {
     struct timespec t = {.tv_nsec = ms * 1000000};
     if (sigtimedwait(&d->signals, NULL, &t) > 0 || ferror(stdout)) d->stop = true;
@@ -121,7 +123,8 @@ static int configure(struct dev *d, char **text, struct lw_err *err) {
     return dev_home_configure(&d->home, &d->o, d->shared->brokers, text, err);
 }
 
-/* 0: all workers are ready; -1: one of the children has failed, or it takes too long. Ends early when asked to stop. */
+/* Returns 0 once all workers are ready; -1 if a child has failed or it takes too long. Returns
+ * early if asked to stop. */
 static int await_workers(struct dev *d, struct lw_err *err) {
     int64_t until = lw_boot_ms() + READY_MS;
     int ready = 0;
@@ -175,7 +178,7 @@ static int run_all(struct dev *d, struct lw_err *err) {
         if (dev_demo_finished(&d->view)) return 0;
         if (lw_boot_ms() >= until) {
             dev_view_say(&d->view, "not finished after %d s", DEMO_MS / 1000);
-            return 0; /* the figures will tell what is missing */
+            return 0; /* go on: the figures will show what is missing */
         }
     }
     return 0;
@@ -183,7 +186,7 @@ static int run_all(struct dev *d, struct lw_err *err) {
 
 /* --- ending --------------------------------------------------------------------------------------------------------------------- */
 
-/* The workers settle and commit, which takes Redis and the broker: those go last. */
+/* Ends the workers first, because they need Redis and the broker in order to settle and commit. */
 static void end_fleet(struct dev *d) { dev_child_end(&d->fleet, FLEET_END_MS); }
 
 static void end_all(struct dev *d) {
@@ -202,7 +205,7 @@ static int judge(struct dev *d) {
     return bad ? 1 : 0;
 }
 
-/* After a failure the folder tells more, if anything came so far as to write to its log. */
+/* Whether to keep the folder after a failure: only if anything was written to its log. */
 static bool worth_keeping(const struct dev *d) {
     struct stat log;
     return stat(d->home.log, &log) == 0 && log.st_size > 0;
@@ -223,7 +226,7 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        if (d->o.demo) status = 1; /* nothing was shown */
+        if (d->o.demo) status = 1; /* asked to stop before any figures were shown */
     } else if (!status) {
         status = judge(d);
     }

@@ -12,7 +12,7 @@
 enum { DEFAULT_PARTITIONS = 4, DESTROY_MS = 5000 };
 
 struct lw_devbroker {
-    rd_kafka_t *rk; /* the cluster needs a client to live in; it connects to nothing */
+    rd_kafka_t *rk; /* the mock cluster needs a client, which connects to nothing */
     rd_kafka_mock_cluster_t *cluster;
 };
 

@@ -13,9 +13,10 @@
 
 struct lw_devbroker;
 
-/* `*bootstrap` (for bootstrap.servers) is owned by the broker. NULL with `err` where it can't be had. */
+/* `*bootstrap` (for bootstrap.servers) is owned by the broker. Returns NULL with `err` on
+ * failure. */
 struct lw_devbroker *lw_devbroker_open(const char **bootstrap, struct lw_err *err);
-/* Makes a topic; partitions 0 means the 4 of a topic that nobody made. */
+/* Makes a topic; partitions 0 means 4, as for a topic that nobody created. */
 int lw_devbroker_topic(struct lw_devbroker *b, const char *topic, int partitions, struct lw_err *err);
 void lw_devbroker_close(struct lw_devbroker *b);
 

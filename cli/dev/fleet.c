@@ -62,6 +62,6 @@ static int fleet_main(void *ctx, int ready_fd) {
 }
 
 int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err) {
-    struct fleet f = {h, shared}; /* the child has a copy of our stack */
+    struct fleet f = {h, shared}; /* safe, because the child has a copy of our stack */
     return dev_child_start(c, "supervisor", h->log, fleet_main, &f, err);
 }

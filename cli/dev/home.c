@@ -16,7 +16,8 @@ enum { OPEN_FOLDERS = 8 };
 
 const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
 
-/* The name of a unix socket may have 107 bytes, and it goes into a URL and into JSON: a TMPDIR that is too deep or too odd is passed over.
+/* Where the folder goes. A unix socket's name may have 107 bytes, and becomes part of a URL and of
+ * JSON, so a TMPDIR that is too deep or has unusual characters is not used.
  */
 static const char *place(void) {
     const char *tmp = getenv("TMPDIR");
@@ -36,14 +37,15 @@ int dev_home_make(struct dev_home *h, struct lw_err *err) {
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *at) {
     (void)st, (void)flag, (void)at;
-    remove(path); /* the rest goes even where one stays */
+    remove(path); /* try the rest even if one file stays */
     return 0;
 }
 
 void dev_home_remove(const struct dev_home *h) { nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
 
-/* A worker that died is missed by the group after session.timeout.ms, of which the dev broker wants 6 s; its keys move on after ttl_ms.
- * That broker answers a fetch that finds nothing only after fetch.wait.max.ms, whatever comes meanwhile. */
+/* The group misses a dead worker after session.timeout.ms, which the dev broker requires to be 6 s;
+ * its keys move on after ttl_ms. That broker answers a fetch that finds nothing only after
+ * fetch.wait.max.ms, even if records come meanwhile. */
 static const char format[] =
     "{\n"
     "  \"name\": \"" DEV_NAME "\",\n"

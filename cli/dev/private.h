@@ -26,7 +26,7 @@ struct dev_options {
     int workers;
     int64_t rate;            /* orders a second */
     int64_t messages, every; /* how many in all, 0: no end; one in `every` is a new order, the others repeat one */
-    int64_t burst_ms;        /* they come in bursts, so that workers meet at one key */
+    int64_t burst_ms;        /* messages come in bursts, so that workers meet at one key */
     bool keep, demo;
 };
 
@@ -38,25 +38,26 @@ struct dev_worker {
 /* Shared memory: what the children tell the coordinator. */
 struct dev_shared {
     char brokers[128];
-    atomic_bool go;   /* the coordinator: produce */
-    atomic_bool last; /* the demo: the last burst, too */
-    /* traffic */
+    atomic_bool go;   /* written by the coordinator: start to produce */
+    atomic_bool last; /* set by the demo: produce the last burst too */
+    /* Written by the traffic process. */
     _Atomic int64_t produced; /* acknowledged by the broker */
     _Atomic int64_t orders;   /* primary keys among them: order-0 … */
     _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
-    /* fleet */
+    /* Written by the fleet process. */
     _Atomic uint64_t done, dead, parked, drained;
     struct dev_worker workers[DEV_WORKERS];
 };
 
-/* The folder and the names of what lies in it. */
+/* The folder and the names of its files. */
 struct dev_home {
     char folder[64];
     char socket[96], database[96], config[96], log[96], journal[96];
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
-/* Writes the configuration that the workers run with; its text (to be freed) also goes to *text. */
+/* Writes the configuration that the workers run with; *text also gets its text (the caller frees
+ * it). */
 int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err);
 
 /* --- children ------------------------------------------------------------------------------------------------------------------- */
@@ -67,14 +68,17 @@ struct dev_child {
     int status;
 };
 
-/* A child's main. It says when it is ready, or why it fails, with dev_child_ready(); its return value is its exit status. */
+/* The main function of a child. It calls dev_child_ready() when it is ready, or with the reason why
+ * it fails; its return value is its exit status. */
 typedef int dev_child_main(void *ctx, int ready_fd);
-/* Starts it, and waits until it says so (at most 20 s). A program that replaces the child (exec) is taken for ready. */
+/* Starts a child and waits until it reports (at most 20 s). A program that replaces the child
+ * (exec) counts as ready. */
 int dev_child_start(struct dev_child *c, const char *name, const char *log, dev_child_main *child_main, void *ctx, struct lw_err *err);
-void dev_child_ready(int ready_fd, const char *failure);                    /* NULL: ready */
-bool dev_child_ended(struct dev_child *c);                                  /* by itself; then `status` holds what wait said */
-void dev_child_describe(const struct dev_child *c, char *out, size_t size); /* how it ended, for people */
-/* SIGTERM, and SIGKILL where it is not gone after limit_ms. */
+void dev_child_ready(int ready_fd, const char *failure); /* failure NULL: ready */
+/* whether it ended by itself; then `status` is its wait status */
+bool dev_child_ended(struct dev_child *c);
+void dev_child_describe(const struct dev_child *c, char *out, size_t size); /* says how it ended, for people */
+/* Sends SIGTERM, and SIGKILL if it is not gone after limit_ms. */
 void dev_child_end(struct dev_child *c, int64_t limit_ms);
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
@@ -85,16 +89,17 @@ int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_sh
 
 /* --- looking -------------------------------------------------------------------------------------------------------------------- */
 
-/* Messages in the waiting lists of the private Redis (of at most 256 lanes); -1 where it does not answer. */
+/* The number of messages in the waiting lists of the private Redis (of at most 256 lanes); -1 if it
+ * does not answer. */
 int64_t dev_redis_waiting(const struct dev_home *h);
 
 struct dev_rows {
-    int64_t inserted, ignored; /* as the inserting transactions counted them */
-    int64_t rows;              /* in the table */
+    int64_t inserted, ignored; /* as counted by the inserting transactions */
+    int64_t rows;              /* rows in the table */
 };
-/* All 0 while there is no table yet. -1 where the database can't be read. */
+/* All 0 while there is no table yet. Returns -1 if the database cannot be read. */
 int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err *err);
-/* How many of order-0 … order-(orders-1) have no row; -1 where that can't be told. */
+/* How many of order-0 … order-(orders-1) have no row; -1 if that is unknown. */
 int64_t dev_rows_missing(const struct dev_home *h, int64_t orders, struct lw_err *err);
 
 #endif

@@ -89,14 +89,15 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Counted by the database's transactions: the workers' own counts lose what a killed one had not yet heard the answer for. */
+/* Rows as counted by the database's transactions. The workers' own counts lack what a killed one
+ * had not heard the answer for. */
 static int64_t written(struct dev_view *v) {
     struct dev_rows rows;
-    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* else what was read last */
+    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* on failure, keep what was read last */
     return v->rows.inserted + v->rows.ignored;
 }
 
-/* Over a second at least: records come in bursts. */
+/* Measures the rate over at least a second, because records come in bursts. */
 static void measure(struct dev_view *v, int64_t now, int64_t done) {
     int64_t span = now - v->last_ms;
     if (span < RATE_MS) return;
@@ -117,7 +118,7 @@ static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
              (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers, n[3], n[4], waiting, n[5], n[6]);
 }
 
-/* A line longer than the terminal is wide could not be taken back. */
+/* The terminal's width: a longer line could not be overwritten. */
 static int width(void) {
     struct winsize w = {0};
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;

@@ -11,16 +11,17 @@ struct dev_view {
     struct dev_shared *shared;
     bool terminal;
     int64_t start_ms, shown_ms;
-    int64_t last_ms, last_done, rate; /* a second */
+    int64_t last_ms, last_done, rate; /* messages per second */
     struct dev_rows rows;             /* as last read */
-    bool live;                        /* the cursor stands in a live line */
+    bool live;                        /* the cursor is in a live line */
 };
 
 void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared);
 void dev_view_welcome(const struct dev_view *v, const char *config);
-/* Refreshes the live line where it is time to; off a terminal it is a line every two seconds. */
+/* Refreshes the live line when it is due; if stdout is no terminal, prints a line every two
+ * seconds. */
 void dev_view_tick(struct dev_view *v);
-/* A line of its own between live lines. */
+/* Prints a line of its own between live lines. */
 void dev_view_say(struct dev_view *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* 1234567 → "1,234,567"; out has at least 32 bytes. Returns out. */
 const char *dev_count(int64_t n, char *out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork ledger: what became of every record, and whether states and lists agree. cli/ledger/private.h tells how. */
+/* latchwork ledger: what became of every record, and whether states and lists agree.
+ * cli/ledger/private.h explains the method. */
 #include "cli/ledger/ledger.h"
 
 #include "base/clock.h"
@@ -38,7 +39,7 @@ struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, i
     return &l->parts[l->n_parts++];
 }
 
-/* Keys are any bytes: what a terminal could take for a command is shown as '?'. */
+/* Keys may be any bytes: control characters are shown as '?'. */
 static char *safe(struct lw_bytes lane) {
     if (!lane.p) return NULL;
     char *s = lw_memdup(lane.p, lane.n);
@@ -104,7 +105,7 @@ static int compare_wrong(const void *x, const void *y) {
     return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
 }
 
-/* Leaves of `now` what was wrong before, too. Both are sorted. */
+/* Keeps in `now` only what was wrong before, too. Both are sorted. */
 static void keep_same(struct ledger *l, const struct ledger_wrong *before, size_t n_before) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < l->n_wrong; i++) {

@@ -23,56 +23,56 @@ struct ledger_part {
     char *topic;
     int32_t partition;
     bool in_kafka;
-    int64_t begin, end;          /* of the log; the end asked last */
-    int64_t committed;           /* asked first; -1 nothing */
-    int64_t committed_after;     /* asked last */
-    int64_t done, dead, waiting; /* states at or above `committed` */
-    int64_t listed, replays;     /* in waiting lists, finished ones and replays not counted; replays in them */
-    int64_t floor;               /* the highest of the shards, read between the two */
+    int64_t begin, end;          /* of the log; the end is read last */
+    int64_t committed;           /* the group's commit, read first; -1: none */
+    int64_t committed_after;     /* the group's commit, read last */
+    int64_t done, dead, waiting; /* number of states at or above `committed` */
+    int64_t listed, replays;     /* messages in waiting lists, without finished ones and replays; replays in them */
+    int64_t floor;               /* the highest of all shards, read between the two commits */
     int floor_shard;
-    int64_t top; /* behind the highest offset with a state */
+    int64_t top; /* one above the highest offset with a state */
 };
 
 enum ledger_kind {
-    LEDGER_MISSING,   /* waiting, and in no list */
-    LEDGER_UNMARKED,  /* in a list, and not waiting: its record would be taken twice */
+    LEDGER_MISSING,   /* its state is waiting, but it is in no list */
+    LEDGER_UNMARKED,  /* in a list, but its state is not waiting: its record would be taken twice */
     LEDGER_TWICE,     /* in two lists */
-    LEDGER_COMMITTED, /* waiting, below the group's commit: it is lost where its list goes */
+    LEDGER_COMMITTED, /* waiting, below the group's commit: it is lost if its list is */
     LEDGER_FLOOR,     /* a shard's floor is above the group's commit */
-    LEDGER_BEYOND,    /* a state behind the end of the log */
-    LEDGER_UNSEEN,    /* a list whose lane nobody looks after */
-    LEDGER_TORN,      /* in a list, and not a message */
+    LEDGER_BEYOND,    /* a state above the end of the log */
+    LEDGER_UNSEEN,    /* a list whose lane is not in `lanes`, so tend never looks at it */
+    LEDGER_TORN,      /* an element of a list that is not a message */
 };
 extern const char *const ledger_kind_text[];
 
 struct ledger_wrong {
     enum ledger_kind kind;
-    int shard, part; /* part: index into parts; -1 none */
+    int shard, part; /* part: index into parts; -1: none */
     int64_t offset, replay;
-    char *lane; /* shown safely; NULL none */
+    char *lane; /* in printable form; NULL: none */
 };
 
 struct ledger {
     const struct lw_config *c;
     struct ledger_part *parts;
     size_t n_parts, cap_parts;
-    struct ledger_wrong *wrong; /* of the pass under way */
+    struct ledger_wrong *wrong; /* found by the pass under way */
     size_t n_wrong, cap_wrong;
-    int64_t lanes, locks, dead_letters; /* lists, lanes whose lock is held or backs off, dead letters in Redis */
+    int64_t lanes, locks, dead_letters; /* number of lists, of lanes whose lock is held or backs off, of dead letters in Redis */
 };
 
-struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition); /* made where it is new */
+struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition); /* the partition; made if it is new */
 void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p, int64_t offset,
                   struct lw_bytes lane); /* lane.p NULL: none */
 
-/* cli/ledger/kafka.c: one client for all passes */
+/* cli/ledger/kafka.c: one client serves all passes. */
 struct ledger_kafka;
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err);
 void ledger_kafka_close(struct ledger_kafka *k);
-/* Fills committed (first) or begin, end and committed_after. */
+/* Fills `committed` (if first), or begin, end and committed_after. */
 int ledger_kafka_ask(struct ledger_kafka *k, struct ledger *l, bool first, struct lw_err *err);
 
-/* cli/ledger/redis.c: one shard: states, lists, and what does not fit */
+/* cli/ledger/redis.c: reads one shard: states, lists, and what does not fit. */
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err);
 
 #endif

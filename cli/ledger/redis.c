@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One shard, as Redis has it. */
+/* Reads one shard from Redis. */
 #include "cli/ledger/private.h"
 
 #include "base/redis/connect.h"
@@ -17,11 +17,11 @@ struct names {
     size_t n, cap;
 };
 
-/* A message in a list, or a waiting state. */
+/* The position of a message in a list, or of a waiting state. */
 struct at {
     int part;
     uint32_t list;
-    int64_t offset, replay; /* replay: its number, 0 the record itself */
+    int64_t offset, replay; /* replay: its number; 0: the record itself */
 };
 struct ats {
     struct at *a;
@@ -69,7 +69,7 @@ static void add_at(struct ats *x, struct at a) {
     x->a[x->n++] = a;
 }
 
-/* NULL with an error where it is not of this type. */
+/* Returns NULL with an error if the reply is not of this type. */
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
@@ -97,7 +97,7 @@ static int compare_names(const void *a, const void *b) {
     return c ? c : x->n < y->n ? -1 : x->n > y->n;
 }
 
-/* What is there throughout a walk is told at least once; what comes twice is read once. */
+/* Removes names that come twice. A walk returns at least once what exists throughout. */
 static void once(struct names *x) {
     size_t n = 0;
     if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_names);
@@ -129,7 +129,8 @@ static int read_names(struct reading *r) {
     return 0;
 }
 
-/* "topic:partition" or "topic:partition#replay", as the scripts write it. */
+/* Finds a partition by the name that scripts write: "topic:partition" or
+ * "topic:partition#replay". */
 static int part_of(struct reading *r, const char *p, size_t n, int64_t *replay) {
     const char *colon = memrchr(p, ':', n);
     if (!colon || colon == p) return -1;
@@ -163,7 +164,7 @@ static int64_t floor_of(const struct reading *r, int part) {
 
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
-    if (replay) { /* a message of its own, which no commit knows: where it waits, it has to be in a list */
+    if (replay) { /* a replay is a message of its own that no commit knows, so if it waits it must be in a list */
         if (state == LW_STATE_WAITING) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;
     }
@@ -181,7 +182,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
-    if (part < 0) return 0; /* not one of ours */
+    if (part < 0) return 0; /* not a partition of this application */
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(r, redisCommand(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
     if (!v) return -1;
@@ -193,7 +194,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Once more: 0…3 as it is now, 4 where it is below the floor by now; -1 with an error. */
+/* Reads a state again: 0…3 as it is now, 4 if it is below the floor now; -1 with an error. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
     int64_t offset = a->offset;
@@ -238,7 +239,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     char key[800], lanes[160], skip[24], many[16];
     struct lw_bytes lane = r->lists.a[list];
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
-    if (n_key + n > sizeof key) n = sizeof key - n_key; /* not one of ours: ours are hashed where they are that long */
+    if (n_key + n > sizeof key) n = sizeof key - n_key; /* not a lane of ours, because long keys are replaced by a hash */
     memcpy(key + n_key, lane.p, n);
     const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
     size_t len[8];
@@ -250,8 +251,9 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, redisCommandArgv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* From the old end, where finished heads are dropped meanwhile: pages overlap by a half, so that a list which grows shorter is still seen
- * whole, unless it does so very fast; then the next pass sees it. */
+/* Reads a list from its oldest end, where workers drop finished heads meanwhile. Pages overlap by
+ * half, so that a list that becomes shorter is still read whole, unless that happens very fast;
+ * then the next pass reads it. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (;;) {
@@ -291,7 +293,7 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Notes a suspect if its state is (still) one of two. */
+/* Notes a suspected error if the state is (still) one of two. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
     int state = state_now(r, a);
     if (state < 0) return -1;
@@ -301,7 +303,8 @@ static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a,
     return 0;
 }
 
-/* In a list: counted once, though a list may hold it twice (put back by one owner, parked by the next). */
+/* Judges a message in a list. It is counted once, even if the list holds it twice (put back by one
+ * owner, parked by the next). */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {
@@ -314,7 +317,7 @@ static int judge_listed(struct reading *r) {
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
         p->listed += waits && !a->replay && a->offset >= p->committed;
-        bool may_lack_mark = a->replay; /* it goes with time */
+        bool may_lack_mark = a->replay; /* a replay's mark expires */
         if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
     }
     return 0;

@@ -53,7 +53,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 /* --- doing it
  * ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* For those who read the audit. */
+/* The ending as the audit shows it. */
 static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {
     if (!b->lane) return latchwork_lock_break(lock, fence, error);
@@ -65,7 +65,7 @@ static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, s
     return result;
 }
 
-/* OK: told, or done; BUSY: nobody holds it. */
+/* Returns OK if it was shown or done, BUSY if nobody holds it. */
 static enum latchwork_result break_one(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock,
                                        struct latchwork_error *error) {
     struct held h = {.lane = b->lane, .plain = b->a->plain};
@@ -90,7 +90,7 @@ static bool has_queue(struct latchwork_client *client, const char *key) {
     return h.waiting > 0;
 }
 
-/* A name of the library may be a lock of several kinds at once. */
+/* A name of the library may be a lock of several kinds at once, so breaks each. */
 static enum latchwork_result break_all_kinds(struct breaking *b, struct latchwork_error *error) {
     enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR : LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE,
                                    LATCHWORK_KIND_SEMAPHORE};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork lock: the command line of its verbs, and opening what they are about. */
+/* latchwork lock: the command line of its verbs, and opening the lock that they name. */
 #include "cli/lock/lock.h"
 
 #include <stdarg.h>

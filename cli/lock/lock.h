@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork lock VERB …`: what its verbs share. Each verb has a file: cli/lock/exec.c, cli/lock/ls.c, cli/lock/show.c, cli/lock/break.c.
+/* `latchwork lock VERB …`: what its verbs share. Each verb has a file: exec.c, ls.c, show.c,
+ * break.c.
  */
 #ifndef LW_CLI_LOCK_LOCK_H
 #define LW_CLI_LOCK_LOCK_H
@@ -27,11 +28,13 @@ int lock_ls(const struct lock_args *a);
 int lock_show(const struct lock_args *a);
 int lock_break(const struct lock_args *a);
 
-/* Says it on stderr with the verb before it, and returns the status: usage for calls that can't be right, else failed. */
+/* Reports the error on stderr, with the verb before it. Returns the status: usage for invalid
+ * calls, otherwise failed. */
 int lock_failed(const struct lock_args *a, const struct latchwork_error *error);
 void lock_say(const struct lock_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The configuration of -c; NULL with every problem on stderr. The handler section is not looked at: no handler is needed here. */
+/* The configuration of -c; NULL with every problem on stderr. The handler section is not checked,
+ * because no handler is needed. */
 struct lw_config *lock_config(const struct lock_args *a);
 
 /* What KEY names: a lane of an application, or a name in one Redis. */
@@ -41,13 +44,13 @@ struct lock_target {
     struct latchwork_client *client;
     struct latchwork_lock *lock;
 };
-/* 0, or the exit status with everything said. close also after a failure. */
+/* Returns 0, or the exit status after reporting the error. Call close after a failure, too. */
 int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options);
 void lock_target_close(struct lock_target *t);
 
 /* --- telling -------------------------------------------------------------------------------------------------------------------------- */
 
-/* A hold, as it is told. Lent. */
+/* A hold as it is printed. Borrowed. */
 struct lock_row {
     struct lw_bytes key, token;
     const char *kind;        /* "lane", "backoff", "mutex", "read", "write", "semaphore", "plain" */
@@ -59,20 +62,21 @@ struct lock_row {
     int64_t waiting;
     bool paused;
 };
-/* From what the library saw; where it is a lane's lock (tag given), the key is what follows the tag. */
+/* Made from the library's information. For a lane's lock (tag given) the key is what follows the
+ * tag. */
 struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain, const char *tag, int shard);
-/* Redis' clock, ms since 1970; that of this machine where it can't be asked. */
+/* Redis' clock, ms since 1970; this machine's if Redis cannot be asked. */
 int64_t lock_redis_now_ms(struct latchwork_client *client);
 void lock_print_json(const struct lock_row *r);
-void lock_print_free(const char *key, int64_t waiting, bool paused); /* JSON: nobody holds it */
-/* JSON: what break did or would do; fence 0 where it did not. */
+void lock_print_free(const char *key, int64_t waiting, bool paused); /* prints JSON that says that nobody holds it */
+/* Prints JSON that says what break did or would do; fence 0 if it did nothing. */
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence, bool done);
-void lock_print_head(void); /* of the columns */
+void lock_print_head(void); /* prints the column headings */
 void lock_print_row(const struct lock_row *r);
-void lock_print_whole(const struct lock_row *r); /* a line a property */
-/* Any bytes for a terminal: controls as '?'. Returns out. */
+void lock_print_whole(const struct lock_row *r); /* prints one line per property */
+/* Any bytes in printable form: control characters become '?'. Returns out. */
 const char *lock_text(struct lw_bytes b, char *out, size_t size);
-/* 0, or failed where stdout could not be written. */
+/* Returns 0, or failed if stdout could not be written. */
 int lock_flush(const struct lock_args *a);
 
 #endif

@@ -10,12 +10,12 @@
 struct listing {
     const struct lock_args *a;
     struct latchwork_client *client;
-    const char *tag; /* of lanes; NULL: the library's locks */
+    const char *tag; /* prefix of lanes' keys; NULL: the library's locks */
     int shard;
     int64_t now_ms, shown;
 };
 
-/* Messages waiting behind a lane's lock; 0 where Redis doesn't say. */
+/* The number of messages waiting behind a lane's lock; 0 if Redis does not say. */
 static int64_t messages_waiting(struct listing *l, struct lw_bytes lane) {
     struct lw_call call;
     struct lw_buf name = {0};
@@ -47,7 +47,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 
 static bool full(const struct listing *l) { return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit); }
 
-/* What SCAN takes for a pattern in a name must stand for itself. */
+/* Escapes characters that SCAN would interpret as a pattern. */
 static void add_quoted(struct lw_buf *b, const char *text) {
     for (; *text; text++) {
         if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
@@ -86,7 +86,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         l->tag = tag;
         l->shard = s;
         int failed = list_one(l, c->redis.urls[(size_t)s % c->redis.n_urls], glob.p, LATCHWORK_FLAG_KEYS);
-        if (failed) status = failed; /* the other shards are worth seeing all the same */
+        if (failed) status = failed; /* go on, because the other shards are worth seeing all the same */
         lw_buf_free(&glob);
     }
     l->tag = NULL;

@@ -30,12 +30,12 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms,
                          .now_ms = now_ms,
                          .waiting = i->waiting};
     if (!tag) return r;
-    size_t n = strlen(tag) + 5; /* lock: */
+    size_t n = strlen(tag) + 5; /* length of the tag and "lock:" */
     if (*tag && r.key.n >= n) r.key = lw_bytes(r.key.p + n, r.key.n - n);
     r.kind = "lane";
     if (lw_bytes_eq(r.token, lw_bytes_of("backoff"))) {
         r.kind = "backoff";
-        r.fence = 0; /* "backoff:MS" */
+        r.fence = 0; /* a backoff's lock is "backoff:MS" and has no fence */
         return r;
     }
     /* a worker's token: HOST-PID-RANDOM.ACQUISITION */
@@ -78,7 +78,7 @@ static char *base64(struct lw_bytes b) {
     return out;
 }
 
-/* NAME, or NAME_base64 where it is not UTF-8; null where there is none. */
+/* Sets NAME, or NAME_base64 if it is not UTF-8; null if there is none. */
 static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     json_t *text = b.p ? json_stringn(b.p, b.n) : json_null();
     if (text) {

@@ -40,14 +40,15 @@ bool lock_signals_begin(struct lock_signals *s) {
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         struct sigaction now;
-        bool ignored = sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN; /* nohup: so it stays */
+        /* ignored signals stay ignored, as under nohup */
+        bool ignored = sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
         if (!ignored) sigaddset(&watched, taken[i]);
     }
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit status away */
+    signal(SIGCHLD, SIG_DFL); /* if it were ignored, the exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    sigaddset(&blocked, SIGPIPE); /* who reads our messages may go away; the command goes on */
-    sigaddset(&blocked, SIGTTOU); /* the terminal is ours to hand over */
+    sigaddset(&blocked, SIGPIPE); /* if the reader of our messages goes away, the command goes on */
+    sigaddset(&blocked, SIGTTOU); /* so that we may hand over the terminal */
     s->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -99,7 +100,7 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why) 
     struct lock_signals *s = ctx;
     uint64_t one = 1;
     atomic_store(&s->why, (int)why);
-    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* an eventfd takes it */
+    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* an eventfd always accepts it */
 }
 
 /* --- the command
@@ -110,9 +111,9 @@ struct run {
     struct latchwork_hold *hold;
     struct lw_warden warden;
     pid_t pid;
-    int64_t kill_after_ms, kill_ms; /* kill_ms: when to kill; 0 not ending */
-    bool terminal;                  /* stdin is one, and we may be in its foreground */
-    bool stop_asked;                /* somebody sent us SIGTSTP */
+    int64_t kill_after_ms, kill_ms; /* kill_ms: when to kill; 0: not ending */
+    bool terminal;                  /* stdin is a terminal, and we may be in its foreground */
+    bool stop_asked;                /* we received SIGTSTP */
     bool ended, killed;
     int wait_status;
     struct lock_ran ran;
@@ -121,7 +122,7 @@ struct run {
 static bool in_foreground(void) { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 static void to_group(const struct run *r, int sig) { kill(-r->pid, sig); }
 
-/* Between fork and exec: nothing but system calls. */
+/* Runs between fork and exec: only system calls are allowed. */
 static _Noreturn void begin(struct run *r, char *const *argv, int report, bool foreground) {
     setpgid(0, 0);
     atomic_store(&r->warden.groups[0], getpid());
@@ -153,7 +154,7 @@ static bool start(struct run *r, char *const *argv) {
     why = r->pid < 0 ? errno : 0;
     close(report[1]);
     if (r->pid > 0) {
-        setpgid(r->pid, r->pid); /* whoever comes first */
+        setpgid(r->pid, r->pid); /* parent and child both do this, whoever is first */
         while (read(report[0], &why, sizeof why) < 0 && errno == EINTR) continue;
     }
     close(report[0]);
@@ -182,7 +183,7 @@ static void lose(struct run *r) {
     int64_t end = latchwork_hold_deadline_ms(r->hold);
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
-    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* until its end nobody else can have it */
+    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* until its lease ends nobody else can have the lock */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }
@@ -196,7 +197,8 @@ static void kill_now(struct run *r) {
     to_group(r, SIGKILL);
 }
 
-/* The command was stopped by the terminal, or by the SIGTSTP we passed on: so are we. A command stopped otherwise keeps its lock. */
+/* If the terminal, or the SIGTSTP that we passed on, stopped the command, we stop too. A command
+ * stopped otherwise keeps its lock. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);
     if (!by_terminal && !(r->stop_asked && sig == SIGTSTP)) return;
@@ -227,12 +229,12 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* Before its leader is reaped, so that the group's number is still its own. */
+/* Checks the group before its leader is reaped, so that the group's number is still its own. */
 static void look(struct run *r) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == r->pid) {
         atomic_store(&r->warden.groups[0], 0);
-        if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL); /* nothing of it may go on without the lock */
+        if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL); /* none of its processes may go on without the lock */
     }
     look_at_child(r);
 }
@@ -248,7 +250,7 @@ static void handle(struct run *r, int sig) {
     case SIGTERM:
     case SIGHUP:
         to_group(r, sig);
-        to_group(r, SIGCONT); /* a stopped command hears it, too */
+        to_group(r, SIGCONT); /* so that a stopped command receives the signal, too */
         break;
     default: to_group(r, sig);
     }

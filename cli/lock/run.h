@@ -27,7 +27,7 @@ struct lock_signals {
     int fd;   /* signalfd */
     int lost; /* eventfd, written by lock_lost() */
     _Atomic int why;
-    /* while waiting */
+    /* Used while waiting. */
     pthread_t thread;
     int stop;
     bool watching;
@@ -35,21 +35,21 @@ struct lock_signals {
     _Atomic int ended_by; /* the signal that ended the wait */
 };
 
-/* Takes the signals; false with errno. */
+/* Takes over the signals; returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
-/* From now on a signal that would end the program interrupts the client instead. */
+/* From now on, a signal that would end the program interrupts the client instead. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
-int lock_wait_end(struct lock_signals *s); /* the signal that came, or 0 */
-/* For options.lost; ctx is the lock_signals. */
+int lock_wait_end(struct lock_signals *s); /* returns the signal that came, or 0 */
+/* The callback for options.lost; ctx is the lock_signals. */
 void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
 
 struct lock_ran {
-    int status;     /* for exit(): the command's, 128 + signal; 126, 127 */
-    bool not_begun; /* it could not be started: reason has been told */
+    int status;     /* for exit(): the command's status, 128 + signal, 126 or 127 */
+    bool not_begun; /* it could not be started; the reason has been printed */
     bool lost;      /* the lock was lost while it ran */
 };
-/* Returns once the command has ended. */
+/* Runs the command. Returns once it has ended. */
 struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv, int64_t kill_after_ms);
 
 #endif
