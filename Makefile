@@ -24,9 +24,9 @@ LIBS = $(LW_LIBS) -lpthread -ldl -lm
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
-PKGS := rdkafka hiredis jansson sqlite3 libxxhash libmicrohttpd ncursesw
+PKGS := rdkafka hiredis openssl jansson sqlite3 libxxhash libmicrohttpd ncursesw
 # minimum versions; README.md names the same
-NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, jansson >= 2.14, sqlite3 >= 3.35, libxxhash, libmicrohttpd >= 0.9.75, ncursesw >= 6
+NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, libxxhash, libmicrohttpd >= 0.9.75, ncursesw >= 6
 
 # goals that need no compiler yet
 EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
@@ -49,7 +49,7 @@ OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o
 # the lock library: lock/, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
-LOCKSRC := $(sort $(shell find lock -name '*.c')) base/clock.c base/err.c base/text.c base/redis/dial.c base/redis/url.c
+LOCKSRC := $(sort $(shell find lock -name '*.c')) base/clock.c base/err.c base/text.c base/redis/connection.c base/redis/login.c base/redis/stream.c base/redis/tls.c base/redis/url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
 LOCKLIB := $(B)/liblatchwork.a
 SONAME := liblatchwork.so.0
@@ -95,7 +95,7 @@ $(LOCKLIB): $(LOCKOBJ)
 	$(Q)$(AR) qcs $@ $^
 $(B)/$(SO): $(LOCKOBJ)
 	$(call say,LD)
-	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(HARDEN_LD) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs hiredis) -lpthread
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(HARDEN_LD) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs hiredis openssl) -lpthread
 	@ln -sf $(SO) $(B)/$(SONAME) && ln -sf $(SO) $(B)/liblatchwork.so
 $(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 	$(call say,LD)
@@ -149,7 +149,7 @@ matrix:
 examples: $(B)/latchwork
 	@for d in handlers/examples/*/ examples/*/; do \
 	    if ls $$d*.cpp >/dev/null 2>&1 && ! command -v $(CXX) >/dev/null; then echo "  $$d is left out: no C++ compiler"; continue; fi; \
-	    [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) -lhiredis -lpthread -lm $(SAN)" CC=$(CC) CXX=$(CXX) || exit 1; done
+	    [ ! -f $$d/Makefile ] || $(MAKE) --no-print-directory -s -C $$d OUT=$(abspath $(B))/$$d CPPFLAGS=-I$(abspath include) LDLIBS="$(abspath $(LOCKLIB)) -lhiredis -lssl -lcrypto -lpthread -lm $(SAN)" CC=$(CC) CXX=$(CXX) || exit 1; done
 
 # --- figures ------------------------------------------------------------------------------------------------------------------
 include bench/bench.mk

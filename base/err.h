@@ -13,6 +13,7 @@ struct lw_err {
     char text[1024];
     bool permanent; /* a retry or a restart cannot fix it: something has to be configured or installed */
     bool memory;    /* an allocation failed */
+    bool late;      /* connected, but an answer did not come in time */
 };
 
 /* Formats the text (cut at the size of the buffer) and returns -1, so that `return lw_fail(err, …)` reads well. */

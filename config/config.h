@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/redis/url.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -54,6 +55,8 @@ struct lw_config {
         char **urls; /* shard s lives on urls[s % n_urls] */
         size_t n_urls;
         int shards;
+        char *username, *password; /* where the URL has none; NULL: none */
+        struct lw_tls tls;         /* for rediss:// */
     } redis;
     struct {
         struct lw_rule from;
@@ -130,6 +133,12 @@ struct lw_config *lw_config_load(const char *path, const struct lw_override *set
 struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
                                   struct lw_problems *problems);
 void lw_config_free(struct lw_config *c);
+/* How to reach the server of a shard, and as whom: its URL, and what redis.username, redis.password and redis.tls add to it. The caller
+ * frees *out with lw_redis_url_free(). -1 with *err only when an allocation failed: loading has checked the rest. */
+int lw_config_redis(const struct lw_config *c, int shard, struct lw_redis_url *out, struct lw_err *err);
+/* A connection to the server of a shard (base/redis/connection.h), logged in. NULL with *err, which names the server. */
+struct lw_redis *lw_config_connect(const struct lw_config *c, int shard, const char *client_name, int64_t connect_ms, int64_t answer_ms,
+                                   struct lw_err *err);
 void lw_problem(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_problem_warn(struct lw_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_problems_free(struct lw_problems *p);

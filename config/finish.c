@@ -11,6 +11,7 @@ static void finish_redis(struct lw_loader *l) {
     if (!c->redis.shards) c->redis.shards = c->redis.n_urls ? (int)c->redis.n_urls : 1;
     if ((size_t)c->redis.shards < c->redis.n_urls)
         lw_problem(l->problems, "redis.shards: %d shards leave servers of the %zu in redis.url unused", c->redis.shards, c->redis.n_urls);
+    lw_finish_redis(l);
 }
 
 static void finish_retry(struct lw_loader *l) {

@@ -86,11 +86,12 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
 /* ---- defaults ---- */
 
 static json_t *given(json_t *root, const char *path) {
-    const char *dot = strchr(path, '.');
-    if (!dot) return json_object_get(root, path);
-    char section[64];
-    snprintf(section, sizeof section, "%.*s", (int)(dot - path), path);
-    return json_object_get(json_object_get(root, section), dot + 1);
+    for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
+        char section[64];
+        snprintf(section, sizeof section, "%.*s", (int)(dot - path), path);
+        root = json_object_get(root, section);
+    }
+    return json_object_get(root, path);
 }
 
 /* Fills in the defaults before the values are taken, so that a rejected value leaves its default in
@@ -179,6 +180,8 @@ void lw_config_free(struct lw_config *c) {
     free(c->kafka.group_id);
     free(c->kafka.member_id);
     free_strings(c->redis.urls, c->redis.n_urls);
+    free(c->redis.username), free(c->redis.password);
+    lw_tls_free(&c->redis.tls);
     free(c->key.from.arg);
     free(c->key.from_text);
     free(c->dead.topic);

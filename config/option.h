@@ -34,6 +34,7 @@ enum lw_option_kind {
     LW_OPT_INT64,   /* int64_t */
     LW_OPT_WORD,    /* one of `words`; its index, an enum, at `at` */
     LW_OPT_EITHER,  /* one of two `words`; bool at `at`, true for the second */
+    LW_OPT_TEXT,    /* a string of at most `max` bytes; char * at `at`, NULL if not given */
     LW_OPT_CUSTOM,  /* handled by `take` and `show` */
     LW_OPT_HANDLER, /* the handler section: its type knows the rest of its keys */
     LW_OPT_LATER,   /* not in this version; `help` says more */
@@ -49,6 +50,7 @@ struct lw_option {
     const char *dflt_text;    /* what the reference says where dflt is NULL */
     const char *form;         /* what the reference says for LW_OPT_CUSTOM */
     bool required;
+    bool secret; /* LW_OPT_TEXT: never shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
     json_t *(*show)(const struct lw_config *c); /* secrets masked; NULL: nothing to show */
     const char *help;
@@ -68,6 +70,7 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -98,6 +101,9 @@ bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 /* finish.c: what concerns more than one key */
 void lw_finish(struct lw_loader *l);
 
+/* redis.c */
+void lw_finish_redis(struct lw_loader *l);
+
 /* secret.c */
 bool lw_secret_name(const char *name); /* does a key of this name hold a secret? */
 json_t *lw_masked(const struct lw_loader *l, json_t *v);
@@ -108,6 +114,7 @@ json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);
 json_t *lw_show_member_id(const struct lw_config *c);
 json_t *lw_show_urls(const struct lw_config *c);
+json_t *lw_show_tls_verify(const struct lw_config *c);
 json_t *lw_show_key_from(const struct lw_config *c);
 json_t *lw_show_dedup_id(const struct lw_config *c);
 json_t *lw_show_dead_to(const struct lw_config *c);

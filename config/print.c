@@ -46,6 +46,9 @@ json_t *lw_show_urls(const struct lw_config *c) {
     return list;
 }
 
+/* Shown only if it differs: most have no TLS at all. */
+json_t *lw_show_tls_verify(const struct lw_config *c) { return c->redis.tls.no_verify ? json_false() : NULL; }
+
 json_t *lw_show_dead_to(const struct lw_config *c) {
     return c->dead.to == LW_DEAD_TOPIC ? json_sprintf("topic:%s", c->dead.topic) : json_string("redis");
 }
@@ -66,6 +69,8 @@ json_t *lw_show_handler(const struct lw_config *c) {
     return v;
 }
 
+static json_t *show_text(const char *text, bool secret) { return text ? json_string(secret ? "***" : text) : NULL; }
+
 static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     const void *at = (const char *)c + o->at;
     int word;
@@ -74,6 +79,7 @@ static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     case LW_OPT_INT64: return json_integer(*(const int64_t *)at);
     case LW_OPT_WORD: memcpy(&word, at, sizeof word); return json_string(o->words[word]);
     case LW_OPT_EITHER: return json_string(o->words[*(const bool *)at ? 1 : 0]);
+    case LW_OPT_TEXT: return show_text(*(char *const *)at, o->secret);
     case LW_OPT_CUSTOM:
     case LW_OPT_HANDLER: return o->show ? o->show(c) : NULL;
     case LW_OPT_LATER: break;
@@ -81,17 +87,16 @@ static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     return NULL;
 }
 
+/* Makes the sections on the way. */
 static void put(json_t *root, const char *path, json_t *v) {
-    const char *dot = strchr(path, '.');
-    char section[64];
-    if (!dot) {
-        json_object_set_new(root, path, v);
-        return;
+    for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
+        char section[64];
+        snprintf(section, sizeof section, "%.*s", (int)(dot - path), path);
+        json_t *object = json_object_get(root, section);
+        if (!object) json_object_set_new(root, section, object = json_object());
+        root = object;
     }
-    snprintf(section, sizeof section, "%.*s", (int)(dot - path), path);
-    json_t *object = json_object_get(root, section);
-    if (!object) json_object_set_new(root, section, object = json_object());
-    json_object_set_new(object, dot + 1, v);
+    json_object_set_new(root, path, v);
 }
 
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
@@ -117,6 +122,7 @@ static void form(const struct lw_option *o, struct lw_buf *out) {
     case LW_OPT_EITHER:
         for (int i = 0; o->words[i]; i++) lw_buf_addf(out, "%s`%s`", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
         break;
+    case LW_OPT_TEXT: lw_buf_addf(out, "string of at most %lld bytes", (long long)o->max); break;
     case LW_OPT_CUSTOM:
     case LW_OPT_HANDLER: lw_buf_addf(out, "%s", o->form); break;
     case LW_OPT_LATER: lw_buf_addf(out, "not in this version"); break;

@@ -75,6 +75,18 @@ static void take_word(struct lw_loader *l, const struct lw_option *o, json_t *v)
     lw_buf_free(&list);
 }
 
+static void take_string(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char **to = at(l, o);
+    if (o->secret && !json_is_string(v)) {
+        lw_problem(l->problems, "%s: must be a string", o->path);
+        return;
+    }
+    const char *text = lw_take_text(l, o->path, v, (size_t)o->max);
+    if (!text) return;
+    free(*to);
+    *to = lw_strdup(text);
+}
+
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     if (lw_unusable(l, v)) return;
     switch (o->kind) {
@@ -82,6 +94,7 @@ void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     case LW_OPT_INT64: take_integer(l, o, v); break;
     case LW_OPT_WORD:
     case LW_OPT_EITHER: take_word(l, o, v); break;
+    case LW_OPT_TEXT: take_string(l, o, v); break;
     case LW_OPT_CUSTOM: o->take(l, o, v); break;
     case LW_OPT_LATER: lw_problem(l->problems, "%s: not in this version", o->path); break;
     case LW_OPT_HANDLER: break;
@@ -199,6 +212,14 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
         snprintf(path, sizeof path, "%s[%zu]", o->path, i);
         add_url(l, path, json_array_get(v, i));
     }
+}
+
+void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    if (json_is_boolean(v))
+        l->c->redis.tls.no_verify = json_is_false(v);
+    else
+        lw_problem(l->problems, "%s: must be true or false, is %s", o->path, lw_shown(l, v, buf));
 }
 
 /* ---- rules ---- */

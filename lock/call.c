@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result, int code, const char *fmt, ...) {
     if (!error) return result;
@@ -28,7 +27,7 @@ enum latchwork_result lw_lock_no_memory(struct latchwork_error *error) {
     return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MEMORY, "out of memory");
 }
 
-int lw_broken_code(int hiredis_error) { return hiredis_error == REDIS_ERR_OOM ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT; }
+int lw_broken_code(enum lw_redis_error error) { return error == LW_REDIS_MEMORY ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT; }
 
 const char *latchwork_result_name(enum latchwork_result result) {
     static const char *const names[] = {"ok", "busy", "lost", "error"};
@@ -149,50 +148,31 @@ void lw_call_encode(struct lw_call *call, struct lw_text *out) {
     free(bytes);
 }
 
-void lw_send(redisContext *redis, const char *p, size_t n) {
-    while (n && !redis->err) {
-        ssize_t sent = send(redis->fd, p, n, MSG_NOSIGNAL); /* not hiredis' own send, which would raise SIGPIPE */
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) {
-            redis->err = REDIS_ERR_IO;
-            snprintf(redis->errstr, sizeof redis->errstr, "%s", strerror(errno));
-            return;
-        }
-        p += sent;
-        n -= (size_t)sent;
-    }
-}
-
 /* Sends a call. Returns false, with *error, if an allocation failed; nothing was sent then. */
-static bool send_call(redisContext *redis, struct lw_call *call, struct latchwork_error *error) {
+static bool send_call(struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
     if (n < 0) return lw_lock_no_memory(error), false;
     call->sent_ms = lw_boot_ms();
-    lw_send(redis, bytes, (size_t)n);
+    lw_redis_send(redis, bytes, (size_t)n);
     free(bytes);
     return true;
 }
 
 bool lw_is_no_script(const redisReply *reply) { return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0; }
 
-redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error) {
-    void *reply = NULL;
-    errno = 0;
-    if (!redis->err && redisGetReply(redis, &reply) == REDIS_OK) return reply;
-    bool late = redis->err == REDIS_ERR_IO && errno == EAGAIN;
-#ifdef REDIS_ERR_TIMEOUT
-    late = late || redis->err == REDIS_ERR_TIMEOUT;
-#endif
-    if (late)
+redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, struct latchwork_error *error) {
+    redisReply *reply = lw_redis_reply(redis);
+    if (reply) return reply;
+    if (redis->err == LW_REDIS_LATE)
         lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (command_ms)", c->where);
     else
         lw_lock_fail(error, LATCHWORK_LOCK_ERROR, lw_broken_code(redis->err), "Redis at %s: the connection broke: %s", c->where,
-                     redis->errstr);
+                     redis->why);
     return NULL;
 }
 
-redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct lw_call *call, struct latchwork_error *error) {
+redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
     if (!send_call(redis, call, error)) return NULL;
     redisReply *reply = lw_next_reply(c, redis, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
@@ -213,7 +193,7 @@ static void send_again(struct lw_call *call) {
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
     if (!lw_client_ok(c, error)) return NULL;
     for (int attempt = 0;; attempt++) {
-        redisContext *redis = lw_client_get(c, error);
+        struct lw_redis *redis = lw_client_get(c, error);
         if (!redis) return NULL;
         redisReply *reply = lw_call_on(c, redis, call, error);
         lw_client_put(c, redis);

@@ -3,7 +3,6 @@
 #include "lock/client.h"
 
 #include "base/clock.h"
-#include "base/redis/dial.h"
 #include "lock/keeper.h"
 #include "lock/waking.h"
 
@@ -55,49 +54,62 @@ static void default_label(char *label) {
         if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0) *p = '-';
 }
 
-static bool take_options(struct latchwork_client *c, const struct latchwork_client_options *given, struct latchwork_error *error) {
-    struct latchwork_client_options o = {0};
-    if (given && (given->size < 8 || given->size > 4096)) {
+/* What the caller's structure, of this or an earlier version, says. */
+static bool read_options(const struct latchwork_client_options *given, struct latchwork_client_options *o, struct latchwork_error *error) {
+    *o = (struct latchwork_client_options){0};
+    if (!given) return true;
+    if (given->size < 8 || given->size > 4096) {
         lw_lock_wrong(error, "options.size is not set: begin them with LATCHWORK_CLIENT_INIT");
         return false;
     }
-    if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
-    if (o.flags & ~(unsigned)LATCHWORK_FLAG_NO_SCRIPTS || o.connections < 0 || o.connections > LATCHWORK_MAX_CONNECTIONS ||
-        o.connect_ms < 0 || o.connect_ms > LATCHWORK_MAX_WAIT_MS || o.command_ms < 0 || o.command_ms > LATCHWORK_MAX_WAIT_MS ||
-        (o.label && !is_label(o.label))) {
+    memcpy(o, given, given->size < sizeof *o ? given->size : sizeof *o);
+    return true;
+}
+
+static bool take_options(struct latchwork_client *c, const struct latchwork_client_options *o, struct latchwork_error *error) {
+    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_NO_SCRIPTS | LATCHWORK_FLAG_NO_VERIFY) || o->connections < 0 ||
+        o->connections > LATCHWORK_MAX_CONNECTIONS || o->connect_ms < 0 || o->connect_ms > LATCHWORK_MAX_WAIT_MS || o->command_ms < 0 ||
+        o->command_ms > LATCHWORK_MAX_WAIT_MS || (o->label && !is_label(o->label))) {
         lw_lock_wrong(error, "a client option is out of range: connections 1 to %d, times 1 to %d ms, label 1 to %d of A-Za-z0-9._-",
                       (int)LATCHWORK_MAX_CONNECTIONS, (int)LATCHWORK_MAX_WAIT_MS, (int)LATCHWORK_MAX_LABEL);
         return false;
     }
-    c->flags = o.flags;
-    c->connections = o.connections ? o.connections : LATCHWORK_DEFAULT_CONNECTIONS;
-    c->connect_ms = o.connect_ms ? o.connect_ms : LATCHWORK_DEFAULT_CONNECT_MS;
-    c->command_ms = o.command_ms ? o.command_ms : LATCHWORK_DEFAULT_COMMAND_MS;
-    if (o.label)
-        snprintf(c->label, sizeof c->label, "%s", o.label);
+    c->flags = o->flags;
+    c->connections = o->connections ? o->connections : LATCHWORK_DEFAULT_CONNECTIONS;
+    c->connect_ms = o->connect_ms ? o->connect_ms : LATCHWORK_DEFAULT_CONNECT_MS;
+    c->command_ms = o->command_ms ? o->command_ms : LATCHWORK_DEFAULT_COMMAND_MS;
+    if (o->label)
+        snprintf(c->label, sizeof c->label, "%s", o->label);
     else
         default_label(c->label);
+    snprintf(c->name, sizeof c->name, "latchwork-lock:%s", c->label);
     return true;
 }
 
-static bool take_url(struct latchwork_client *c, const char *url, struct latchwork_error *error) {
-    struct lw_err why = {0};
-    if (url && !lw_redis_url_parse(url, &c->url, &why)) {
-        c->where = lw_url_redact(url);
-        why.memory = !c->where;
-        if (c->where) return true;
+/* The place, with what the options add to it. */
+static bool take_place(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
+                       const struct latchwork_client_options *o, struct latchwork_error *error) {
+    struct lw_redis_url u = *at;
+    if (o->user && !o->password) {
+        lw_lock_wrong(error, "options.user needs a password");
+        return false;
     }
-    if (why.memory)
-        lw_lock_no_memory(error);
-    else
-        lw_lock_wrong(error, "url: %.400s", url ? why.text : "none given");
+    if (o->password && !u.password) u.user = (char *)(uintptr_t)o->user, u.password = (char *)(uintptr_t)o->password;
+    if (o->tls_ca) u.tls.ca_file = (char *)(uintptr_t)o->tls_ca;
+    if (o->tls_cert) u.tls.cert_file = (char *)(uintptr_t)o->tls_cert, u.tls.key_file = (char *)(uintptr_t)o->tls_key;
+    if (o->tls_name) u.tls.server_name = (char *)(uintptr_t)o->tls_name;
+    if (o->flags & LATCHWORK_FLAG_NO_VERIFY) u.tls.no_verify = true;
+    c->where = strdup(where);
+    if (c->where && !lw_redis_url_copy(&u, &c->url, NULL)) return true;
+    lw_lock_no_memory(error);
     return false;
 }
 
 /* Sets everything that needs no undoing but free(). */
-static bool fill_in(struct latchwork_client *c, const char *url, const struct latchwork_client_options *options,
-                    struct latchwork_error *error) {
-    if (!take_url(c, url, error) || !take_options(c, options, error)) return false;
+static bool fill_in(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
+                    const struct latchwork_client_options *given, struct latchwork_error *error) {
+    struct latchwork_client_options o;
+    if (!read_options(given, &o, error) || !take_options(c, &o, error) || !take_place(c, at, where, &o, error)) return false;
     if (!watch_forks(error) || !lw_random_hex(c->id, sizeof c->id, error)) return false;
     c->forks = lw_forks();
     c->idle = calloc((size_t)c->connections, sizeof *c->idle);
@@ -112,11 +124,11 @@ static void free_client(struct latchwork_client *c) {
     free(c);
 }
 
-struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
-                                               struct latchwork_error *error) {
+struct latchwork_client *lw_client_open_at(const struct lw_redis_url *at, const char *where, const struct latchwork_client_options *options,
+                                           struct latchwork_error *error) {
     struct latchwork_client *c = calloc(1, sizeof *c);
     if (!c) return lw_lock_no_memory(error), NULL;
-    if (!fill_in(c, url, options, error)) {
+    if (!fill_in(c, at, where, options, error)) {
         free_client(c);
         return NULL;
     }
@@ -130,9 +142,28 @@ struct latchwork_client *latchwork_client_open(const char *url, const struct lat
     return c;
 }
 
+struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
+                                               struct latchwork_error *error) {
+    struct lw_redis_url at;
+    struct lw_err why = {0};
+    if (!url || lw_redis_url_parse(url, &at, &why)) {
+        if (why.memory)
+            lw_lock_no_memory(error);
+        else
+            lw_lock_wrong(error, "url: %.400s", url ? why.text : "none given");
+        return NULL;
+    }
+    char *where = lw_url_redact(url);
+    struct latchwork_client *c = where ? lw_client_open_at(&at, where, options, error) : NULL;
+    if (!where) lw_lock_no_memory(error);
+    free(where);
+    lw_redis_url_free(&at);
+    return c;
+}
+
 static void drop_idle(struct latchwork_client *c) {
     while (c->n_idle) {
-        redisFree(c->idle[--c->n_idle]);
+        lw_redis_close(c->idle[--c->n_idle]);
         c->n_open--;
     }
 }
@@ -173,55 +204,27 @@ enum latchwork_result latchwork_client_ping(struct latchwork_client *c, struct l
 
 /* --- connections ---------------------------------------------------------------------------------------------------------------- */
 
-static struct timeval timeval_of(int64_t ms) { return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}; }
-
-static bool said_ok(struct latchwork_client *c, redisContext *redis, const char *const *words, struct latchwork_error *error) {
-    struct lw_call call;
-    lw_call_script(&call, NULL, 0);
-    for (; *words; words++) lw_call_text(&call, *words);
-    redisReply *reply = lw_call_on(c, redis, &call, error);
-    if (reply) reply = lw_take_reply(c, reply, error);
-    if (reply) freeReplyObject(reply);
-    return reply != NULL;
+static void tell_failure(struct latchwork_client *c, const struct lw_err *why, struct latchwork_error *error) {
+    bool denied = strstr(why->text, "(NOAUTH") || strstr(why->text, "(WRONGPASS") || strstr(why->text, "(ERR invalid password");
+    int code = why->memory ? LATCHWORK_E_MEMORY : why->late ? LATCHWORK_E_TIMEOUT : denied ? LATCHWORK_E_DENIED : LATCHWORK_E_CONNECT;
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code, "Redis at %s: %.400s", c->where, why->text);
 }
 
-static bool log_in(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error) {
-    struct lw_redis_login login;
-    lw_redis_login(&c->url, &login);
-    for (size_t i = 0; i < login.n; i++)
-        if (!said_ok(c, redis, login.command[i].word, error)) return false;
-    return true;
-}
-
-redisContext *lw_client_dial(struct latchwork_client *c, int64_t connect_ms, struct latchwork_error *error) {
+struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error) {
     struct lw_err why = {0};
-    int fd = lw_dial(&c->url, connect_ms, &why);
-    redisContext *redis = fd < 0 ? NULL : redisConnectFd(fd);
-    if (!redis) {
-        bool memory = fd >= 0 || why.memory;
-        if (fd >= 0) close(fd);
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, memory ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT, "Redis at %s: %.300s", c->where,
-                     fd >= 0 ? "out of memory" : why.text);
-        return NULL;
-    }
-    if (!connect_ms) redis->flags &= ~REDIS_BLOCK;
-    redis->reader->maxbuf = 0; /* hiredis asserts the allocation of a smaller buffer for one that it shrinks, so it must not shrink */
+    struct lw_redis *redis = lw_redis_start(&c->url, &why);
+    if (!redis) tell_failure(c, &why, error);
     return redis;
 }
 
-redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {
-    redisContext *redis = lw_client_dial(c, connect_ms, error);
-    if (!redis) return NULL;
-    if (!c->url.path) redisEnableKeepAlive(redis);
-    if (redisSetTimeout(redis, timeval_of(command_ms)) != REDIS_OK)
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, lw_broken_code(redis->err), "Redis at %s: %s", c->where, redis->errstr);
-    else if (log_in(c, redis, error))
-        return redis;
-    redisFree(redis);
-    return NULL;
+struct lw_redis *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {
+    struct lw_err why = {0};
+    struct lw_redis *redis = lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
+    if (!redis) tell_failure(c, &why, error);
+    return redis;
 }
 
-redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *error) {
+struct lw_redis *lw_client_get(struct latchwork_client *c, struct latchwork_error *error) {
     struct timespec until;
     bool timed = false;
     pthread_mutex_lock(&c->mutex);
@@ -237,7 +240,7 @@ redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *
                      c->connections, c->where);
         return NULL;
     }
-    redisContext *redis = c->n_idle ? c->idle[--c->n_idle] : NULL;
+    struct lw_redis *redis = c->n_idle ? c->idle[--c->n_idle] : NULL;
     if (!redis) c->n_open++;
     pthread_mutex_unlock(&c->mutex);
     if (redis) return redis;
@@ -250,9 +253,9 @@ redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *
     return NULL;
 }
 
-void lw_client_put(struct latchwork_client *c, redisContext *redis) {
+void lw_client_put(struct latchwork_client *c, struct lw_redis *redis) {
     bool broken = redis->err != 0;
-    if (broken) redisFree(redis);
+    if (broken) lw_redis_close(redis);
     pthread_mutex_lock(&c->mutex);
     if (broken) {
         c->n_open--;

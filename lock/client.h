@@ -10,11 +10,10 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "base/redis/url.h"
+#include "base/redis/connection.h"
 #include "include/latchwork/lock.h"
 #include "lock/scripts.h"
 
-#include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -30,13 +29,14 @@ struct latchwork_client {
     int connections;
     int64_t connect_ms, command_ms;
     char label[LATCHWORK_MAX_LABEL + 1];
-    char id[LW_CLIENT_ID + 1]; /* random; the client's channel is lwl:wake:ID */
-    unsigned forks;            /* number of forks before this process opened it */
+    char name[LATCHWORK_MAX_LABEL + 32]; /* as CLIENT LIST shows it */
+    char id[LW_CLIENT_ID + 1];           /* random: its channel is lwl:wake:ID */
+    unsigned forks;                      /* of this process when it was opened */
     atomic_bool interrupted;
 
     pthread_mutex_t mutex;
     pthread_cond_t freed;
-    redisContext **idle; /* unused connections, as a stack */
+    struct lw_redis **idle; /* a stack */
     int n_idle, n_open;
 
     pthread_mutex_t start; /* guards the start of threads, which happens when they are first needed */
@@ -63,9 +63,12 @@ enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork
 #define lw_lock_wrong(error, ...) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_ARGUMENT, __VA_ARGS__)
 /* Reports a failed allocation: ERROR with MEMORY. */
 enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
-/* The code for a broken connection: MEMORY if hiredis could not allocate, otherwise CONNECT. */
-int lw_broken_code(int hiredis_error);
+/* The reason why a connection broke: MEMORY when an allocation failed, else CONNECT. */
+int lw_broken_code(enum lw_redis_error error);
 
+/* As latchwork_client_open(), with a place that is copied. where: how messages call it. */
+struct latchwork_client *lw_client_open_at(const struct lw_redis_url *at, const char *where, const struct latchwork_client_options *options,
+                                           struct latchwork_error *error);
 /* lw_client_ok() returns false, with the error, in a child of the process that opened the
  * client. */
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error);
@@ -84,20 +87,18 @@ void lw_call_number(struct lw_call *call, int64_t n);
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error);
 
 /* A connection for several commands in a row, or for a thread that needs its own. */
-redisContext *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
-void lw_client_put(struct latchwork_client *c, redisContext *redis); /* a broken connection is closed, together with all unused ones */
-redisContext *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
-/* A socket wrapped by hiredis, with nothing sent yet. connect_ms 0: non-blocking, and perhaps still
- * connecting. */
-redisContext *lw_client_dial(struct latchwork_client *c, int64_t connect_ms, struct latchwork_error *error);
-/* For pipelines: appends a call to `out`. lw_next_reply() reads each reply; NULL with *error if the
- * connection broke. */
+struct lw_redis *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
+void lw_client_put(struct latchwork_client *c, struct lw_redis *redis); /* a broken one is dropped, with all that are idle */
+struct lw_redis *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
+/* Only begins to connect: lw_redis_start(). */
+struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error);
+/* What is wanted of several calls, for lw_redis_send(); each reply is fetched by lw_next_reply(), NULL with *error where the connection
+ * broke. */
 void lw_call_encode(struct lw_call *call, struct lw_text *out);
-void lw_send(redisContext *redis, const char *p, size_t n);
-redisReply *lw_next_reply(struct latchwork_client *c, redisContext *redis, struct latchwork_error *error);
+redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, struct latchwork_error *error);
 /* Makes a call on a connection; sends the script's text if the server does not know it. Returns
  * NULL with *error if the connection broke. */
-redisReply *lw_call_on(struct latchwork_client *c, redisContext *redis, struct lw_call *call, struct latchwork_error *error);
+redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error);
 bool lw_is_no_script(const redisReply *reply);
 /* Returns the reply as it is, or frees it and returns NULL with *error if it is an error. */
 redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error);

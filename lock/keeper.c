@@ -12,7 +12,7 @@ enum { TRY_AGAIN_MS = 100, CONNECT_AT_LEAST_MS = 5, SLEEP_MAX_MS = 60000 };
 
 struct lw_keeper {
     struct latchwork_client *client;
-    redisContext *redis; /* the connection of the thread */
+    struct lw_redis *redis; /* the thread's own */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed, called_back;
@@ -117,7 +117,7 @@ static bool connected(struct lw_keeper *k) {
 static redisReply *reply_in_time(struct lw_keeper *k) {
     struct latchwork_error error;
     int64_t ms = smaller(until_next_loss(k), k->client->command_ms);
-    redisSetTimeout(k->redis, (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000});
+    lw_redis_set_answer_ms(k->redis, ms);
     return lw_next_reply(k->client, k->redis, &error);
 }
 
@@ -156,7 +156,7 @@ static bool send_pipeline(struct lw_keeper *k, struct renewal *r, size_t n, int6
     }
     for (size_t i = 0; i < n && !out.failed; i++) lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
     bool whole = !out.failed;
-    if (whole) lw_send(k->redis, out.p, out.n);
+    if (whole) lw_redis_send(k->redis, out.p, out.n);
     lw_text_free(&out);
     return whole;
 }
@@ -180,7 +180,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
     }
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
     if (!k->redis->err) return;
-    redisFree(k->redis);
+    lw_redis_close(k->redis);
     k->redis = NULL;
 }
 
@@ -304,7 +304,7 @@ void lw_keeper_close(struct lw_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
     pthread_join(k->thread, NULL);
     while (k->n) take_out(k, k->hold[0]);
-    if (k->redis) redisFree(k->redis);
+    if (k->redis) lw_redis_close(k->redis);
     free_keeper(k);
 }
 

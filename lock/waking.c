@@ -207,10 +207,10 @@ static int readable(struct lw_waking *k, int fd, int64_t ms) {
     return n > 0 && p[1].revents;
 }
 
-static redisContext *subscribe(struct lw_waking *k) {
+static struct lw_redis *subscribe(struct lw_waking *k) {
     struct latchwork_error error;
     struct latchwork_client *c = k->client;
-    redisContext *redis = lw_client_connect(c, c->connect_ms, c->command_ms, &error);
+    struct lw_redis *redis = lw_client_connect(c, c->connect_ms, c->command_ms, &error);
     if (!redis) return NULL;
     char channel[sizeof "lwl:wake:" + LW_CLIENT_ID];
     snprintf(channel, sizeof channel, "lwl:wake:%s", c->id);
@@ -222,7 +222,7 @@ static redisContext *subscribe(struct lw_waking *k) {
     bool good = reply && reply->type == REDIS_REPLY_ARRAY;
     if (reply) freeReplyObject(reply);
     if (good) return redis;
-    redisFree(redis);
+    lw_redis_close(redis);
     return NULL;
 }
 
@@ -236,27 +236,25 @@ static void take_message(struct lw_waking *k, const redisReply *r) {
     pthread_mutex_unlock(&k->mutex);
 }
 
-static bool take_messages(struct lw_waking *k, redisContext *redis) {
-    void *reply = NULL;
-    if (redisBufferRead(redis) != REDIS_OK) return false;
-    while (redisReaderGetReply(redis->reader, &reply) == REDIS_OK) {
-        if (!reply) return true;
+static bool take_messages(struct lw_waking *k, struct lw_redis *redis) {
+    lw_redis_read(redis);
+    for (redisReply *reply; (reply = lw_redis_parsed(redis));) {
         take_message(k, reply);
         freeReplyObject(reply);
     }
-    return false;
+    return !redis->err;
 }
 
 /* Listens until the connection breaks. Returns false if the thread has to stop. A silent connection
  * is sent a PING, and given up if no answer comes. */
-static bool listen_on(struct lw_waking *k, redisContext *redis) {
+static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     bool asked = false;
     for (;;) {
-        int got = readable(k, redis->fd, SILENT_MS);
+        int got = readable(k, redis->stream.fd, SILENT_MS);
         if (got < 0) return false;
         if (got == 0 && asked) return true;
-        if (got == 0) lw_send(redis, ping, sizeof ping - 1);
+        if (got == 0) lw_redis_send(redis, ping, sizeof ping - 1);
         asked = got == 0;
         if (redis->err || (got && !take_messages(k, redis))) return true;
     }
@@ -273,13 +271,13 @@ static void *listen_always(void *arg) {
     struct lw_waking *k = arg;
     int64_t backoff_ms = BACKOFF_MS;
     for (;;) {
-        redisContext *redis = subscribe(k);
+        struct lw_redis *redis = subscribe(k);
         bool go_on = true;
         if (redis) {
             backoff_ms = BACKOFF_MS;
             everybody_looks(k, true);
             go_on = listen_on(k, redis);
-            redisFree(redis);
+            lw_redis_close(redis);
             everybody_looks(k, false);
         }
         if (!go_on || readable(k, -1, backoff_ms / 2 + (int64_t)lw_random((uint64_t)backoff_ms)) < 0) return NULL;

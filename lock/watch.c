@@ -16,7 +16,7 @@ enum { ROUNDS = 16, REPLIES_MAX = 8 };
 /* Commands that are sent together. */
 struct batch {
     struct latchwork_client *client;
-    redisContext *redis;
+    struct lw_redis *redis;
     struct lw_text out;
     int n;
     redisReply *reply[REPLIES_MAX];
@@ -61,10 +61,10 @@ static const struct lw_bytes none = {NULL, 0};
  * error. */
 static bool run(struct batch *b, struct latchwork_error *error) {
     if (b->out.failed) { /* close it: it may be in the middle of WATCH or MULTI */
-        b->redis->err = REDIS_ERR_OOM;
+        lw_redis_break(b->redis, LW_REDIS_MEMORY, "out of memory");
         return lw_lock_no_memory(error), false;
     }
-    lw_send(b->redis, b->out.p, b->out.n);
+    lw_redis_send(b->redis, b->out.p, b->out.n);
     bool good = true;
     for (int i = 0; i < b->n; i++) {
         redisReply *r = lw_next_reply(b->client, b->redis, error);

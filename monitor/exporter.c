@@ -134,7 +134,7 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, co
     size_t n = (size_t)c->redis.shards;
     e.shards = lw_alloc(n * sizeof *e.shards);
     e.lookers = lw_alloc(n * sizeof *e.lookers);
-    for (int s = 0; s < c->redis.shards; s++) e.lookers[s] = lw_shard_looker_open(c->name, s, c->redis.urls[(size_t)s % c->redis.n_urls]);
+    for (int s = 0; s < c->redis.shards; s++) e.lookers[s] = lw_shard_looker_open(c, s);
     const struct lw_http *h = serve(&e);
     lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "", c->http.host, strchr(c->http.host, ':') ? "]" : "",
             lw_http_port(h));

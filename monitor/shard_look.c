@@ -3,7 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
-#include "base/redis/connect.h"
+#include "base/redis/connection.h"
 #include "ops/script.h"
 
 #include <stdio.h>
@@ -18,19 +18,21 @@ struct old {
 
 struct lw_shard_looker {
     char name[24], prefix[128];
-    const char *url;
-    redisContext *redis;
+    const struct lw_config *config;
+    int shard;
+    struct lw_redis *redis;
     int64_t rank; /* position in the round through the lanes */
     struct old old[LW_LOOK_OLD];
     int n_old;
     bool told;
 };
 
-struct lw_shard_looker *lw_shard_looker_open(const char *name, int shard, const char *url) {
+struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard) {
     struct lw_shard_looker *k = lw_alloc(sizeof *k);
     snprintf(k->name, sizeof k->name, "shard %d", shard);
-    snprintf(k->prefix, sizeof k->prefix, "lw:{%s.%d}:", name, shard);
-    k->url = url;
+    snprintf(k->prefix, sizeof k->prefix, "lw:{%s.%d}:", c->name, shard);
+    k->config = c;
+    k->shard = shard;
     return k;
 }
 
@@ -39,7 +41,7 @@ static void forget_old(struct lw_shard_looker *k) {
 }
 
 static void drop(struct lw_shard_looker *k) {
-    if (k->redis) redisFree(k->redis);
+    lw_redis_close(k->redis);
     k->redis = NULL;
 }
 
@@ -62,17 +64,16 @@ static void append_heads(struct lw_shard_looker *k) {
     snprintf(many, sizeof many, "%d", LW_LOOK_LANES);
     for (int i = 0; i < 7; i++) len[i] = strlen(argv[i]);
     for (int i = 0; i < k->n_old; i++) argv[7 + i] = k->old[i].lane, len[7 + i] = k->old[i].n;
-    redisAppendCommandArgv(k->redis, 7 + k->n_old, argv, len);
+    lw_redis_append_argv(k->redis, 7 + k->n_old, argv, len);
 }
 
 /* The next reply of the pipeline, which must be of this type; NULL with an error. */
 static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
-    void *r = NULL;
-    if (redisGetReply(k->redis, &r) != REDIS_OK || !r) {
-        lw_fail(err, "%s", k->redis->errstr);
+    redisReply *reply = lw_redis_reply(k->redis);
+    if (!reply) {
+        lw_fail(err, "%s", k->redis->why);
         return NULL;
     }
-    redisReply *reply = r;
     if (reply->type == type) return reply;
     lw_fail(err, "%s", reply->type == REDIS_REPLY_ERROR ? reply->str : "an answer of another form");
     freeReplyObject(reply);
@@ -128,12 +129,12 @@ static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, str
 
 static bool ask(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_err *err) {
     struct lw_shard_look now = *out;
-    if (!k->redis) k->redis = lw_redis_connect(k->url, LW_LOOK_TIMEOUT_MS, err);
+    if (!k->redis) k->redis = lw_config_connect(k->config, k->shard, "latchwork:exporter", LW_LOOK_TIMEOUT_MS, LW_LOOK_TIMEOUT_MS, err);
     if (!k->redis) return false;
-    redisAppendCommand(k->redis, "ZCARD %slanes", k->prefix);
-    redisAppendCommand(k->redis, "LLEN %sready", k->prefix);
-    redisAppendCommand(k->redis, "XLEN %sdead", k->prefix);
-    redisAppendCommand(k->redis, "SCARD %spaused", k->prefix);
+    lw_redis_append(k->redis, "ZCARD %slanes", k->prefix);
+    lw_redis_append(k->redis, "LLEN %sready", k->prefix);
+    lw_redis_append(k->redis, "XLEN %sdead", k->prefix);
+    lw_redis_append(k->redis, "SCARD %spaused", k->prefix);
     append_heads(k);
     if (!take_number(k, &now.lanes, err) || !take_number(k, &now.ready, err) || !take_number(k, &now.dead, err) ||
         !take_number(k, &now.paused, err) || !take_heads(k, &now, err))

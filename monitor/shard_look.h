@@ -5,6 +5,8 @@
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 
+#include "config/config.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,8 +23,8 @@ struct lw_shard_look {
 
 struct lw_shard_looker; /* a connection, and the position in the round through the lanes */
 
-/* `url` is borrowed while it exists. */
-struct lw_shard_looker *lw_shard_looker_open(const char *name, int shard, const char *url);
+/* The configuration is borrowed while it exists. */
+struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard, connecting if necessary. On failure `up` is false and the rest keeps its old
  * values; the first failure in a row is logged. */

@@ -48,7 +48,7 @@ static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, con
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;
-    redisContext *redis;
+    struct lw_redis *redis;
     char epoch[EPOCH_MAX];           /* "": not entered yet */
     int64_t redis_ms, at_ms;         /* Redis' time when it was entered, and the boot clock then */
     int64_t quiet_until_ms, left_ms; /* its clock jumped until then: leases from before may have been cut short */
@@ -350,6 +350,16 @@ static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_option
     return true;
 }
 
+static struct latchwork_client *open_client(const struct lw_config *c, int shard, struct latchwork_error *error) {
+    struct lw_redis_url at;
+    struct lw_err why = {0};
+    char where[160];
+    if (lw_config_redis(c, shard, &at, &why)) return lw_lock_no_memory(error), NULL;
+    struct latchwork_client *client = lw_client_open_at(&at, lw_redis_url_where(&at, where, sizeof where), NULL, error);
+    lw_redis_url_free(&at);
+    return client;
+}
+
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,
                                        struct latchwork_error *error) {
     if (options->ttl_ms > c->lock.ttl_ms) {
@@ -364,7 +374,7 @@ struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_byte
     l->lane = lw_lane_id(lw_bytes(l->own, key.n), l->room, sizeof l->room);
     l->shard = lw_lane_shard(l->lane, c->redis.shards, &tag);
     snprintf(l->tag, sizeof l->tag, LW_LANE_TAG, c->name, l->shard);
-    l->client = latchwork_client_open(c->redis.urls[(size_t)l->shard % c->redis.n_urls], NULL, error);
+    l->client = open_client(c, l->shard, error);
     if (l->client && open_lock(l, options, error)) return l;
     lw_lane_lock_close(l);
     return NULL;

@@ -11,12 +11,12 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/redis/command.h"
+#include "base/redis/connection.h"
 #include "config/config.h"
 #include "ops/script.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"
 
-#include <hiredis/hiredis.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,7 +58,7 @@ enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and already reported
 struct ops_shard {
     int index;
     char prefix[160]; /* lw:{NAME.SHARD}: */
-    redisContext *redis;
+    struct lw_redis *redis;
     bool shares; /* uses the connection of another shard on the same server */
 };
 

@@ -1,48 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections to the shards of an application. They carry one command at a time. */
 #include "base/clock.h"
-#include "base/redis/url.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define CLIENT_NAME "latchwork:operator"
 enum { CONNECT_MS = 3000, ANSWER_MS = 10000 };
 
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
     if (r && r->type == REDIS_REPLY_ERROR) return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
     if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
-    const char *why = sh->redis && sh->redis->err ? sh->redis->errstr : "no connection";
-    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, strstr(why, "temporarily unavailable") ? "no answer in time" : why);
+    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, sh->redis && sh->redis->err ? sh->redis->why : "no connection");
 }
 
-static int ok(struct ops *o, struct ops_shard *sh, redisReply *r) {
-    int bad = !r || r->type != REDIS_REPLY_STATUS ? fail(o, sh, r) : 0;
-    if (r) freeReplyObject(r);
-    return bad;
-}
-
-static int log_in(struct ops *o, struct ops_shard *sh, const struct lw_redis_url *u) {
-    if (u->password && u->user && ok(o, sh, redisCommand(sh->redis, "AUTH %s %s", u->user, u->password))) return -1;
-    if (u->password && !u->user && ok(o, sh, redisCommand(sh->redis, "AUTH %s", u->password))) return -1;
-    return u->db ? ok(o, sh, redisCommand(sh->redis, "SELECT %d", u->db)) : 0;
-}
-
-static struct timeval span(int64_t ms) { return (struct timeval){ms / 1000, ms % 1000 * 1000}; }
-
-static int connect_one(struct ops *o, struct ops_shard *sh, const char *url) {
-    struct lw_redis_url u;
-    if (lw_redis_url_parse(url, &u, &o->err)) return -1;
-    struct timeval limit = span(o->connect_ms ? o->connect_ms : CONNECT_MS), answer = span(o->answer_ms ? o->answer_ms : ANSWER_MS);
-    sh->redis = u.path ? redisConnectUnixWithTimeout(u.path, limit) : redisConnectWithTimeout(u.host, u.port, limit);
-    int bad;
-    if (!sh->redis || sh->redis->err || redisSetTimeout(sh->redis, answer) != REDIS_OK)
-        bad = lw_fail(&o->err, "shard %d: Redis at %s: %s", sh->index, u.path ? u.path : u.host,
-                      sh->redis ? sh->redis->errstr : "out of memory");
-    else
-        bad = log_in(o, sh, &u);
-    lw_redis_url_free(&u);
-    return bad;
+static int connect_one(struct ops *o, struct ops_shard *sh) {
+    struct lw_err why = {0};
+    sh->redis = lw_config_connect(o->c, sh->index, CLIENT_NAME, o->connect_ms ? o->connect_ms : CONNECT_MS,
+                                  o->answer_ms ? o->answer_ms : ANSWER_MS, &why);
+    return sh->redis ? 0 : lw_fail(&o->err, "shard %d: %s", sh->index, why.text);
 }
 
 int ops_connect(struct ops *o) {
@@ -55,7 +32,7 @@ int ops_connect(struct ops *o) {
         sh->shares = (size_t)s >= n_urls;
         if (sh->shares)
             sh->redis = o->shards[(size_t)s % n_urls].redis;
-        else if (connect_one(o, sh, o->c->redis.urls[s]))
+        else if (connect_one(o, sh))
             return -1;
     }
     return 0;
@@ -63,7 +40,7 @@ int ops_connect(struct ops *o) {
 
 void ops_disconnect(struct ops *o) {
     for (int s = 0; o->shards && s < o->c->redis.shards; s++)
-        if (o->shards[s].redis && !o->shards[s].shares) redisFree(o->shards[s].redis);
+        if (!o->shards[s].shares) lw_redis_close(o->shards[s].redis);
     free(o->shards);
     o->shards = NULL;
     lw_commands_free(&o->cmd);
@@ -96,7 +73,7 @@ void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct
 
 static redisReply *send(struct ops *o, struct ops_shard *sh) {
     const struct lw_command *c = &o->cmd.cmd[0];
-    return sh->redis->err ? NULL : redisCommandArgv(sh->redis, c->argc, o->cmd.argv + c->first, o->cmd.len + c->first);
+    return sh->redis->err ? NULL : lw_redis_ask_argv(sh->redis, c->argc, o->cmd.argv + c->first, o->cmd.len + c->first);
 }
 
 static bool is_unknown_script(const redisReply *r) { return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0; }
@@ -109,7 +86,7 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
     redisReply *r = send(o, sh);
     if (o->script && is_unknown_script(r)) { /* SCRIPT LOAD and repeat, because EVAL would carry the text each time */
         freeReplyObject(r);
-        r = redisCommand(sh->redis, "SCRIPT LOAD %s", o->script->text);
+        r = lw_redis_ask(sh->redis, "SCRIPT LOAD %s", o->script->text);
         if (r && r->type == REDIS_REPLY_STRING) {
             freeReplyObject(r);
             r = send(o, sh);

@@ -151,6 +151,13 @@ _latchwork_paths() {
         kafka.on_stop \
         redis.url \
         redis.shards \
+        redis.username \
+        redis.password \
+        redis.tls.ca_file \
+        redis.tls.cert_file \
+        redis.tls.key_file \
+        redis.tls.server_name \
+        redis.tls.verify \
         key.from \
         key.missing \
         lock.ttl_ms \

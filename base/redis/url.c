@@ -99,7 +99,7 @@ static int take_db(const char *p, struct lw_redis_url *u, struct lw_err *err) {
 }
 
 static int parse_tcp(const char *p, struct lw_redis_url *u, struct lw_err *err) {
-    if (strpbrk(p, "?#")) return lw_fail(err, "redis:// takes no ? or # part; the database is /N");
+    if (strpbrk(p, "?#")) return lw_fail(err, "redis:// and rediss:// take no ? or # part; the database is /N");
     size_t n = strcspn(p, "/");
     if (take_host(p, n, u, err)) return -1;
     return p[n] && p[n + 1] ? take_db(p + n + 1, u, err) : 0;
@@ -118,10 +118,10 @@ static int parse_unix(const char *p, struct lw_redis_url *u, struct lw_err *err)
 
 static int parse(const char *text, struct lw_redis_url *u, struct lw_err *err) {
     if (strlen(text) > URL_MAX) return lw_fail(err, "longer than %d bytes", (int)URL_MAX);
-    if (!strncmp(text, "rediss://", 9)) return lw_fail(err, "rediss:// (TLS) is not in this version; use redis:// or unix://");
-    bool tcp = !strncmp(text, "redis://", 8);
-    if (!tcp && strncmp(text, "unix://", 7)) return lw_fail(err, "must begin with redis:// or unix://");
-    const char *p = take_user(text + (tcp ? 8 : 7), u, err);
+    u->tls.on = !strncmp(text, "rediss://", 9);
+    bool tcp = u->tls.on || !strncmp(text, "redis://", 8);
+    if (!tcp && strncmp(text, "unix://", 7)) return lw_fail(err, "must begin with redis://, rediss:// or unix://");
+    const char *p = take_user(strstr(text, "://") + 3, u, err);
     if (!p) return -1;
     return tcp ? parse_tcp(p, u, err) : parse_unix(p, u, err);
 }
@@ -138,7 +138,30 @@ void lw_redis_url_free(struct lw_redis_url *u) {
     free(u->path);
     free(u->user);
     free(u->password);
+    lw_tls_free(&u->tls);
     *u = (struct lw_redis_url){0};
+}
+
+static bool copy_text(const char *from, char **out) {
+    *out = from ? strdup(from) : NULL;
+    return *out || !from;
+}
+
+int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err) {
+    *out = (struct lw_redis_url){.port = from->port, .db = from->db, .only_master = from->only_master};
+    if (copy_text(from->host, &out->host) && copy_text(from->path, &out->path) && copy_text(from->user, &out->user) &&
+        copy_text(from->password, &out->password) && !lw_tls_copy(&from->tls, &out->tls, err))
+        return 0;
+    lw_redis_url_free(out);
+    return lw_fail_memory(err);
+}
+
+const char *lw_redis_url_where(const struct lw_redis_url *u, char *out, size_t size) {
+    if (u->path)
+        snprintf(out, size, "%s", u->path);
+    else
+        snprintf(out, size, strchr(u->host, ':') ? "[%s]:%d" : "%s:%d", u->host, u->port);
+    return out;
 }
 
 char *lw_url_redact(const char *text) {
@@ -151,18 +174,4 @@ char *lw_url_redact(const char *text) {
     lw_text_add(&t, text, (size_t)((colon ? colon + 1 : user) - text));
     lw_text_addf(&t, "***%s", at);
     return lw_text_take(&t);
-}
-
-static void login_say(struct lw_redis_login *out, const char *command, const char *first, const char *second) {
-    const char *words[] = {command, first, second};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (words[i]) out->command[out->n].word[out->command[out->n].n++] = words[i];
-    out->n++;
-}
-
-void lw_redis_login(const struct lw_redis_url *u, struct lw_redis_login *out) {
-    *out = (struct lw_redis_login){0};
-    snprintf(out->db, sizeof out->db, "%d", u->db);
-    if (u->password) login_say(out, "AUTH", u->user, u->password);
-    if (u->db) login_say(out, "SELECT", out->db, NULL);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a Redis is: redis://[user:password@]host[:port][/db] or unix://[user:password@]/path[?db=N].
+/* Where a Redis is, and as whom to talk to it: redis://[user:password@]host[:port][/db], rediss:// for the same over TLS, or
+ * unix://[user:password@]/path[?db=N].
  *
  * User and password may be percent-encoded; the last '@' ends them, so that a password with a bare '/' or '@' works too. An IPv6 host
- * stands in brackets. rediss:// is refused: not in this version. */
+ * stands in brackets. */
 #ifndef LW_BASE_REDIS_URL_H
 #define LW_BASE_REDIS_URL_H
 
 #include "base/err.h"
+#include "base/redis/tls.h"
 
 #include <stddef.h>
 
@@ -16,22 +18,18 @@ struct lw_redis_url {
     char *path;            /* of the socket; NULL for redis:// */
     char *user, *password; /* NULL where not given */
     int db;
+    struct lw_tls tls; /* rediss:// sets `on`; the rest is for the caller to fill */
+    bool only_master;  /* the login asks for the ROLE; for the caller to set */
 };
 
 /* Fills *out (all owned); on failure *out is empty and err never holds the password. */
 int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err);
+/* A deep copy into *out. -1 when an allocation failed; then *out is empty. */
+int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err);
 void lw_redis_url_free(struct lw_redis_url *u);
+/* Where it is, without user and password, for messages: "host:port" or the path of the socket. Returns out. */
+const char *lw_redis_url_where(const struct lw_redis_url *u, char *out, size_t size);
 
-/* What a new connection says before anything else: AUTH if the URL has a password, SELECT if it has a database. */
-struct lw_redis_login {
-    size_t n;
-    struct {
-        int n;
-        const char *word[4]; /* lent by the URL; NULL behind the last */
-    } command[2];
-    char db[16];
-};
-void lw_redis_login(const struct lw_redis_url *u, struct lw_redis_login *out);
 /* A copy of any URL with its password as "***"; for people. Free it. NULL when an allocation failed. */
 char *lw_url_redact(const char *text);
 

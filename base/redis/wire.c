@@ -3,18 +3,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/redis/login.h"
+#include "base/redis/stream.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 enum {
     CONNECT_MS = 2000,
@@ -23,12 +18,8 @@ enum {
     BACKOFF_MAX_MS = 2000,
     STEADY_MS = 2000,    /* after a connection that lasted this long, reconnect at once */
     COMPLAIN_MS = 10000, /* log failed attempts at most once per this period */
-    READ_SIZE = 64 << 10,
-    READS = 16,         /* maximum reads per serve, so that other connections get their turn */
-    KEEP_OUT = 1 << 20, /* free an output buffer larger than this after its pipeline is sent */
-    KEEPALIVE_IDLE_S = 10,
-    KEEPALIVE_INTERVAL_S = 5,
-    KEEPALIVE_COUNT = 3,
+    READS = 16,          /* a serve, so that other connections get their turn */
+    KEEP_OUT = 1 << 20,  /* an output buffer larger than this is not kept from one pipeline to the next */
     WHY_SIZE = 256,
 };
 
@@ -36,16 +27,17 @@ enum state { WAITING, CONNECTING, LOGIN, UP };
 
 struct lw_wire {
     struct lw_wire_setup set;
-    char *name;
+    char *name, *client_name;
     enum state state;
-    int fd;
-    unsigned life; /* number of connections so far; a reader that holds an older number knows that its connection is gone */
+    struct lw_stream stream;
+    struct lw_redis_login login; /* its answers: login.n - unanswered have come */
+    unsigned life;               /* counts connections: who holds an older number looks at one that is gone */
     redisReader *reader;
     struct lw_buf out;
     size_t out_at; /* bytes of `out` already written */
     size_t unanswered;
-    int send_errno;      /* set when a write fails within lw_wire_send(); the next serve reports it */
-    int64_t deadline_ms; /* by when the attempt must succeed, or the next progress be made; INT64_MAX: none */
+    struct lw_err failed; /* a write failed within lw_wire_send(): told by the next serve; "" if not */
+    int64_t deadline_ms;  /* of the attempt, or of the next progress; INT64_MAX: none */
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
     int64_t anew_ms; /* time of the last lw_wire_connect() that dropped a connection */
     unsigned attempts;
@@ -62,7 +54,10 @@ struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup) {
     w->set.answer_ms = or_default(setup->answer_ms, ANSWER_MS);
     w->set.backoff_max_ms = or_default(setup->backoff_max_ms, BACKOFF_MAX_MS);
     w->name = lw_strdup(setup->name);
-    w->fd = -1;
+    struct lw_buf client = {0};
+    if (setup->owner) lw_buf_addf(&client, "latchwork:%s:%s%c", setup->owner, setup->name, 0);
+    w->client_name = client.p;
+    w->stream.fd = -1;
     w->deadline_ms = INT64_MAX;
     w->complained_ms = INT64_MIN;
     if (getrandom(&w->random, sizeof w->random, 0) != sizeof w->random) w->random = (uint64_t)lw_boot_us();
@@ -72,14 +67,13 @@ struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup) {
 /* --- dropping and trying again ------------------------------------------------------------------------------------------------ */
 
 static void drop(struct lw_wire *w) {
-    if (w->fd >= 0) close(w->fd);
-    w->fd = -1;
+    lw_stream_close(&w->stream);
     if (w->reader) redisReaderFree(w->reader);
     w->reader = NULL;
     if (w->out.cap > KEEP_OUT) lw_buf_free(&w->out);
     w->out.n = w->out_at = 0;
     w->unanswered = 0;
-    w->send_errno = 0;
+    w->failed.text[0] = '\0';
     w->deadline_ms = INT64_MAX;
     w->state = WAITING;
     w->life++;
@@ -103,11 +97,8 @@ static void complain(struct lw_wire *w, const char *why) {
     int64_t now = lw_boot_ms();
     if (w->complained_ms != INT64_MIN && now - w->complained_ms < COMPLAIN_MS) return;
     w->complained_ms = now;
-    const struct lw_redis_url *u = w->set.url;
-    if (u->path)
-        lw_warn("%s: Redis at %s: %s; retrying", w->name, u->path, why);
-    else
-        lw_warn("%s: Redis at %s:%d: %s; retrying", w->name, u->host, u->port, why);
+    char where[WHY_SIZE];
+    lw_warn("%s: Redis at %s: %s; retrying", w->name, lw_redis_url_where(w->set.url, where, sizeof where), why);
 }
 
 static void broken(struct lw_wire *w, const char *what) {
@@ -123,6 +114,13 @@ static void broken(struct lw_wire *w, const char *what) {
         complain(w, why);
 }
 
+/* Reading or writing failed. */
+static void cut(struct lw_wire *w, const char *why) {
+    struct lw_err early = {0};
+    if (w->state == LOGIN) lw_redis_login_broken(w->set.url, why, &early);
+    broken(w, early.text[0] ? early.text : why);
+}
+
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
@@ -136,7 +134,7 @@ void lw_wire_close(struct lw_wire *w) {
     if (!w) return;
     drop(w);
     lw_buf_free(&w->out);
-    free(w->name);
+    free(w->name), free(w->client_name);
     free(w);
 }
 
@@ -144,22 +142,20 @@ void lw_wire_close(struct lw_wire *w) {
 
 static void progress(struct lw_wire *w) { w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX; }
 
-/* Writes as much as the socket takes. Returns 0, or an errno value. */
-static int flush(struct lw_wire *w) {
+/* Writes what the stream takes. A failure stays in w->failed. */
+static void flush(struct lw_wire *w) {
     bool wrote = false;
     while (w->out_at < w->out.n) {
-        ssize_t n = send(w->fd, w->out.p + w->out_at, w->out.n - w->out_at, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno != EAGAIN) return errno;
-        if (n < 0) break;
+        ssize_t n = lw_stream_write(&w->stream, w->out.p + w->out_at, w->out.n - w->out_at, &w->failed);
+        if (n < 0) return;
+        if (n == 0) break;
         w->out_at += (size_t)n;
         wrote = true;
     }
     if (w->state == UP && wrote) progress(w);
-    if (w->out_at < w->out.n) return 0;
+    if (w->out_at < w->out.n) return;
     if (w->out.cap > KEEP_OUT) lw_buf_free(&w->out);
     w->out.n = w->out_at = 0;
-    return 0;
 }
 
 static void add_count(struct lw_buf *b, char kind, size_t n) {
@@ -184,7 +180,7 @@ static void encode(struct lw_buf *b, const struct lw_commands *c) {
 static void put(struct lw_wire *w, const struct lw_commands *c) {
     encode(&w->out, c);
     w->unanswered += (size_t)c->n;
-    w->send_errno = flush(w);
+    flush(w);
 }
 
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c) {
@@ -201,56 +197,11 @@ const char *lw_wire_trouble(const struct lw_wire *w) { return w->trouble[0] ? w-
 
 /* --- connecting ----------------------------------------------------------------------------------------------------------------- */
 
-static int connect_fd(struct lw_wire *w, int family, const struct sockaddr *address, socklen_t size) {
-    w->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (w->fd < 0) return errno;
-    if (family != AF_UNIX) {
-        setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-        setsockopt(w->fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
-        setsockopt(w->fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){KEEPALIVE_IDLE_S}, sizeof(int));
-        setsockopt(w->fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){KEEPALIVE_INTERVAL_S}, sizeof(int));
-        setsockopt(w->fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){KEEPALIVE_COUNT}, sizeof(int));
-    }
-    return connect(w->fd, address, size) && errno != EINPROGRESS ? errno : 0;
-}
-
-static int connect_unix(struct lw_wire *w, const char *path) {
-    struct sockaddr_un un = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof un.sun_path) return ENAMETOOLONG;
-    memcpy(un.sun_path, path, strlen(path) + 1);
-    return connect_fd(w, AF_UNIX, (const struct sockaddr *)&un, sizeof un);
-}
-
-/* Connects to the host's next address: each attempt takes another one. Returns NULL, or what went
- * wrong. */
-static const char *connect_host(struct lw_wire *w, const char *host, int port) {
-    char service[12];
-    snprintf(service, sizeof service, "%d", port);
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
-    int r = getaddrinfo(host, service, &hints, &list);
-    if (r) return gai_strerror(r);
-    unsigned n = 0;
-    for (struct addrinfo *a = list; a; a = a->ai_next) n++;
-    struct addrinfo *a = list;
-    for (unsigned i = w->attempts % n; i > 0; i--) a = a->ai_next;
-    r = connect_fd(w, a->ai_family, a->ai_addr, a->ai_addrlen);
-    freeaddrinfo(list);
-    return r ? strerror(r) : NULL;
-}
-
-static void start(struct lw_wire *w) {
-    const struct lw_redis_url *u = w->set.url;
+static void begin(struct lw_wire *w) {
+    struct lw_err why = {0};
     w->state = CONNECTING;
     w->deadline_ms = lw_boot_ms() + w->set.connect_ms;
-    const char *why;
-    if (u->path) {
-        int r = connect_unix(w, u->path);
-        why = r ? strerror(r) : NULL;
-    } else {
-        why = connect_host(w, u->host, u->port);
-    }
-    w->attempts++;
-    if (why) broken(w, why);
+    if (lw_stream_start(&w->stream, w->set.url, w->attempts++, NULL, &why)) broken(w, why.text);
 }
 
 static void now_up(struct lw_wire *w) {
@@ -263,15 +214,13 @@ static void now_up(struct lw_wire *w) {
 }
 
 static void login(struct lw_wire *w) {
-    struct lw_redis_login login;
     struct lw_commands c = {0};
-    lw_redis_login(w->set.url, &login);
-    for (size_t i = 0; i < login.n; i++) {
-        lw_cmd(&c, login.command[i].word[0]);
-        for (int k = 1; k < login.command[i].n; k++) lw_arg_text(&c, login.command[i].word[k]);
+    lw_redis_login(w->set.url, w->client_name, &w->login);
+    for (size_t i = 0; i < w->login.n; i++) {
+        lw_cmd(&c, w->login.command[i].word[0]);
+        for (int k = 1; k < w->login.command[i].n; k++) lw_arg_text(&c, w->login.command[i].word[k]);
     }
-    w->reader = redisReaderCreate();
-    if (!w->reader) abort(); /* as every allocation of the program does that fails */
+    w->reader = lw_or_abort(redisReaderCreate());
     w->state = LOGIN;
     if (c.n)
         put(w, &c);
@@ -280,14 +229,11 @@ static void login(struct lw_wire *w) {
     lw_commands_free(&c);
 }
 
-static void connected(struct lw_wire *w) {
-    int e = 0;
-    socklen_t size = sizeof e;
-    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &e, &size)) e = errno;
-    if (e)
-        broken(w, strerror(e));
-    else
-        login(w);
+static void go_on_connecting(struct lw_wire *w) {
+    struct lw_err why = {0};
+    int r = lw_stream_go_on(&w->stream, w->set.url, &why);
+    if (r < 0) broken(w, why.text);
+    if (r > 0) login(w);
 }
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------- */
@@ -301,11 +247,13 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
     if (w->state == UP) {
         progress(w);
         w->set.reply(w->set.ctx, r);
-    } else if (r->type == REDIS_REPLY_ERROR) {
-        broken(w, r->str);
-    } else if (!w->unanswered) {
-        now_up(w);
+        return;
     }
+    struct lw_err why = {0};
+    if (lw_redis_login_answer(&w->login, w->login.n - 1 - w->unanswered, r, &why))
+        broken(w, why.text);
+    else if (!w->unanswered)
+        now_up(w);
 }
 
 /* Returns false if the connection is gone afterwards. */
@@ -323,43 +271,39 @@ static bool take_replies(struct lw_wire *w) {
 }
 
 static void read_some(struct lw_wire *w) {
-    char in[READ_SIZE];
+    char in[LW_STREAM_READ_SIZE];
     for (int i = 0; i < READS; i++) {
-        ssize_t n = recv(w->fd, in, sizeof in, 0);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN) return;
-        if (n <= 0) {
-            broken(w, n ? strerror(errno) : "closed by the server");
-            return;
-        }
+        struct lw_err why = {0};
+        ssize_t n = lw_stream_read(&w->stream, in, sizeof in, &why);
+        if (n < 0) cut(w, why.text);
+        if (n <= 0) return;
         if (redisReaderFeed(w->reader, in, (size_t)n) != REDIS_OK) {
             broken(w, w->reader->errstr);
             return;
         }
-        if (!take_replies(w) || n < (ssize_t)sizeof in) return;
+        if (!take_replies(w)) return;
+        if (!w->stream.ssl && n < (ssize_t)sizeof in) return; /* a read of TLS ends with a record, not with what is there */
     }
 }
 
 /* --- the event loop's side ------------------------------------------------------------------------------------------------------ */
 
 struct pollfd lw_wire_poll(const struct lw_wire *w) {
-    struct pollfd p = {.fd = w->fd, .events = w->state == CONNECTING ? POLLOUT : POLLIN};
-    if (w->out_at < w->out.n) p.events |= POLLOUT;
-    return p;
+    if (w->state == WAITING) return (struct pollfd){.fd = -1};
+    return (struct pollfd){.fd = w->stream.fd, .events = lw_stream_events(&w->stream, w->out_at < w->out.n)};
 }
 
 int64_t lw_wire_due_ms(const struct lw_wire *w) {
     if (w->state == WAITING) return w->retry_ms;
-    return w->send_errno ? 0 : w->deadline_ms;
+    return w->failed.text[0] ? 0 : w->deadline_ms;
 }
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    if (revents & (POLLIN | POLLHUP | POLLERR))
-        read_some(w); /* read first, so that replies sent before a hang-up are delivered before it is reported */
+    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* first: what came before the end is told before it */
     if (w->life != life) return;
-    if (revents & POLLOUT && !w->send_errno) w->send_errno = flush(w);
-    if (w->send_errno) broken(w, strerror(w->send_errno));
+    if (revents & (POLLOUT | w->stream.wants) && !w->failed.text[0]) flush(w);
+    if (w->failed.text[0]) cut(w, w->failed.text);
 }
 
 static void give_up(struct lw_wire *w) {
@@ -373,12 +317,12 @@ static void give_up(struct lw_wire *w) {
 
 void lw_wire_serve(struct lw_wire *w, short revents) {
     if (w->state == WAITING) {
-        if (lw_boot_ms() >= w->retry_ms) start(w);
+        if (lw_boot_ms() >= w->retry_ms) begin(w);
         return;
     }
     if (w->state == CONNECTING && revents)
-        connected(w);
-    else if (w->state > CONNECTING && (revents || w->send_errno))
+        go_on_connecting(w);
+    else if (w->state > CONNECTING && (revents || w->failed.text[0]))
         serve_connection(w, revents);
     if (w->deadline_ms != INT64_MAX && lw_boot_ms() >= w->deadline_ms) give_up(w);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A wire: one connection to a Redis that never blocks and comes back by itself.
  *
- *     WAITING --retry_ms--> CONNECTING --> LOGIN (AUTH, SELECT) --> UP --error, timeout, lw_wire_connect()--> WAITING
+ *     WAITING --retry_ms--> CONNECTING --> LOGIN (login.h) --> UP --error, timeout, lw_wire_connect()--> WAITING
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest and then calls lw_wire_serve(), from which all events come. `up`
- * is told once a connection is ready: nothing but AUTH and SELECT was sent on it. From then on lw_wire_send() sends pipelines, each reply
+ * is told once a connection is ready: nothing but the login was sent on it. From then on lw_wire_send() sends pipelines, each reply
  * comes in order, until `down`, after which nothing of that connection is told any more. Pipelines are answered within answer_ms since the
  * last progress (a reply, or bytes taken by the server), or the connection is given up.
  *
@@ -12,9 +12,8 @@
  * backoff with jitter, doubling from 50 ms to backoff_max_ms. Resolving a host's name is the one thing that can block: give addresses where
  * the resolver is slow.
  *
- * Sockets, reading and writing are our own; replies are parsed by hiredis. Its connections are not used: their sockets leak into
- * processes that other threads start meanwhile (no SOCK_CLOEXEC in 0.14), and redisBufferWrite() moves the whole rest of a big pipeline
- * after each write. */
+ * Streams (base/redis/stream.h) and writing are our own, because hiredis' redisBufferWrite() moves the whole rest of a big pipeline after
+ * each write; replies are parsed by hiredis. */
 #ifndef LW_BASE_REDIS_WIRE_H
 #define LW_BASE_REDIS_WIRE_H
 
@@ -30,7 +29,8 @@ struct lw_wire;
 
 struct lw_wire_setup {
     const struct lw_redis_url *url; /* borrowed for the wire's life */
-    const char *name;               /* for the log: "shard 0", "shard 0, hints" */
+    const char *name;               /* copied, as owner is; for the log: "shard 0", "shard 0, hints" */
+    const char *owner;              /* who connects, for CLIENT LIST; NULL: the connection has no name */
     int64_t connect_ms;             /* limit for connecting and login; 0: 2 s */
     int64_t answer_ms;              /* limit for an answer; 0: 5 s */
     int64_t backoff_max_ms;         /* longest pause between attempts; 0: 2 s */

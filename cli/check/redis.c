@@ -2,15 +2,14 @@
 /* Checks that each Redis answers, that Latchwork can rely on it, and that its user may do what the
  * scripts do. */
 #include "base/bytes.h"
+#include "base/redis/connection.h"
 #include "base/redis/script.h"
-#include "base/redis/url.h"
 #include "cli/check/acl.h"
 #include "cli/check/redis_rights.h"
 #include "cli/check/servers.h"
 #include "ops/script.h"
 #include "queue/server.h"
 
-#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 struct server {
     const struct lw_config *c;
     struct lw_check_report *r;
-    redisContext *ctx;
+    struct lw_redis *redis;
     char *shown;      /* its URL, for messages */
     const char *user; /* the user as which we log in */
     bool no_lua;      /* a problem has already been reported */
@@ -28,27 +27,22 @@ struct server {
 
 /* ---- talking ---- */
 
-static bool connect_to(struct server *s, const struct lw_redis_url *u) {
-    struct timeval wait = {s->r->wait_ms / 1000, s->r->wait_ms % 1000 * 1000};
-    s->ctx = u->path ? redisConnectUnixWithTimeout(u->path, wait) : redisConnectWithTimeout(u->host, u->port, wait);
-    if (!s->ctx || s->ctx->err)
-        PROBLEM(s, "%s", s->ctx ? s->ctx->errstr : "out of memory");
-    else if (redisSetTimeout(s->ctx, wait) == REDIS_OK)
-        return true;
-    else
-        PROBLEM(s, "%s", s->ctx->errstr);
-    return false;
+static bool connect_to(struct server *s, const struct lw_redis_url *at) {
+    struct lw_err why = {0};
+    s->redis = lw_redis_open(at, "latchwork:check", s->r->wait_ms, s->r->wait_ms, &why);
+    if (!s->redis) PROBLEM(s, "%s", why.text);
+    return s->redis;
 }
 
 /* Sends a command. Returns NULL, and adds a problem, on an error reply too. Free the reply. */
 static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
-    redisReply *reply = redisCommandArgv(s->ctx, argc, argv, NULL);
+    redisReply *reply = lw_redis_ask_argv(s->redis, argc, argv, NULL);
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
     s->no_lua = reply && lw_server_lacks_lua(reply->str);
     if (s->no_lua)
         PROBLEM(s, "this server runs without its Lua module, and Latchwork needs Lua scripts: load the module (%s)", reply->str);
     else
-        PROBLEM(s, "%s: %s", what, reply ? reply->str : s->ctx->errstr);
+        PROBLEM(s, "%s: %s", what, reply ? reply->str : s->redis->why);
     if (reply) freeReplyObject(reply);
     return NULL;
 }
@@ -57,14 +51,6 @@ static bool succeeds(struct server *s, const char *what, int argc, const char **
     redisReply *reply = ask(s, what, argc, argv);
     if (reply) freeReplyObject(reply);
     return reply;
-}
-
-static bool log_in(struct server *s, const struct lw_redis_url *u) {
-    struct lw_redis_login login;
-    lw_redis_login(u, &login);
-    for (size_t i = 0; i < login.n; i++)
-        if (!succeeds(s, login.command[i].word[0], login.command[i].n, login.command[i].word)) return false;
-    return succeeds(s, "PING", 1, (const char *[]){"PING"});
 }
 
 /* ---- INFO ---- */
@@ -147,7 +133,7 @@ static void add_sample(struct samples *all, const char *command, const char *arg
 }
 
 /* NULL: the connection failed. */
-static redisReply *call(struct server *s, size_t argc, const char **argv) { return redisCommandArgv(s->ctx, (int)argc, argv, NULL); }
+static redisReply *call(struct server *s, size_t argc, const char **argv) { return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL); }
 
 static void malformed(struct server *s) {
     PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
@@ -161,7 +147,7 @@ static bool ask_script(struct server *s, struct samples *all, char *letters) {
     bool fine = reply && reply->type == REDIS_REPLY_STRING && reply->len == all->n;
     if (fine) memcpy(letters, reply->str, all->n);
     bool refused = reply && reply->type == REDIS_REPLY_ERROR;
-    if (!reply) PROBLEM(s, "EVAL: %s", s->ctx->errstr);
+    if (!reply) PROBLEM(s, "EVAL: %s", s->redis->why);
     if (reply && !fine && !refused) malformed(s);
     if (reply) freeReplyObject(reply);
     return fine;
@@ -208,7 +194,7 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
 /* Fills letters[all->n]. Returns false, with a problem added, if nothing can be learned. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
-    if (s->ctx->err) return false;
+    if (s->redis->err) return false;
     if (ask_otherwise(s, all, letters)) return true;
     PROBLEM(s,
             "this user may not run EVAL, so that its other rights can't be checked; give it all of them: latchwork check --acl %s -c FILE",
@@ -315,13 +301,13 @@ static void learn_fleet(struct server *s) {
     freeReplyObject(reply);
 }
 
-static void check_server(struct server *s, size_t index, const struct lw_redis_url *u) {
-    s->user = u->user ? u->user : "default";
-    if (!connect_to(s, u) || !log_in(s, u)) return;
+static void check_server(struct server *s, size_t index, const struct lw_redis_url *at) {
+    s->user = at->user ? at->user : "default";
+    if (!connect_to(s, at) || !succeeds(s, "PING", 1, (const char *[]){"PING"})) return;
     check_info(s);
-    if (!s->ctx->err) check_scripts(s);
+    if (!s->redis->err) check_scripts(s);
     if (s->no_lua) return; /* skip: the check of rights needs a script */
-    for (int shard = (int)index; !s->ctx->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
+    for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
         if (!check_rights(s, shard))
             break;
         else if (shard == 0)
@@ -330,15 +316,15 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
 
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
     for (size_t i = 0; i < c->redis.n_urls; i++) {
-        struct lw_redis_url u;
+        struct lw_redis_url at;
         struct lw_err err = {0};
         struct server s = {.c = c, .r = r, .shown = lw_or_abort(lw_url_redact(c->redis.urls[i]))};
-        if (lw_redis_url_parse(c->redis.urls[i], &u, &err))
+        if (lw_config_redis(c, (int)i, &at, &err))
             PROBLEM(&s, "%s", err.text);
         else
-            check_server(&s, i, &u);
-        if (s.ctx) redisFree(s.ctx);
-        lw_redis_url_free(&u);
+            check_server(&s, i, &at);
+        lw_redis_close(s.redis);
+        lw_redis_url_free(&at);
         free(s.shown);
     }
 }

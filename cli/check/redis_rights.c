@@ -9,6 +9,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"AUTH", LW_RIGHT_LANES | LW_RIGHT_LOCK, "u p"},
     {"BLMOVE", 0, ""}, /* used only if the server has no BRPOPLPUSH */
     {"BRPOPLPUSH", LW_RIGHT_WORKER, "K K 1"},
+    {"CLIENT", LW_RIGHT_LANES | LW_RIGHT_LOCK, "SETNAME x"},
     {"DEL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"EVAL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "x 1 K"},
     {"EVALSHA", LW_RIGHT_LANES | LW_RIGHT_LOCK, "x 1 K"},
@@ -36,6 +37,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"PTTL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"PUBLISH", LW_RIGHT_LOCK, "c m"},
     {"READONLY", 0, ""}, /* the name of an error reply, not a command of ours */
+    {"ROLE", LW_RIGHT_LANES | LW_RIGHT_LOCK, ""},
     {"RPOPLPUSH", LW_RIGHT_LANES, "K K"},
     {"RPUSH", LW_RIGHT_WORKER, "K v"},
     {"SADD", LW_RIGHT_OPERATOR, "K m"},

@@ -2,7 +2,7 @@
 /* Reads one shard from Redis. */
 #include "cli/ledger/private.h"
 
-#include "base/redis/connect.h"
+#include "base/redis/connection.h"
 #include "ops/script.h"
 #include "queue/codes.h"
 
@@ -38,7 +38,7 @@ struct reading {
     int shard;
     char prefix[128];
     size_t n_prefix;
-    redisContext *redis;
+    struct lw_redis *redis;
     struct lw_err *err;
     struct names states, lists;
     struct floor *floors;
@@ -73,10 +73,7 @@ static void add_at(struct ats *x, struct at a) {
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
-    lw_fail(r->err, "shard %d: %s", r->shard,
-            !v                             ? r->redis->errstr
-            : v->type == REDIS_REPLY_ERROR ? v->str
-                                           : "Redis answers in another form");
+    lw_fail(r->err, "shard %d: %s", r->shard, !v ? r->redis->why : v->type == REDIS_REPLY_ERROR ? v->str : "Redis answers in another form");
     if (v) freeReplyObject(v);
     return NULL;
 }
@@ -114,7 +111,7 @@ static int read_names(struct reading *r) {
     char cursor[32] = "0";
     do {
         redisReply *v =
-            take(r, redisCommand(r->redis, "SCAN %s MATCH %s* COUNT %d", cursor, r->prefix, (int)SCAN_COUNT), REDIS_REPLY_ARRAY);
+            take(r, lw_redis_ask(r->redis, "SCAN %s MATCH %s* COUNT %d", cursor, r->prefix, (int)SCAN_COUNT), REDIS_REPLY_ARRAY);
         if (!v) return -1;
         bool sound = v->elements == 2 && v->element[0]->type == REDIS_REPLY_STRING && v->element[0]->len < sizeof cursor &&
                      v->element[1]->type == REDIS_REPLY_ARRAY;
@@ -142,7 +139,7 @@ static int part_of(struct reading *r, const char *p, size_t n, int64_t *replay) 
 }
 
 static int read_floors(struct reading *r) {
-    redisReply *v = take(r, redisCommand(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
+    redisReply *v = take(r, lw_redis_ask(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
     if (!v) return -1;
     r->floors = lw_alloc((v->elements / 2 + 1) * sizeof *r->floors);
     for (size_t i = 0; i + 1 < v->elements; i += 2) {
@@ -184,7 +181,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
     if (part < 0) return 0; /* not a partition of this application */
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
-    redisReply *v = take(r, redisCommand(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
+    redisReply *v = take(r, lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
     if (!v) return -1;
     for (int64_t i = 0; i < (int64_t)v->len * 4; i++) {
         int state = (int)lw_state_in(v->str[i / 4], i);
@@ -201,22 +198,19 @@ static int state_now(struct reading *r, const struct at *a) {
     char name[320];
     int n = snprintf(name, sizeof name, "%s:%d", p->topic, (int)p->partition);
     if (a->replay) snprintf(name + n, sizeof name - (size_t)n, "#%lld", (long long)a->replay);
-    redisAppendCommand(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / LW_SEGMENT),
-                       (int)(offset % LW_SEGMENT / 4), (int)(offset % LW_SEGMENT / 4));
-    redisAppendCommand(r->redis, "HGET %sfloor %s", r->prefix, name);
-    void *byte = NULL, *floor = NULL;
-    redisGetReply(r->redis, &byte);
-    redisGetReply(r->redis, &floor);
-    const redisReply *b = byte, *f = floor;
+    lw_redis_append(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / LW_SEGMENT),
+                    (int)(offset % LW_SEGMENT / 4), (int)(offset % LW_SEGMENT / 4));
+    lw_redis_append(r->redis, "HGET %sfloor %s", r->prefix, name);
+    redisReply *b = lw_redis_reply(r->redis), *f = lw_redis_reply(r->redis);
     int state = -1;
     if (!b || !f || b->type != REDIS_REPLY_STRING)
-        lw_fail(r->err, "shard %d: %s", r->shard, !b || !f ? r->redis->errstr : "Redis answers in another form");
+        lw_fail(r->err, "shard %d: %s", r->shard, !b || !f ? r->redis->why : "Redis answers in another form");
     else if (f->type == REDIS_REPLY_STRING && strtoll(f->str, NULL, 10) > offset)
         state = 4;
     else
         state = b->len ? (int)lw_state_in(b->str[0], offset) : LW_STATE_UNSEEN;
-    if (byte) freeReplyObject(byte);
-    if (floor) freeReplyObject(floor);
+    if (b) freeReplyObject(b);
+    if (f) freeReplyObject(f);
     return state;
 }
 
@@ -248,7 +242,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     snprintf(many, sizeof many, "%d", PAGE);
     for (int i = 0; i < 7; i++) len[i] = strlen(argv[i]);
     len[3] = n_key + n, len[7] = lane.n;
-    return take(r, redisCommandArgv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
+    return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
 /* Reads a list from its oldest end, where workers drop finished heads meanwhile. Pages overlap by
@@ -336,7 +330,7 @@ static int judge_waiting(struct reading *r) {
 }
 
 static int read_dead(struct reading *r) {
-    redisReply *v = take(r, redisCommand(r->redis, "XLEN %sdead", r->prefix), REDIS_REPLY_INTEGER);
+    redisReply *v = take(r, lw_redis_ask(r->redis, "XLEN %sdead", r->prefix), REDIS_REPLY_INTEGER);
     if (!v) return -1;
     r->l->dead_letters += v->integer;
     freeReplyObject(v);
@@ -363,10 +357,10 @@ static void keep_floors(const struct reading *r) {
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err) {
     struct reading r = {.l = l, .shard = shard, .err = err};
     r.n_prefix = (size_t)snprintf(r.prefix, sizeof r.prefix, "lw:{%s.%d}:", l->c->name, shard);
-    r.redis = lw_redis_connect(l->c->redis.urls[(size_t)shard % l->c->redis.n_urls], LW_LEDGER_TIMEOUT_MS, err);
+    r.redis = lw_config_connect(l->c, shard, "latchwork:ledger", LW_LEDGER_TIMEOUT_MS, LW_LEDGER_TIMEOUT_MS, err);
     int bad = !r.redis || read_all(&r) ? -1 : 0;
     if (!bad) keep_floors(&r);
-    if (r.redis) redisFree(r.redis);
+    lw_redis_close(r.redis);
     free_names(&r.states), free_names(&r.lists);
     free(r.floors), free(r.waiting.a), free(r.listed.a);
     return bad;

@@ -2,16 +2,15 @@
 #include "cli/queue/paused_lanes.h"
 
 #include "base/clock.h"
-#include "base/redis/url.h"
+#include "base/redis/connection.h"
 
-#include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMEOUT_S = 2, LOOK_MS = 5000 };
+enum { TIMEOUT_MS = 2000, LOOK_MS = 5000 };
 
 struct look {
-    redisContext *redis;
+    struct lw_redis *redis;
     char tag[160]; /* lw:{name.shard}: */
     int64_t until_ms;
     struct lw_buf *names;
@@ -22,35 +21,15 @@ struct look {
 
 static redisReply *take(struct look *l, redisReply *r, int type) {
     if (r && r->type == type) return r;
-    lw_fail(l->err, "%s: %s", l->tag, !r ? l->redis->errstr : r->type == REDIS_REPLY_ERROR ? r->str : "an answer of another type");
+    lw_fail(l->err, "%s: %s", l->tag, !r ? l->redis->why : r->type == REDIS_REPLY_ERROR ? r->str : "an answer of another type");
     if (r) freeReplyObject(r);
     return NULL;
 }
 
-static int command_ok(struct look *l, redisReply *r) {
-    r = take(l, r, REDIS_REPLY_STATUS);
-    if (r) freeReplyObject(r);
-    return r ? 0 : -1;
-}
-
-static int log_in(struct look *l, const struct lw_redis_url *u) {
-    if (u->password && u->user && command_ok(l, redisCommand(l->redis, "AUTH %s %s", u->user, u->password)) == -1) return -1;
-    if (u->password && !u->user && command_ok(l, redisCommand(l->redis, "AUTH %s", u->password)) == -1) return -1;
-    return u->db ? command_ok(l, redisCommand(l->redis, "SELECT %d", u->db)) : 0;
-}
-
-static int connect_to(struct look *l, const char *url) {
-    struct lw_redis_url u;
-    if (lw_redis_url_parse(url, &u, l->err) == -1) return -1;
-    struct timeval limit = {.tv_sec = TIMEOUT_S};
-    l->redis = u.path ? redisConnectUnixWithTimeout(u.path, limit) : redisConnectWithTimeout(u.host, u.port, limit);
-    int ok = -1;
-    if (!l->redis || l->redis->err || redisSetTimeout(l->redis, limit) != REDIS_OK)
-        lw_fail(l->err, "%s can't connect: %s", l->tag, l->redis ? l->redis->errstr : "out of memory");
-    else
-        ok = log_in(l, &u);
-    lw_redis_url_free(&u);
-    return ok;
+static int connect_to(struct look *l, const struct lw_config *c, int shard) {
+    struct lw_err why = {0};
+    l->redis = lw_config_connect(c, shard, "latchwork:drain", TIMEOUT_MS, TIMEOUT_MS, &why);
+    return l->redis ? 0 : lw_fail(l->err, "%s can't connect: %s", l->tag, why.text);
 }
 
 /* Keys are any bytes: what a terminal could take for a command is shown as '?'. */
@@ -66,12 +45,12 @@ static void add_name(struct look *l, const char *key, size_t n) {
 
 /* A lane that has waiters: paused, or able to move? */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
-    redisReply *len = take(l, redisCommand(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
+    redisReply *len = take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!len) return -1;
     bool waiters = len->integer > 0;
     freeReplyObject(len);
     if (!waiters) return 0;
-    redisReply *is = take(l, redisCommand(l->redis, "SISMEMBER %spaused %b", l->tag, key, n), REDIS_REPLY_INTEGER);
+    redisReply *is = take(l, lw_redis_ask(l->redis, "SISMEMBER %spaused %b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!is) return -1;
     if (is->integer)
         add_name(l, key, n);
@@ -96,8 +75,8 @@ static int look_at_locks(struct look *l, const redisReply *page) {
 static int walk(struct look *l, const char *command, const char *pattern, int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";
     do {
-        redisReply *r = pattern ? redisCommand(l->redis, "%s %s MATCH %slock:* COUNT 1000", command, cursor, pattern)
-                                : redisCommand(l->redis, "%s %slanes %s COUNT 1000", command, l->tag, cursor);
+        redisReply *r = pattern ? lw_redis_ask(l->redis, "%s %s MATCH %slock:* COUNT 1000", command, cursor, pattern)
+                                : lw_redis_ask(l->redis, "%s %slanes %s COUNT 1000", command, l->tag, cursor);
         r = take(l, r, REDIS_REPLY_ARRAY);
         if (!r) return -1;
         bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_ARRAY &&
@@ -120,13 +99,13 @@ static void quote_pattern(const char *tag, char *out) {
     *out = 0;
 }
 
-static int look_at_shard(struct look *l, const char *url) {
+static int look_at_shard(struct look *l, const struct lw_config *c, int shard) {
     char pattern[2 * sizeof l->tag];
     quote_pattern(l->tag, pattern);
-    int ok = connect_to(l, url);
+    int ok = connect_to(l, c, shard);
     if (ok == 0) ok = walk(l, "ZSCAN", NULL, look_at_lanes);
     if (ok == 0 && !l->may_move) ok = walk(l, "SCAN", pattern, look_at_locks);
-    if (l->redis) redisFree(l->redis);
+    lw_redis_close(l->redis);
     l->redis = NULL;
     return ok;
 }
@@ -135,7 +114,7 @@ int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_e
     struct look l = {.until_ms = lw_boot_ms() + LOOK_MS, .names = names, .err = err};
     for (int s = 0; s < c->redis.shards && !l.may_move; s++) {
         snprintf(l.tag, sizeof l.tag, "lw:{%s.%d}:", c->name, s);
-        if (look_at_shard(&l, c->redis.urls[(size_t)s % c->redis.n_urls]) == -1) return -1;
+        if (look_at_shard(&l, c, s) == -1) return -1;
     }
     if (l.may_move) return 0;
     if (l.found > LW_PAUSED_NAMES_MAX) lw_buf_addf(names, " and %d more", l.found - LW_PAUSED_NAMES_MAX);

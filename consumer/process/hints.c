@@ -135,8 +135,14 @@ struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup) {
 static void connect_first(struct lw_hints *h) {
     char name[32];
     snprintf(name, sizeof name, "shard %d, hints", h->set.shard);
-    struct lw_wire_setup s = {
-        .url = h->set.url, .name = name, .answer_ms = ANSWER_MS, .up = on_up, .reply = on_reply, .down = on_down, .ctx = h};
+    struct lw_wire_setup s = {.url = h->set.url,
+                              .name = name,
+                              .owner = h->set.owner,
+                              .answer_ms = ANSWER_MS,
+                              .up = on_up,
+                              .reply = on_reply,
+                              .down = on_down,
+                              .ctx = h};
     h->wire = lw_wire_open(&s);
 }
 

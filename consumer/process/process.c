@@ -89,10 +89,10 @@ static int open_handler(struct process *p, struct lw_err *err) {
     return p->pool ? 0 : -1;
 }
 
-static int parse_urls(struct process *p, struct lw_err *err) {
+static int find_servers(struct process *p, struct lw_err *err) {
     p->urls = lw_alloc(p->c->redis.n_urls * sizeof *p->urls);
     for (size_t i = 0; i < p->c->redis.n_urls; i++)
-        if (lw_redis_url_parse(p->c->redis.urls[i], &p->urls[i], err)) return -1;
+        if (lw_config_redis(p->c, (int)i, &p->urls[i], err)) return -1;
     return 0;
 }
 
@@ -116,6 +116,7 @@ static void open_links(struct process *p) {
         struct lw_wire_setup setup = {
             .url = &p->urls[(size_t)s % p->c->redis.n_urls],
             .name = name,
+            .owner = p->id,
             .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server must get its repairs within one TTL */
             .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
             .up = process_up,
@@ -149,6 +150,7 @@ static void open_logic(struct process *p) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         struct lw_hints_setup hints = {
             .url = &p->urls[(size_t)s % p->c->redis.n_urls],
+            .owner = p->id,
             .shard = s,
             .ttl_ms = p->c->lock.ttl_ms,
             .prefix = lw_worker_prefix(p->logic, s),
@@ -189,7 +191,7 @@ static int open_kafka(struct process *p, struct lw_err *err) {
 
 static int open_all(struct process *p, struct lw_err *err) {
     name_self(p);
-    if (open_signals(p, err) || open_handler(p, err) || parse_urls(p, err)) return -1;
+    if (open_signals(p, err) || open_handler(p, err) || find_servers(p, err)) return -1;
     ask_cluster_id(p);
     open_links(p);
     open_logic(p);

@@ -195,6 +195,7 @@ static void open_shard(struct lw_renewer *r, int index) {
     struct lw_wire_setup s = {
         .url = &r->set.urls[(size_t)index % r->set.n_urls],
         .name = name,
+        .owner = r->set.worker_id,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .answer_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS), /* so that another attempt fits in before the fence */

@@ -162,6 +162,8 @@ enum latchwork_flag {
     /* latchwork_lock_list(): glob is one of whole Redis keys, which are plain locks or locks with custom names (strings; others are
      * passed over). Without: of names in the library's own namespace. */
     LATCHWORK_FLAG_KEYS = 8,
+    /* Of a client: any certificate of a server is taken, so whoever is in between can read and change everything. */
+    LATCHWORK_FLAG_NO_VERIFY = 16,
 };
 
 enum {
@@ -175,7 +177,7 @@ enum {
 
 struct latchwork_client_options {
     uint32_t size;
-    unsigned flags; /* LATCHWORK_FLAG_NO_SCRIPTS */
+    unsigned flags; /* LATCHWORK_FLAG_NO_SCRIPTS, LATCHWORK_FLAG_NO_VERIFY */
     /* At most this many at once for commands (LATCHWORK_DEFAULT_CONNECTIONS, at most LATCHWORK_MAX_CONNECTIONS), made when needed. One
      * more for waking, if anything ever waits, and one for renewal, if anything is renewed. More threads than connections take turns. */
     int connections;
@@ -185,11 +187,17 @@ struct latchwork_client_options {
     /* Who holds, for people who look: part of each lock's value. NULL: host.pid. At most LATCHWORK_MAX_LABEL bytes of letters, digits
      * and ._- */
     const char *label;
+    /* As whom, if the url names no user and password. NULL: nobody. A user needs a password. */
+    const char *user, *password;
+    /* For rediss://, in PEM, read anew for each connection. tls_ca: the CAs that are trusted; NULL: the system's. tls_cert and tls_key: of
+     * the client; NULL: none, and the key stands in tls_cert. tls_name: what the server's certificate must be for; NULL: the host of
+     * the url. It is verified unless LATCHWORK_FLAG_NO_VERIFY is set. */
+    const char *tls_ca, *tls_cert, *tls_key, *tls_name;
 };
 #define LATCHWORK_CLIENT_INIT .size = sizeof(struct latchwork_client_options)
 
-/* url: redis://[user:password@]host[:port][/db] or unix://[user:password@]/path[?db=N]; options may be NULL. Connects to nothing yet.
- * Codes: ARGUMENT, MEMORY, SYSTEM. */
+/* url: redis://[user:password@]host[:port][/db], rediss:// for TLS, or unix://[user:password@]/path[?db=N]; options may be NULL. Connects
+ * to nothing yet. Codes: ARGUMENT, MEMORY, SYSTEM. */
 LATCHWORK_API struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                              struct latchwork_error *error);
 /* PING on a connection of the pool. Codes: ARGUMENT, any of Redis. */

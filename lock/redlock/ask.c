@@ -2,12 +2,12 @@
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
+#include "base/redis/login.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <time.h>
 
 enum {
@@ -117,7 +117,7 @@ static bool is_kept_out(struct lw_ask *a, int i, struct latchwork_error *why) {
 /* --- links ------------------------------------------------------------------------------------------------------------------------ */
 
 static void hang_up(struct lw_link *k) {
-    if (k->redis) redisFree(k->redis);
+    if (k->redis) lw_redis_close(k->redis);
     lw_text_free(&k->out);
     *k = (struct lw_link){.fresh = k->fresh};
 }
@@ -175,13 +175,13 @@ static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
     k->fresh = true;
     k->since_ms = lw_boot_ms();
     struct latchwork_error why;
-    k->redis = lw_client_dial(c, 0, &why);
+    k->redis = lw_client_dial(c, &why);
     if (!k->redis) {
         note_error(a, &why);
         return false;
     }
     struct lw_redis_login login;
-    lw_redis_login(&c->url, &login);
+    lw_redis_login(&c->url, c->name, &login);
     for (size_t n = 0; n < login.n; n++) say(k, login.command[n].word);
     for (int n = 0; n < LOADS; n++) say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
     say(k, (const char *const[]){"INFO", "server", NULL});
@@ -224,11 +224,20 @@ static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const ch
     settle(a, i, LW_VOTE_NONE);
 }
 
+/* False: still connecting, or it broke. */
+static bool is_ready(struct lw_ask *a, int i, struct lw_link *k) {
+    struct lw_err why = {0};
+    int ready = lw_stream_go_on(&k->redis->stream, &a->redlock->node[i].client->url, &why);
+    if (ready < 0) broke(a, i, k, why.memory ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT, why.text);
+    return ready > 0;
+}
+
 static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
-    ssize_t n = send(k->redis->fd, k->out.p, k->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return;
+    struct lw_err why = {0};
+    if (!is_ready(a, i, k)) return;
+    ssize_t n = lw_stream_write(&k->redis->stream, k->out.p, k->out.n, &why);
     if (n < 0) {
-        broke(a, i, k, LATCHWORK_E_CONNECT, strerror(errno));
+        broke(a, i, k, why.memory ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT, why.text);
         return;
     }
     memmove(k->out.p, k->out.p + n, k->out.n - (size_t)n);
@@ -243,9 +252,9 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
-    bool may_fail =
-        k->greetings <=
-        LOADS; /* without SCRIPT LOAD the server answers NOSCRIPT later; without INFO only the fence protects against restarts */
+    /* A user who may not name itself goes on without; without SCRIPT LOAD it says NOSCRIPT; without INFO restarts are the fence's business.
+     */
+    bool may_fail = k->greetings <= LOADS + 1;
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {
         struct latchwork_error why;
@@ -294,12 +303,10 @@ static void answered(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) 
 }
 
 static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
-    if (redisBufferRead(k->redis) != REDIS_OK) {
-        broke(a, i, k, lw_broken_code(k->redis->err), k->redis->errstr);
-        return;
-    }
-    void *reply = NULL;
-    while (k->redis && redisReaderGetReply(k->redis->reader, &reply) == REDIS_OK && reply) {
+    if (!is_ready(a, i, k)) return;
+    lw_redis_read(k->redis);
+    redisReply *reply;
+    while (k->redis && (reply = lw_redis_parsed(k->redis))) {
         if (k->greetings) {
             if (!greeted(a, i, k, reply)) return;
         } else if (k->owed) {
@@ -318,9 +325,8 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             broke(a, i, k, LATCHWORK_E_CONNECT, "an answer that nobody asked for");
             return;
         }
-        reply = NULL;
     }
-    if (k->redis && k->redis->reader->err) broke(a, i, k, lw_broken_code(k->redis->reader->err), k->redis->reader->errstr);
+    if (k->redis && k->redis->err) broke(a, i, k, lw_broken_code(k->redis->err), k->redis->why);
 }
 
 /* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
@@ -332,7 +338,7 @@ static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
     for (int i = 0; i < n; i++) {
         struct lw_link *k = &bundle->link[i];
         k->fresh = k->asked = false;
-        fd[i] = (struct pollfd){.fd = k->redis ? k->redis->fd : -1, .events = POLLIN};
+        fd[i] = (struct pollfd){.fd = k->redis ? k->redis->stream.fd : -1, .events = POLLIN};
     }
     if (poll(fd, (nfds_t)n, 0) <= 0) return;
     for (int i = 0; i < n; i++)
@@ -380,8 +386,8 @@ static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_m
             struct lw_link *k = &bundle->link[i];
             if (k->redis && k->out.n) send_out(a, i, k);
             bool wanted = k->redis && a->vote[i] == LW_VOTE_OPEN;
-            fd[i] = (struct pollfd){.fd = wanted ? k->redis->fd : -1, .events = POLLIN};
-            if (wanted && k->out.n) fd[i].events |= POLLOUT;
+            fd[i] = (struct pollfd){.fd = wanted ? k->redis->stream.fd : -1};
+            if (wanted) fd[i].events = lw_stream_events(&k->redis->stream, k->out.n > 0);
         }
         int64_t left = until_ms - lw_boot_ms();
         if (is_over(a, bundle) || left <= 0) return;

@@ -24,14 +24,14 @@ enum lw_vote {
 
 /* One connection of a bundle. */
 struct lw_link {
-    redisContext *redis; /* NULL: not connected */
-    int greetings;       /* answers that must come before it may be asked */
-    int owed;            /* answers to earlier questions that have not come */
-    int64_t since_ms;    /* since when the first of those was expected */
-    bool fresh;          /* the connection was made during this ask */
-    bool asked;          /* the question of this ask has been sent */
-    bool whole;          /* the script's text was sent, so NOSCRIPT cannot come again */
-    struct lw_text out;  /* bytes that the socket did not take yet */
+    struct lw_redis *redis; /* NULL: not connected */
+    int greetings;          /* answers to come before it may be asked */
+    int owed;               /* answers to questions of earlier asks */
+    int64_t since_ms;       /* that the first of those was expected */
+    bool fresh;             /* made during this ask */
+    bool asked;             /* the question of this ask has been sent */
+    bool whole;             /* with the script's text: its answer is not NOSCRIPT again */
+    struct lw_text out;     /* what the socket did not take yet */
 };
 
 struct lw_bundle {

@@ -106,7 +106,7 @@ t "neither -c nor --redis" 2 "" "either -c FILE or --redis" ls
 t "both"                  2 "" "either -c FILE or --redis" ls -c app.json --redis "$url"
 t "another verb's option" 2 "" "unknown option --ttl" show k --redis "$url" --ttl 50
 t "bad number"            2 "" "soon: a number from" exec k --redis "$url" --ttl soon -- true
-t "bad url"               2 "" "redis:// or unix://" ls --redis http://x
+t "bad url"               2 "" "rediss:// or unix://" ls --redis http://x
 t "bad configuration"     2 "" "kafka.topics" ls -c wrong.json
 t "--plain with -c"       2 "" "--plain goes with --redis" show k -c app.json --plain
 t "--plain without --match" 2 "" "--match GLOB" ls --redis "$url" --plain
@@ -117,7 +117,7 @@ t "--set with --redis"    2 "" "--set goes with -c" show k --redis "$url" --set 
 t "lease above the lanes'" 2 "" "at most lock.ttl_ms, 2000 ms" exec k -c app.json --ttl 2001 -- true
 t "no server: exec"       1 "" "Redis at unix" exec k --redis "$url" -- true
 t "no server: ls"         1 "" "Redis at unix" ls --redis "$url"
-t "no server: show"       1 "" "Redis at unix" show k -c app.json
+t "no server: show"       1 "" "Redis at /" show k -c app.json
 
 start_redis
 

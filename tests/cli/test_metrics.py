@@ -258,7 +258,7 @@ class Running(unittest.TestCase):
     def test_ledger_says_what_does_not_answer(self):
         status, out, err = self.w.ledger("--set", "redis.url=unix:///nonexistent/redis.sock")
         self.assertEqual((status, out), (1, ""))
-        self.assertIn("can't connect to /nonexistent/redis.sock", err)
+        self.assertIn("Redis at /nonexistent/redis.sock", err)
 
 
 class Faults(unittest.TestCase):

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "base/redis/url.h"
+#include "base/redis/login.h"
 
 #define CASES "tests/config/cases"
 enum { SETS_MAX = 16, CASES_MIN = 50 };
@@ -316,12 +316,12 @@ static void test_nearest(void **state) {
 /* ---- Redis URLs ---- */
 
 /* The words of a login, joined: "AUTH u p;SELECT 3;". */
-static void login_text(const char *url, char *out) {
+static void login_text(const char *url, const char *name, char *out) {
     struct lw_redis_url u;
     struct lw_redis_login login;
     struct lw_err err = {0};
     assert_int_equal(lw_redis_url_parse(url, &u, &err), 0);
-    lw_redis_login(&u, &login);
+    lw_redis_login(&u, name, &login);
     *out = '\0';
     for (size_t i = 0; i < login.n; i++) {
         assert_null(login.command[i].word[login.command[i].n]);
@@ -334,16 +334,17 @@ static void login_text(const char *url, char *out) {
 static void test_redis_login(void **state) {
     (void)state;
     static const struct {
-        const char *url, *says;
+        const char *url, *name, *says;
     } cases[] = {
-        {"redis://h", ""},
-        {"redis://:p@h", "AUTH p;"},
-        {"redis://u:p@h/3", "AUTH u p;SELECT 3;"},
-        {"unix:///s?db=12", "SELECT 12;"},
+        {"redis://h", NULL, ""},
+        {"redis://:p@h", NULL, "AUTH p;"},
+        {"redis://u:p@h/3", NULL, "AUTH u p;SELECT 3;"},
+        {"rediss://u:p@h/3", "me and\nyou", "AUTH u p;SELECT 3;CLIENT SETNAME me-and-you;"},
+        {"unix:///s?db=12", NULL, "SELECT 12;"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[100];
-        login_text(cases[i].url, text);
+        login_text(cases[i].url, cases[i].name, text);
         assert_string_equal(text, cases[i].says);
     }
 }
@@ -373,6 +374,7 @@ static void test_redis_url(void **state) {
     lw_redis_url_free(&u);
     assert_int_equal(lw_redis_url_parse("redis://", &u, &err), 0);
     assert_string_equal(u.host, "127.0.0.1");
+    assert_false(u.tls.on);
     lw_redis_url_free(&u);
     assert_int_equal(lw_redis_url_parse("redis://me@h", &u, &err), -1);
     assert_null(u.user);

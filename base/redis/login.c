@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/redis/login.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void say(struct lw_redis_login *out, int kind, const char *command, const char *first, const char *second) {
+    const char *words[] = {command, first, second};
+    out->command[out->n].kind = kind;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i]) out->command[out->n].word[out->command[out->n].n++] = words[i];
+    out->n++;
+}
+
+static void take_name(char *out, const char *name) {
+    snprintf(out, LW_CLIENT_NAME_MAX, "%s", name);
+    for (char *p = out; *p; p++)
+        if (*p <= ' ' || *p > '~') *p = '-';
+}
+
+void lw_redis_login(const struct lw_redis_url *u, const char *client_name, struct lw_redis_login *out) {
+    *out = (struct lw_redis_login){0};
+    snprintf(out->db, sizeof out->db, "%d", u->db);
+    if (client_name) take_name(out->name, client_name);
+    if (u->password) say(out, LW_LOGIN_AUTH, "AUTH", u->user ? u->user : u->password, u->user ? u->password : NULL);
+    if (u->db) say(out, LW_LOGIN_SELECT, "SELECT", out->db, NULL);
+    if (client_name) say(out, LW_LOGIN_SETNAME, "CLIENT", "SETNAME", out->name);
+    if (u->only_master) say(out, LW_LOGIN_ROLE, "ROLE", NULL, NULL);
+}
+
+static int role_answer(const redisReply *r, struct lw_err *err) {
+    const redisReply *role = r->type == REDIS_REPLY_ARRAY && r->elements ? r->element[0] : NULL;
+    if (!role || role->type != REDIS_REPLY_STRING) return lw_fail(err, "malformed reply to ROLE");
+    if (strcmp(role->str, "master")) return lw_fail(err, "its role is %.20s; only a master takes writes", role->str);
+    return 0;
+}
+
+static bool begins(const redisReply *r, const char *word) { return strncmp(r->str, word, strlen(word)) == 0; }
+
+static int refused(const redisReply *r, struct lw_err *err) {
+    if (begins(r, "NOAUTH")) return lw_fail(err, "it asks for a password; set redis.password, or user:password@ in the URL (%s)", r->str);
+    if (begins(r, "WRONGPASS") || begins(r, "ERR invalid password"))
+        return lw_fail(err, "it refuses the user or password; correct redis.username and redis.password, or those of the URL (%s)", r->str);
+    return lw_fail(err, "%s", r->str);
+}
+
+int lw_redis_login_answer(const struct lw_redis_login *l, size_t i, const redisReply *r, struct lw_err *err) {
+    if (r->type != REDIS_REPLY_ERROR) return l->command[i].kind == LW_LOGIN_ROLE ? role_answer(r, err) : 0;
+    if (l->command[i].kind == LW_LOGIN_SETNAME && (begins(r, "NOPERM") || begins(r, "ERR unknown"))) return 0;
+    return refused(r, err);
+}
+
+int lw_redis_login_broken(const struct lw_redis_url *u, const char *why, struct lw_err *err) {
+    bool plain = !u->path && !u->tls.on;
+    return lw_fail(err, "%s%s", why, plain ? "; if this port speaks TLS, write rediss:// in the URL" : "");
+}
