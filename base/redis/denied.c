@@ -44,13 +44,13 @@ static bool caught(const char *error, char *out) {
     return true;
 }
 
-/* The words in capitals and single quotes of that line. */
+/* What that line calls: "call('ZADD', lanes" */
 static void in_line(const char *text, long line, char *out) {
     while (text && --line > 0) text = (text = strchr(text, '\n')) ? text + 1 : NULL;
     for (size_t end = text ? strcspn(text, "\n") : 0, i = 0; i < end; i++) {
         size_t n = 0;
         while (isupper((unsigned char)text[i + 1 + n])) n++;
-        if (text[i] == '\'' && n >= 3 && text[i + 1 + n] == '\'') add_name(out, text + i + 1, n);
+        if (i && text[i - 1] == '(' && text[i] == '\'' && n >= 3 && text[i + 1 + n] == '\'') add_name(out, text + i + 1, n);
     }
 }
 

@@ -286,7 +286,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     if (r->type == REDIS_REPLY_ERROR) {
         failed(w, sh, c, r->str);
     } else {
-        refusal_over(w, sh, c->kind);
+        refusal_allowed(sh, c->kind);
         dispatch(w, sh, c, r);
     }
     if (!sh->pipe.open || sh->pipe.answered < sh->pipe.n) return;

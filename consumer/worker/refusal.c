@@ -9,7 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SAY_MS = 10000, OLD_MS = 5000 };
+enum {
+    HOLD_MS = 2000,      /* admit nothing for so long after a refusal; it is at least the longest gap between two retries */
+    SAY_SAME_MS = 10000, /* log the same refusal again after this time, */
+    SAY_MS = 1000,       /* and another one after this */
+};
 
 static const struct {
     const char *name; /* where the right is missing */
@@ -34,18 +38,16 @@ static const struct {
 };
 
 static void write_text(const struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error) {
-    char command[LW_DENIED_NAMES];
-    struct refusal *r = &sh->refusal;
-    switch (lw_denied(error, calls[kind].script, command)) {
-    case LW_DENIED_COMMAND:
-        snprintf(r->text, sizeof r->text, "this Redis user may not run %s (in %s)", *command ? command : "a command", calls[kind].name);
-        break;
-    case LW_DENIED_KEY:
-        snprintf(r->text, sizeof r->text, "this Redis user may not use a key of %s (in %s); it needs ~lw:{%s.[0-9]*}:*",
-                 *command ? command : "a command", calls[kind].name, w->c->name);
-        break;
-    default: snprintf(r->text, sizeof r->text, "Redis refuses this worker: %.*s", (int)strcspn(error, "\r\n"), error);
-    }
+    char command[LW_DENIED_NAMES], *text = sh->refusal.text;
+    size_t size = sizeof sh->refusal.text;
+    enum lw_denied denied = lw_denied(error, calls[kind].script, command);
+    if (denied == LW_DENIED_COMMAND)
+        snprintf(text, size, "this Redis user may not run %s (in %s)", *command ? command : "a command", calls[kind].name);
+    else if (denied == LW_DENIED_KEY)
+        snprintf(text, size, "this Redis user may not use a key%s%s (in %s); it needs ~lw:{%s.[0-9]*}:*", *command ? " of " : "", command,
+                 calls[kind].name, w->c->name);
+    else
+        snprintf(text, size, "Redis refuses this worker: %.*s", (int)strcspn(error, "\r\n"), error);
 }
 
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error) {
@@ -56,23 +58,29 @@ bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, co
     write_text(w, sh, kind, error);
     if (!sh->refusal.last_ms) sh->refusal.since_ms = now;
     sh->refusal.kind = kind;
+    sh->refusal.allowed = false;
     sh->refusal.last_ms = now;
-    if (strcmp(before, sh->refusal.text) == 0 && now - sh->refusal.said_ms < SAY_MS) return true;
+    if (now - sh->refusal.said_ms < (strcmp(before, sh->refusal.text) == 0 ? SAY_SAME_MS : SAY_MS)) return true;
     sh->refusal.said_ms = now;
     lw_warn("shard %d: a right is missing: %s; retrying; `latchwork check --acl USER -c FILE` prints all rights that it needs", sh->index,
             sh->refusal.text);
     return true;
 }
 
-void refusal_over(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
-    if (!sh->refusal.last_ms || sh->refusal.kind != kind) return;
-    lw_info("shard %d: Redis has given the right back after %" PRId64 " ms", sh->index, now_ms(w) - sh->refusal.since_ms);
-    sh->refusal.last_ms = 0;
+void refusal_allowed(struct shard *sh, enum call_kind kind) {
+    if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
+}
+
+/* One success proves little: a script needs the right for some messages and not for others. A refused call is retried within HOLD_MS, or
+ * each quarter of a TTL; but nothing may ask for it any more. */
+void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
+    int64_t quiet_ms = now - sh->refusal.last_ms;
+    if (!sh->refusal.last_ms || quiet_ms < HOLD_MS || (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms)) return;
+    lw_info("shard %d: Redis refuses nothing any more, after %" PRId64 " ms", sh->index, now - sh->refusal.since_ms);
+    sh->refusal.last_ms = sh->refusal.said_ms = 0;
     sh->refusal.text[0] = '\0';
 }
 
-/* Refused calls are retried within seconds, or each quarter of a TTL. A call that nothing asks for any more is not retried. */
-const char *refusal_text(const struct shard *sh, int64_t ttl_ms, int64_t now) {
-    bool lasts = sh->refusal.last_ms && now - sh->refusal.last_ms < OLD_MS + ttl_ms;
-    return lasts ? sh->refusal.text : NULL;
-}
+bool refusal_holds(const struct shard *sh, int64_t now) { return sh->refusal.last_ms && now - sh->refusal.last_ms < HOLD_MS; }
+
+const char *refusal_text(const struct shard *sh) { return sh->refusal.last_ms ? sh->refusal.text : NULL; }

@@ -10,13 +10,17 @@
 
 struct refusal { /* refusal.c */
     enum call_kind kind;
-    int64_t since_ms, last_ms, said_ms; /* last_ms 0: none */
+    bool allowed;              /* such a call has succeeded since */
+    int64_t since_ms, last_ms; /* the first of these refusals, and the last; last_ms 0: there is none */
+    int64_t said_ms;
     char text[240];
 };
 
 /* An error reply to a call of this kind. False if it denies no right; otherwise it is remembered, and logged now and then. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-void refusal_over(struct lw_worker *w, struct shard *sh, enum call_kind kind); /* such a call has succeeded */
-const char *refusal_text(const struct shard *sh, int64_t ttl_ms, int64_t now); /* NULL: no refusal now */
+void refusal_allowed(struct shard *sh, enum call_kind kind);           /* such a call has succeeded */
+void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now); /* once per turn: is it over? */
+bool refusal_holds(const struct shard *sh, int64_t now);               /* admit nothing */
+const char *refusal_text(const struct shard *sh);                      /* NULL: there is none */
 
 #endif

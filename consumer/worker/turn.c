@@ -25,6 +25,7 @@
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
+#include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
 #include "consumer/worker/run.h"
 #include "consumer/worker/settle.h"
@@ -108,6 +109,7 @@ static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
     assert(*most <= 2 * BATCH);
+    refusal_look(w, sh, now_ms(w));
     if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w))) return;
     if (pipe_urgent(w, sh)) return;
     if (sh->phase == ENTERING) {
@@ -127,7 +129,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     watch_build(w, sh);
     settle_build(w, sh);
     bool wanted = *most > 0; /* checked before gate takes its share, so that new messages cannot keep waiting ones out for ever */
-    if (!quiet && !w->stopping) grant_build(w, sh, most, now);
+    if (!quiet && !w->stopping && !refusal_holds(sh, now)) grant_build(w, sh, most, now);
     late_build(w, sh);
     unpark_build(w, sh);
     floor_build(w, sh);

@@ -16,7 +16,7 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
     assert(out && size > 0);
     static const char *const doing[] = {"not connected", "reading the server's run id and clock", "entering its epoch",
                                         "repairing its epoch"};
-    const char *refused = refusal_text(sh, w->c->lock.ttl_ms, now);
+    const char *refused = refusal_text(sh);
     if (refused)
         snprintf(out, size, "redis shard %d: %s", sh->index, refused);
     else if (sh->phase != READY)

@@ -115,9 +115,8 @@ bool lw_worker_busy(const struct lw_worker *w) {
 
 bool lw_worker_ready(const struct lw_worker *w) {
     check_worker(w);
-    int64_t now = w->io->boot_ms(w->ctx);
     for (int s = 0; s < w->n_shards; s++)
-        if (w->shards[s].phase != READY || refusal_text(&w->shards[s], w->c->lock.ttl_ms, now)) return false;
+        if (w->shards[s].phase != READY || refusal_text(&w->shards[s])) return false;
     return true;
 }
 

@@ -7,15 +7,18 @@ import concurrent.futures
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 sys.dont_write_bytecode = True
-from lib.latchwork import Instance, config  # noqa: E402
+from lib.latchwork import Instance, config, merged  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
@@ -195,6 +198,52 @@ class Rights(unittest.TestCase):
         self.assertEqual((holder.wait(60), waiter.wait(60)), (0, 0))
         subprocess.run([BUILD + "/latchwork", "lock", "break", "a", *url, "--execute"], stdout=subprocess.DEVNULL, timeout=60)
         self.nothing_refused()
+
+    def readyz(self, port):
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+        except OSError as e:
+            return 0, str(e)
+
+    def test_a_right_that_is_taken_away_is_named(self):
+        """In the log and at /readyz, until it is given back. Under load and with the oracles: tests/live/test_redis.py, rights_taken."""
+        self.be(self.rules())
+        self.redis.call("FLUSHALL")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        one = Instance(BUILD, self.dir, "taken", merged(self.settings, {"http": {"listen": "127.0.0.1:%d" % port}}), {})
+        names = "~lw:{orders.[0-9]*}:"
+
+        def acl(*rules):
+            self.redis.call("ACL", "SETUSER", "orders", *rules)
+
+        def new_password():
+            acl("resetpass", ">another")
+            self.redis.call("CLIENT", "KILL", "USER", "orders")
+        try:
+            wait_until(lambda: self.readyz(port)[0] == 200, 60, "/readyz 200")
+            for take, give, said in (
+                    (lambda: acl("-evalsha"), lambda: acl("+evalsha"), "may not run EVALSHA .in script tend"),
+                    (lambda: acl("-time"), lambda: acl("+time"), "may not run TIME"),
+                    (lambda: acl("resetkeys", names + "[^e]*"), lambda: acl("resetkeys", names + "*"), r"may not use a key.* needs ~lw:{orders"),
+                    (lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "hints of waiting messages are refused: .*'brpoplpush'"),
+                    (new_password, lambda: acl(">secret"), "not connected: WRONGPASS")):
+                take()
+                wait_until(lambda: self.readyz(port)[0] == 503 and re.search(said, self.readyz(port)[1]), 60, "word at /readyz of " + said)
+                give()
+                wait_until(lambda: self.readyz(port)[0] == 200, 60, "/readyz 200 after " + said)
+            with open(one.log_path) as f:
+                log = f.read()
+            for said in ("a right is missing: .* may not run TIME", "a right is missing: .* may not use a key", "Redis refused: .*'brpoplpush'",
+                         "WRONGPASS", "Redis refuses nothing any more"):
+                self.assertRegex(log, said)
+            one.stop()
+        finally:
+            one.destroy()
 
     def operators(self, letter, key):
         self.command("queue", "pause", key)

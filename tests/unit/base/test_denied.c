@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 static const struct lw_script script = {
-    "sample", "#!lua\n-- a comment\nif call('EXISTS', lanes) == 0 then call('DEL', lanes) end\ncall('ZADD', P .. 'lanes')\n", ""};
+    "sample",
+    "#!lua\n-- a comment\nif heads == 'BAD' and call('EXISTS', lanes) == 0 then call('DEL', lanes) end\ncall('ZADD', P .. 'lanes')\n", ""};
 
 static void expect(const char *error, enum lw_denied what, const char *command) {
     char got[LW_DENIED_NAMES];
@@ -68,7 +69,7 @@ static void test_others(void **state) {
 static void test_long_names_are_cut_whole(void **state) {
     (void)state;
     char text[512] = "#!lua\n", got[LW_DENIED_NAMES];
-    for (int i = 0; i < 20; i++) strcat(text, "'ABCDEFGH' ");
+    for (int i = 0; i < 20; i++) strcat(text, "('ABCDEFGH') ");
     const struct lw_script many = {"many", text, ""};
     lw_denied("ERR The user executing the script can't run this command or subcommand script: 5, on @user_script:2.", &many, got);
     assert_string_equal(strrchr(got, ' '), " ABCDEFGH");
