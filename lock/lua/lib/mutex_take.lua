@@ -17,6 +17,7 @@ if taken and client == '' and keep_ms ~= '0' then
     call('SET', fence_key, fence, 'PX', keep_ms)
     return fence
 end
+-- @fences
 if taken then save_fence(fence_key, fence, keep_ms) end
 -- @waiting
 if not taken then
