@@ -245,14 +245,12 @@ static void hints_leave_claimed(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][24];
     static struct lt_msg parked[LT_BATCH_MAX];
     size_t n_parked = 0;
     char want[LT_BATCH_MAX + 1] = "";
+    lt_full_batch(m, 1);
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], "t1");
-        lt_text(l, "SET " LT_TAG "lock:%s other:1", lanes[i]);
+        lt_text(l, "SET " LT_TAG "lock:%s other:1", m[i].lane.p);
         if (i % 5) {
             parked[n_parked] = m[i];
             parked[n_parked++].token = "p1";
@@ -265,7 +263,7 @@ static void a_full_batch(void **state) {
     assert_string_equal(lt_claim(l, m, LT_BATCH_MAX), want);
     char head[32];
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        snprintf(head, sizeof head, "%d/%d", i / 32, 16384 - 16 + i % 32);
+        snprintf(head, sizeof head, "%d/%d", m[i].partition, (int)m[i].offset);
         assert_string_equal(lt_heads(l, i), want[i] == 'N' ? head : "");
         assert_string_equal(lt_lock(l, m[i]), want[i] == 'N' ? "t1" : want[i] == 'B' ? "other" : "(nil)");
     }

@@ -202,12 +202,10 @@ static void offsets_come_in_any_order(void **state) {
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][24];
     char want[LT_BATCH_MAX + 1] = "";
+    lt_full_batch(m, 1);
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        m[i] = lt_msg(i / 32, 16384 - 16 + i % 32, lanes[i], "t1");
-        if (i % 3 == 0) lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lanes[i], LT_TTL_MS);
+        if (i % 3 == 0) lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", m[i].lane.p, LT_TTL_MS);
         if (i % 16 == 5) lt_set_state(l, m[i], i % 32 == 5 ? 2 : 3);
         want[i] = i % 16 == 5 ? 'D' : i % 3 == 0 ? 'W' : 'R';
     }

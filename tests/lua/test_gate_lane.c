@@ -314,21 +314,17 @@ static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 4, N = LT_BATCH_MAX * EACH };
     static struct lt_msg m[N];
-    static char lanes[LT_BATCH_MAX][24], want[N + 1], waits[64];
+    static char want[N + 1], waits[64];
+    lt_full_batch(m, EACH);
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        if (i % 3 == 0) busy(l, lanes[i]);
-        for (int k = 0; k < EACH; k++) {
-            struct lt_msg *x = &m[i * EACH + k];
-            *x = lt_msg(i / 32, 16384 - 64 + i % 32 * EACH + k, lanes[i], "t1");
-            x->bare = i % 2;
-            if (k == 1) lt_set_state(l, *x, 2);
-        }
+        if (i % 3 == 0) busy(l, m[i * EACH].lane.p);
+        for (int k = 0; k < EACH; k++) m[i * EACH + k].bare = i % 2;
+        lt_set_state(l, m[i * EACH + 1], 2);
         memcpy(want + i * EACH, i % 3 ? "RDAA" : i % 2 ? "EDGG" : "WDWW", EACH);
     }
     assert_string_equal(lt_gate(l, m, N), want);
     for (int i = 0; i < LT_BATCH_MAX; i += 6) {
-        int64_t first = 16384 - 64 + i % 32 * EACH;
+        int64_t first = m[i * EACH].offset;
         snprintf(waits, sizeof waits, "%d/%" PRId64 " %d/%" PRId64 " %d/%" PRId64, i / 32, first, i / 32, first + 2, i / 32, first + 3);
         assert_string_equal(lt_waiting(l, m[i * EACH]), waits);
     }

@@ -5,6 +5,7 @@
  * a finished message.
  *
  * LW_SEED: one seed, said by a run that failed. */
+#include "queue/codes.h"
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -531,8 +532,7 @@ static void settle(struct world *w) {
         for (int j = 0; j < x->n_done; j++) done[n][j] = message(w, x->done[j], h[n]->token);
         for (int j = 0; j < x->n_named; j++) named[n][j] = message(w, x->named[j], h[n]->token);
         if (x->n_done) {
-            static const char *const words[] = {"done", "retry", "back", "dead", "sent"};
-            done[n][x->n_done - 1].outcome = words[strchr("drbxs", x->outcome) - "drbxs"];
+            done[n][x->n_done - 1].outcome = lw_outcome_word((enum lw_outcome)x->outcome);
             done[n][x->n_done - 1].backoff_ms = x->backoff_ms;
         }
         items[n] = (struct lt_item){done[n], (size_t)x->n_done, x->mode, named[n], (size_t)x->n_named, x->want, x->before, h[n]->value};

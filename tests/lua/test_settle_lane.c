@@ -550,18 +550,18 @@ static void a_full_batch(void **state) {
     enum { EACH = 3 };
     static struct lt_msg m[LT_BATCH_MAX * EACH], named[LT_BATCH_MAX * 2], waiter[LT_BATCH_MAX];
     static struct lt_item items[LT_BATCH_MAX];
-    static char lanes[LT_BATCH_MAX][24], want[LT_BATCH_MAX + 1], want_named[2 * LT_BATCH_MAX + 1];
+    static char want[LT_BATCH_MAX + 1], want_named[2 * LT_BATCH_MAX + 1];
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
     static const int states[] = {2, 1, 1, 3, 3};
     size_t n_named = 0;
     l->window_s = 1000;
+    lt_full_batch(m, EACH);
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        for (int k = 0; k < EACH; k++) m[i * EACH + k] = lt_msg(i / 32, 16384 - 48 + i % 32 * EACH + k, lanes[i], "t1");
+        const char *lane = m[i * EACH].lane.p;
         m[i * EACH + EACH - 1].outcome = outcomes[i % 5];
         m[i * EACH + EACH - 1].reason = "reason";
-        waiter[i] = lt_msg(9, i, lanes[i], "x1");
-        for (int k = 0; k < 2; k++) named[2 * i + k] = lt_msg(i / 32, 40000 + i % 32 * 2 + k, lanes[i], "t1");
+        waiter[i] = lt_msg(9, i, lane, "x1");
+        for (int k = 0; k < 2; k++) named[2 * i + k] = lt_msg(i / 32, 40000 + i % 32 * 2 + k, lane, "t1");
     }
     lt_gate(l, m, LT_BATCH_MAX * EACH);
     assert_int_equal(strspn(l->answers, "RA"), LT_BATCH_MAX * EACH);
@@ -579,7 +579,7 @@ static void a_full_batch(void **state) {
             want[i] = 'S';
             if (items[i].n_named) memset(want_named + n_named - 2, 'G', 2);
         }
-        m[i * EACH].dedup = lanes[i];
+        m[i * EACH].dedup = m[i * EACH].lane.p;
     }
     want_named[n_named] = '\0';
     assert_string_equal(lt_settle_items(l, items, LT_BATCH_MAX), want);
@@ -590,7 +590,7 @@ static void a_full_batch(void **state) {
         assert_int_equal(lt_state(l, m[i * EACH + 1]), stale ? 0 : 2);
         assert_int_equal(lt_state(l, m[i * EACH + 2]), stale ? 0 : states[i % 5]);
         assert_string_equal(lt_lock(l, m[i * EACH]), strchr("KN", want[i]) ? "t1" : "(nil)");
-        assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:%s", lanes[i]), 1);
+        assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:%s", m[i * EACH].lane.p), 1);
     }
 }
 

@@ -110,6 +110,10 @@ struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes la
 /* The same message with another outcome and mode. */
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
+/* LT_BATCH_MAX lanes, "lane 0" and so on, with `each` messages each, of token t1: eight partitions, in each of which a segment ends among
+ * them. m has room for all. */
+void lt_full_batch(struct lt_msg *m, int each);
+
 /* One token a call, the first's. Messages of one lane that stand side by side are one item; `bare` is that of its first. */
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
 /* A message is an item of its own, and wants one head. */

@@ -47,6 +47,14 @@ struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode) {
     return m;
 }
 
+void lt_full_batch(struct lt_msg *m, int each) {
+    static char lanes[LT_BATCH_MAX][24];
+    for (int i = 0; i < LT_BATCH_MAX; i++) {
+        snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
+        for (int k = 0; k < each; k++) *m++ = lt_msg(i / 32, LW_SEGMENT + (i % 32 - 16) * each + k, lanes[i], "t1");
+    }
+}
+
 /* --- gate, settle, claim: queue/calls.h makes their arguments ----------------------------------------------------------------------- */
 
 static struct lw_commands commands;
