@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/dev/audit.h"
 
+#include "queue/codes.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -73,7 +75,9 @@ static int end(struct journal *j, const struct line *l, struct lw_err *err) {
     HASH_FIND_STR(j->runs, name, r);
     if (!r || r->ending != OPEN) return lw_fail(err, "%s ends without a start", l->identity);
     r->end_us = l->at_us;
-    r->ending = !strcmp(l->outcome, "done") ? DONE : !strcmp(l->outcome, "back") ? BACK : FAILED;
+    enum lw_outcome outcome = LW_RETRY;
+    lw_outcome_of(l->outcome, &outcome);
+    r->ending = outcome == LW_DONE ? DONE : outcome == LW_BACK ? BACK : FAILED;
     return 0;
 }
 
