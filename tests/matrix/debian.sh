@@ -6,6 +6,7 @@
 # The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. The tree is copied anew each time, without
 # what is ignored by git, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
 # $LW_DEBIAN_MIRROR. Needs root, for chroot and mount; it mounts in a namespace of its own, and all processes of the command end with it.
+# $LW_CHROOT_TREE: another name than latchwork below /src, so that two may be at work. $LW_CHROOT_SHARED: folders to show inside, by the same paths.
 # exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -33,20 +34,22 @@ make_root() {
 }
 
 copy_tree() {
-    local tree=$root/src/latchwork
+    local tree=$root/src/$name
     mkdir -p "$tree"
     find "$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     git ls-files -z | tar --null -T - -cf - --ignore-failed-read 2>/dev/null | tar -xf - -C "$tree"
 }
 
+name=${LW_CHROOT_TREE:-latchwork}
 [ "$(id -u)" -eq 0 ] || die "needs root, for chroot and mount"
 make_root
 copy_tree
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 # shellcheck disable=SC2016 # expanded inside
 exec unshare --mount --pid --fork --kill-child sh -c '
-    root=$1; shift
+    root=$1 name=$2 shared=$3; shift 3
+    for folder in $shared; do mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" || exit 2; done
     mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp" || exit 2
     exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb \
-        CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" sh -c "cd /src/latchwork && exec \"\$@\"" sh "$@"
-' sh "$root" "$@"
+        CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" sh -c "cd /src/$name && exec \"\$@\"" sh "$@"
+' sh "$root" "$name" "${LW_CHROOT_SHARED:-}" "$@"

@@ -40,7 +40,7 @@ fetch_debian() { # SUITE PACKAGE
     local suite=$1 package=$2 url name
     url=$(tests/matrix/mirror.sh)
     [ -n "$url" ] || die "no mirror of Debian is known; set LW_DEBIAN_MIRROR"
-    command -v dpkg-deb >/dev/null && command -v apt-get >/dev/null || die "this needs apt-get and dpkg-deb"
+    command -v dpkg-deb >/dev/null || die "this needs dpkg-deb and apt-get"
     apt=$work/apt
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$work/packages" "$work/root"
     : >"$apt/status"

@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The live scenarios that each cell of the matrix runs, on one broker: no faults and a drain, killed workers, a wiped Redis, a killed Redis,
+rebalances, operators' commands. All oracles are those of the scenarios' own files. Arguments: build folder [scenario…]."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../live"))
+import lib.scenario  # noqa: E402
+import test_kafka  # noqa: E402,F401
+import test_kills  # noqa: E402,F401
+import test_lanes  # noqa: E402,F401
+import test_operator  # noqa: E402,F401
+import test_redis  # noqa: E402,F401
+
+CHOSEN = ["no_faults_drain", "kill_workers", "flushall_twice", "redis_killed_everysec", "rebalances", "pauses_and_breaks_under_load"]
+
+if __name__ == "__main__":
+    sys.argv = (sys.argv + ["build"])[:2] + (sys.argv[2:] or CHOSEN)
+    known = {s.__name__ for s in lib.scenario.scenarios}
+    unknown = [name for name in sys.argv[2:] if name not in known]
+    if unknown:
+        sys.exit("live.py: no scenario " + ", ".join(unknown))
+    lib.scenario.main()
