@@ -140,6 +140,10 @@ void part_pause(struct lw_worker *w, struct part *p) {
     }
 }
 
+void parts_pause(struct lw_worker *w) {
+    for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
+}
+
 bool all_joined(const struct lw_worker *w) {
     assert(w->n_shards > 0);
     for (int s = 0; s < w->n_shards; s++)

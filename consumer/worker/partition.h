@@ -65,6 +65,7 @@ void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* rewinds it to its watermark; what is done stays known */
 void part_pause(struct lw_worker *w, struct part *p);
+void parts_pause(struct lw_worker *w);              /* all that are assigned */
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
 bool all_joined(const struct lw_worker *w);         /* true if the epochs of all shards are joined */
 bool part_closed(const struct part *p, const struct msg *m);

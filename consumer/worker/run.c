@@ -415,8 +415,8 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-void run_tend(struct lw_worker *w) {
-    check_runs(&w->runs);
+/* Starts the suspect at the front of the line, or what waits behind none any more. */
+static void start_line(struct lw_worker *w) {
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
         if (r->job.alone && w->runs.in_handler) break;
@@ -430,7 +430,13 @@ void run_tend(struct lw_worker *w) {
         w->runs.running_alone = r->job.alone;
         submit(w, r);
     }
+}
+
+void run_step(struct lw_worker *w) {
+    check_runs(&w->runs);
+    start_line(w);
     if (w->runs.n_resend) resend_letters(w);
+    run_flush(w);
 }
 
 bool run_leave_line(struct lw_worker *w, struct run *r) {

@@ -59,8 +59,8 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
 void run_start(struct lw_worker *w, struct run *r); /* called when nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
-void run_flush(struct lw_worker *w);                       /* passes started runs to the handlers */
-void run_tend(struct lw_worker *w);                        /* sends dead letters again and starts suspects when due */
+void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
+void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes on what was started */
 void run_leave(struct lw_worker *w, const struct part *p); /* gives back runs of a leaving partition that no handler has */
 bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes it from the queue behind a suspect; true if queued */
 bool run_lost(struct lw_worker *w, struct run *r);         /* its epoch is lost; returns true if no thread or topic will answer for it */

@@ -2,14 +2,19 @@
 /* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps from the far end, so that what ends
  * makes room for what begins:
  *
- *     run         start what was granted since the last turn (and once more at the end, with what the answers granted meanwhile)
+ *     run         start what was granted since the last turn (and once more at the end, with what was given back meanwhile)
  *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else is said
  *     each shard  one pipeline, built in this order and executed by Redis in this order:
+ *                     lift     may the quarantine end?
+ *                     tend     the janitor of lanes, and the regular look at the server
  *                     watch    what became of the messages that wait there
  *                     settle   what finished; it gives lanes away before others are asked for
  *                     claim    heads of waiting lists, which are older than
  *                     gate     new messages
+ *                     late     what handlers finished after their epoch had ended
+ *                     unpark   what waited in lists that others have deleted
  *                     floor    what Kafka has accepted
+ *     pause       hold back the partitions of which enough waits
  *     commit      the watermark, with all that the answers before this turn made of it
  *
  * Arriving is not a step of a turn: Kafka delivers between two of them (arrive.c), and Redis answers there, too (pipe.c). */
@@ -92,65 +97,74 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     return n > most ? n : most;
 }
 
-/* Builds claim and gate within the grant budget. Heads come first, so that waiting messages go
- * before new ones. */
-static void grant_build(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
+/* The three steps of grants share one budget: `most` is how many messages may still be granted. Heads come before new messages. */
+static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
     assert(sh->phase == READY && sh->epoch.id[0]);
     hints_build(w, sh, *most);
     size_t claimed = claim_build(w, sh, *most);
     assert(claimed <= *most);
     *most -= claimed;
+}
+
+static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
+    check_shard(sh);
     size_t lanes = lanes_to_ask(w, *most, sh->gate.ask);
     if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
-    if (lanes) *most -= ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* charge the grants we expect against the budget */
+    if (!lanes) return;
+    size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* charge the grants we expect against the budget */
+    assert(expected <= *most);
+    *most -= expected;
+}
+
+/* Whether a turn's own pipeline can go now. Sends what must go before it: the greeting, calls that are
+ * sent again, the way into an epoch, its repair. */
+static bool may_begin(struct lw_worker *w, struct shard *sh) {
+    check_shard(sh);
+    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh)) return false;
+    if (sh->phase == ENTERING && (!sh->index || w->joined)) enter_build(w, sh);
+    if (sh->phase == REPAIRING) repair_build(w, sh);
+    return sh->phase == READY;
 }
 
 static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
-    check_shard(sh);
     assert(*most <= 2 * BATCH);
     refusal_look(w, sh, now_ms(w));
-    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w))) return;
-    if (pipe_urgent(w, sh)) return;
-    if (sh->phase == ENTERING) {
-        if (sh->index && !w->joined) return;
-        enter_build(w, sh);
-        return;
-    }
-    if (sh->phase == REPAIRING) {
-        repair_build(w, sh);
-        if (sh->phase != READY) return;
-    }
+    if (!may_begin(w, sh)) return;
     int64_t now = now_ms(w);
-    bool quiet = shard_quiet(w, sh, now);
+    bool grants = !shard_quiet(w, sh, now) && !w->stopping, admits = grants && !refusal_holds(sh, now);
+    bool wanted = *most > 0; /* checked before gate takes its share, so that new messages cannot keep waiting ones out for ever */
     pipe_begin(w, sh);
     lift_build(w, sh, now);
     tend_build(w, sh, now);
     watch_build(w, sh);
     settle_build(w, sh);
-    bool wanted = *most > 0; /* checked before gate takes its share, so that new messages cannot keep waiting ones out for ever */
-    if (!quiet && !w->stopping && !refusal_holds(sh, now)) grant_build(w, sh, most, now);
+    if (admits) claim_step(w, sh, most);
+    if (admits) gate_step(w, sh, most, now);
     late_build(w, sh);
     unpark_build(w, sh);
     floor_build(w, sh);
-    hints_want(w, sh, !quiet && !w->stopping && wanted && !hints_known(sh));
+    hints_want(w, sh, grants && wanted && !hints_known(sh));
     pipe_send(w, sh);
     check_shard(sh);
 }
 
+static void turn_shards(struct lw_worker *w) {
+    bool idle = false;
+    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
+    size_t most = idle ? may_grant_now(w) : 0; /* the window counts by round trips */
+    int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
+    for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
+}
+
 void lw_worker_turn(struct lw_worker *w) {
     check_worker(w);
-    run_tend(w);
-    run_flush(w);
+    run_step(w);
     parts_sweep(w);
     if (w->commit.confirm && !commit_confirm(w)) return;
     first_look(w);
-    bool idle = false;
-    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    size_t most = idle ? may_grant_now(w) : 0; /* each round trip counts once for the window */
-    int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
-    for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
-    for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
+    turn_shards(w);
+    parts_pause(w);
     commit_step(w);
     run_flush(w);
     check_worker(w);

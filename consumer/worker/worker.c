@@ -97,7 +97,7 @@ void lw_worker_stop(struct lw_worker *w) {
         for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next)
             if (l->hold) hold_cut(w, l->hold);
     lane_drop_pending(w, NULL);
-    for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
+    parts_pause(w);
 }
 
 bool lw_worker_busy(const struct lw_worker *w) {
