@@ -21,7 +21,7 @@ struct lw_offsets {
     size_t cap, head, n; /* cap is 0 or a power of two */
     uint64_t dropped; /* number of records that ever left at the front; added to an index it gives a record a position that never changes */
     int64_t next;
-    size_t queued, unfinished;
+    size_t waiting, unfinished;
     struct lw_range *ahead;
     size_t n_ahead, cap_ahead;
 };
@@ -31,7 +31,7 @@ enum { RING_MIN = 64, RING_SHRINK = 8 };
 /* The counts fit each other. */
 static inline void check_counts(const struct lw_offsets *t) {
     assert(t->n <= t->cap && (t->cap & (t->cap - 1)) == 0);
-    assert(t->queued <= t->unfinished && t->unfinished <= t->n);
+    assert(t->waiting <= t->unfinished && t->unfinished <= t->n);
 }
 
 /* The invariants above, as far as the ends of the ring and of the ranges show them. */
@@ -213,8 +213,8 @@ bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state 
     assert(state <= LW_OFF_DONE);
     struct record *r = find(t, offset);
     if (!r || state <= r->state) return false;
-    if (r->state == LW_OFF_QUEUED) t->queued--;
-    if (state == LW_OFF_QUEUED) t->queued++;
+    if (r->state == LW_OFF_WAITING) t->waiting--;
+    if (state == LW_OFF_WAITING) t->waiting++;
     if (state == LW_OFF_DONE) t->unfinished--;
     r->state = state;
     if (state == LW_OFF_DONE) drop_finished(t);
@@ -243,9 +243,9 @@ int64_t lw_offsets_next(const struct lw_offsets *t) {
     check_counts(t);
     return t->next;
 }
-size_t lw_offsets_queued(const struct lw_offsets *t) {
+size_t lw_offsets_waiting(const struct lw_offsets *t) {
     check_counts(t);
-    return t->queued;
+    return t->waiting;
 }
 size_t lw_offsets_unfinished(const struct lw_offsets *t) {
     check_counts(t);
@@ -300,7 +300,7 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     free(t->ring);
     t->ring = NULL;
     t->cap = t->head = t->n = 0;
-    t->queued = t->unfinished = 0;
+    t->waiting = t->unfinished = 0;
     check_offsets(t);
     return watermark;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The offsets tracker of one partition: which records were delivered, which of them are finished, and so where the watermark stands.
  *
- *     committed          watermark                 next
- *         |  done done done | in  done queued done |  not delivered yet; some of it may be known done ("ahead")
+ *     committed          watermark                  next
+ *         |  done done done | in  done waiting done |  not delivered yet; some of it may be known done ("ahead")
  *
  * The watermark is the lowest offset that is not finished. Offsets that Kafka skips (compaction, transaction markers) count as
- * finished once a later record, or the end of the partition, was delivered. Every record is IN after delivery, QUEUED while it is
+ * finished once a later record, or the end of the partition, was delivered. Every record is IN after delivery, WAITING while it is
  * parked in Redis, DONE at last; a state never goes down except by lw_offsets_rewind(). Memory: 16 bytes per record between the
  * watermark and next (lw_offsets_held), up to twice that while the table grows. The caller stops delivering
  * when that is too much. Not thread-safe. Pure: no clock, no I/O. */
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum lw_offset_state { LW_OFF_UNKNOWN, LW_OFF_IN, LW_OFF_QUEUED, LW_OFF_DONE };
+enum lw_offset_state { LW_OFF_UNKNOWN, LW_OFF_IN, LW_OFF_WAITING, LW_OFF_DONE };
 
 struct lw_range {
     int64_t lo, hi; /* lo <= offset < hi */
@@ -37,7 +37,7 @@ enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, ui
 /* Notes that the partition ends at `offset`: everything below was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
 /* Raises the state of a delivered record. Returns false, changing nothing, where it was not delivered or is DONE already
- * (DONE of a record not yet delivered is not remembered). QUEUED from IN, DONE from IN or QUEUED. */
+ * (DONE of a record not yet delivered is not remembered). WAITING from IN, DONE from IN or WAITING. */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
 /* Notes offsets that are known done before they are delivered (from commit metadata, or states in
  * Redis), at or above the watermark. Ranges may overlap. */
@@ -47,8 +47,8 @@ enum lw_offset_state lw_offsets_get(const struct lw_offsets *t,
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);
 int64_t lw_offsets_next(const struct lw_offsets *t);
-size_t lw_offsets_queued(const struct lw_offsets *t);     /* how many are QUEUED */
-size_t lw_offsets_unfinished(const struct lw_offsets *t); /* how many are unfinished: IN or QUEUED */
+size_t lw_offsets_waiting(const struct lw_offsets *t);    /* how many are WAITING */
+size_t lw_offsets_unfinished(const struct lw_offsets *t); /* how many are unfinished: IN or WAITING */
 
 size_t lw_offsets_held(const struct lw_offsets *t); /* number of tracked records, from the watermark on */
 
@@ -62,7 +62,7 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
 /* Forgets every delivery above the watermark: next = watermark. What is DONE above it stays known (ahead) where keep(ctx, offset)
- * says so; keep is asked in order of offset for IN, QUEUED and DONE records alike (`state` tells), so that it can require that all
+ * says so; keep is asked in order of offset for IN, WAITING and DONE records alike (`state` tells), so that it can require that all
  * earlier records of the same key are done; its answer counts for DONE ones only. Ahead knowledge not delivered yet is dropped too,
  * unless `keep_ahead`. Returns the watermark. */
 typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag);

@@ -14,6 +14,10 @@ RETIRED = {
     r'for that they': 'because they',
     r'whereof': 'of which',
     r'so many\s*;\s*0: all': 'maximum number (0: unlimited)',
+    r'(?:queued|enqueued) (?:messages?|records?|lanes?)': 'waiting (in a lane) or listed (in one process)',
+    r'(?:messages?|records?|lanes?) (?:is|are) (?:queued|enqueued)': 'waits, wait',
+    r'(?:LW_OFF_QUEUED|lw_offsets_queued)': 'LW_OFF_WAITING, lw_offsets_waiting',
+    r'parked lanes?': 'a lane is busy or paused; its messages are parked',
     r'[Rr]ules? [0-9]+': 'the name of the rule, in quotes, as doc/explanation/protocol.md has it',
 }
 ANY = re.compile('|'.join(rf'\b(?:{words})\b' for words in RETIRED))

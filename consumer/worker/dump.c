@@ -25,7 +25,7 @@ static void dump_part(const struct part *p, int64_t now, int n_shards) {
     int64_t still = p->slot && lw_offsets_unfinished(p->offsets) ? now - atomic_load(&p->slot->moved_ms) : 0;
     lw_info("dump: %s watermark %" PRId64 " for %" PRId64 " ms, committed %" PRId64 ", next %" PRId64 ", unfinished %zu, waiting %zu%s%s",
             p->name, mark, still, p->committed, lw_offsets_next(p->offsets), lw_offsets_unfinished(p->offsets),
-            lw_offsets_queued(p->offsets), p->held ? ", held back" : "",
+            lw_offsets_waiting(p->offsets), p->held ? ", held back" : "",
             p->watch.n_fresh < n_shards ? ", its states are not read yet" : "");
 }
 

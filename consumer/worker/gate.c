@@ -39,11 +39,11 @@ void gate_begin(struct shard *sh) {
     sh->gate.n = sh->gate.n_msgs = 0;
 }
 
-void gate_queue(struct shard *sh, struct lane *l, int64_t now) {
+void gate_list(struct shard *sh, struct lane *l, int64_t now) {
     assert(sh->gate.tail && !*sh->gate.tail);
-    assert(!l->queued && !l->in_call && l->head);
+    assert(!l->listed && !l->in_call && l->head);
     if (now >= l->not_before_ms) sh->gate.rest_ms = 0;
-    l->queued = true;
+    l->listed = true;
     l->gate_next = NULL;
     *sh->gate.tail = l;
     sh->gate.tail = &l->gate_next;
@@ -52,10 +52,10 @@ void gate_queue(struct shard *sh, struct lane *l, int64_t now) {
 static struct lane *unqueue(struct shard *sh) {
     assert(sh->gate.head);
     struct lane *l = sh->gate.head;
-    assert(l->queued);
+    assert(l->listed);
     sh->gate.head = l->gate_next;
     if (!sh->gate.head) sh->gate.tail = &sh->gate.head;
-    l->queued = false;
+    l->listed = false;
     return l;
 }
 
@@ -121,7 +121,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
  * needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
-    assert(sh->gate.n < BATCH && !l->queued && !l->lost && most > 0);
+    assert(sh->gate.n < BATCH && !l->listed && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
     it->envelopes = !it->behind && likely_busy(w, l, now);
@@ -151,8 +151,8 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
-            if (l->head && l->not_before_ms > now) { /* the lane rests: it is queued again when its time has come */
-                l->queued = true;
+            if (l->head && l->not_before_ms > now) { /* the lane rests: it is listed again when its time has come */
+                l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;
                 again_tail = &l->gate_next;
@@ -275,7 +275,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
             break;
         case LW_GATED_WAITS:
             seen_busy(w, l);
-            part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            part_mark(w, m->part, m->offset, LW_OFF_WAITING);
             count(&w->counts->parked);
             break;
         case LW_GATED_DROPPED:

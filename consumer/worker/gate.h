@@ -29,14 +29,14 @@ struct gate { /* gate.c */
     uint64_t token; /* one for all lanes of a call */
     struct lane *head, **tail;
     size_t ask;           /* number of lanes to ask for per lane that may run, 1 to 16 */
-    int64_t rest_ms;      /* until then every lane in the gate queue has to wait (not_before_ms) */
+    int64_t rest_ms;      /* until then every lane in the list has to wait (not_before_ms) */
     int64_t oom_until_ms; /* Redis is at maxmemory, and nothing is admitted until then; 0: it is not */
 };
 
 void gate_open(struct shard *sh);
-void gate_begin(struct shard *sh);                              /* called when a pipeline begins */
-void gate_queue(struct shard *sh, struct lane *l, int64_t now); /* adds the lane to the gate queue */
-void gate_forget(struct lw_worker *w, struct shard *sh);        /* called when the call will never be answered */
+void gate_begin(struct shard *sh);                             /* called when a pipeline begins */
+void gate_list(struct shard *sh, struct lane *l, int64_t now); /* puts the lane into the list of lanes to gate */
+void gate_forget(struct lw_worker *w, struct shard *sh);       /* called when the call will never be answered */
 void gate_refused(struct lw_worker *w,
                   struct shard *sh);                  /* called when Redis is at maxmemory: admission pauses, while lanes that wait go on */
 bool gate_rests(const struct shard *sh, int64_t now); /* true while admission pauses for that */

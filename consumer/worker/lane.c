@@ -58,7 +58,7 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
 }
 
 void lane_maybe_free(struct lw_worker *w, struct lane *l) {
-    if (l->head || l->hold || l->lost || l->in_call || l->queued) return;
+    if (l->head || l->hold || l->lost || l->in_call || l->listed) return;
     check_lane(l);
     struct shard *sh = &w->shards[l->shard];
     HASH_DELETE(hh, sh->lanes, l);
@@ -138,7 +138,7 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
         struct msg *same;
         if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
             /* the message is already granted here; its settle covers this delivery too */
-            if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_QUEUED);
+            if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_WAITING);
             same->gen = m->gen;
             same->pass = m->pass;
         } else if (msg_current(m)) {
@@ -160,7 +160,7 @@ static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
 }
 
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
-    assert(!l->queued);
+    assert(!l->listed);
     if (l->in_call || l->lost || l->not_before_ms > now) return false;
     if (!lane_first(w, l)) return false;
     if (!l->hold) return true;
@@ -170,12 +170,12 @@ bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
 
 void lane_wake(struct lw_worker *w, struct lane *l) {
     assert(l->tail && l->n_asked <= l->n);
-    if (l->queued || l->in_call || !l->head) {
+    if (l->listed || l->in_call || !l->head) {
         lane_maybe_free(w, l);
         return;
     }
     if (l->hold && (!asks_behind(w, l) || l->hold->stale)) return;
-    gate_queue(&w->shards[l->shard], l, now_ms(w));
+    gate_list(&w->shards[l->shard], l, now_ms(w));
 }
 
 void lanes_free(struct lw_worker *w, struct shard *sh) {

@@ -28,7 +28,7 @@ struct lane {
     struct hold *hold;
     struct hold *lost;     /* holds whose epoch is lost and whose runs are still in their handler, or late */
     bool in_call;          /* an unanswered call names the lane */
-    bool queued;           /* in its shard's gate queue */
+    bool listed;           /* in its shard's list of lanes to gate */
     bool settled;          /* its last call was a settle, so messages that wait for gate go first now */
     int64_t not_before_ms; /* one of the lane's names holds another Redis type; do not look again before this time */
     struct lane *gate_next;
@@ -36,7 +36,7 @@ struct lane {
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: queues the lane for gate if it may be gated */
+void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: lists the lane for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l); /* the first message that needs gate; drops those before it */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);

@@ -47,7 +47,7 @@ void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 static inline bool msg_current(const struct msg *m) {
     if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
     enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
-    return s == LW_OFF_IN || s == LW_OFF_QUEUED;
+    return s == LW_OFF_IN || s == LW_OFF_WAITING;
 }
 
 static inline void check_msg(const struct msg *m) {

@@ -17,7 +17,7 @@ static void show(struct part *p, int64_t end, int64_t now) {
     if (end < p->log_end) end = p->log_end; /* no less than the end that was asked for at assignment */
     put(&b->committed, p->committed >= 0 ? p->committed : p->begin);
     put(&b->log_end, end > mark ? end : mark);
-    put(&b->waiting, (int64_t)lw_offsets_queued(p->offsets));
+    put(&b->waiting, (int64_t)lw_offsets_waiting(p->offsets));
     put(&b->unfinished, unfinished);
     put(&b->records, (int64_t)lw_offsets_held(p->offsets));
     if (mark != get(&b->watermark) || !unfinished) put(&b->moved_ms, now);

@@ -118,7 +118,7 @@ static bool is_full(struct lw_worker *w, struct part *p) {
     if (held < most) return false;
     if (p->full_ms && now - p->full_ms < FULL_SAID_MS) return true;
     p->full_ms = now;
-    bool waits = lw_offsets_get(p->offsets, mark) == LW_OFF_QUEUED;
+    bool waits = lw_offsets_get(p->offsets, mark) == LW_OFF_WAITING;
     lw_warn("%s: offset %" PRId64 " is unfinished (%s) with %zu records behind it; the limit is %zu; pausing the partition until that "
             "record is finished",
             p->name, mark, waits ? "it waits in Redis: see queue ls, lock ls" : "it waits for a handler in this worker, or is in one",
@@ -132,7 +132,7 @@ void part_pause(struct lw_worker *w, struct part *p) {
     bool first =
         drops_busy(w) && p->committed < 0; /* a later owner must find a commit, so the first commit comes before anything is dropped */
     bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
-                (int64_t)lw_offsets_queued(p->offsets) >= w->c->queue.max_waiting;
+                (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
     if (hold != p->held) {
         p->held = hold;
@@ -379,7 +379,7 @@ bool part_closed(const struct part *p, const struct msg *m) {
     if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
     struct closure c = {.tag = m->tag};
     lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
-    if (!c.open) lw_offsets_each(p->offsets, LW_OFF_QUEUED, INT64_MIN, m->offset, is_open, &c);
+    if (!c.open) lw_offsets_each(p->offsets, LW_OFF_WAITING, INT64_MIN, m->offset, is_open, &c);
     return !c.open;
 }
 

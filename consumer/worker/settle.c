@@ -269,7 +269,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
     while (h) {
         struct hold *next = h->next;
         struct lane *l = h->lane;
-        bool yields = l->settled && l->queued && h->n_open && !h->failed;
+        bool yields = l->settled && l->listed && h->n_open && !h->failed;
         if (yields) l->settled = false;
         int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
         size_t more = carries(h, n_runs);
@@ -408,7 +408,7 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
         if (lw_outcome_ends(r->outcome)) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
-            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_QUEUED);
+            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
         } else if (h->kind == FAST && msg_current(r->msg)) { /* it asks gate again, before anything newer */
             lane_push_front(w, h->lane, r->msg);
             r->msg = NULL;

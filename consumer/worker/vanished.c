@@ -137,7 +137,7 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     m->asked = false;
     memset(x->here, 0, sizeof x->here);
     x->part = p;
-    lw_offsets_each(p->offsets, LW_OFF_QUEUED, INT64_MIN, INT64_MAX, count_one, x);
+    lw_offsets_each(p->offsets, LW_OFF_WAITING, INT64_MIN, INT64_MAX, count_one, x);
     for (int i = 0; i < x->n; i++) {
         if (!before(m->seen, x->lane[i].id)) continue;
         m->seen = x->lane[i].id;
@@ -254,7 +254,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
     struct unparking_scan x = {.missing = m, .shard = sh->index, .n_shards = w->n_shards, .to = next < m->hi ? next : m->hi};
     if (!m->tags || m->lo >= x.to) return false;
     lw_offsets_each(p->offsets, LW_OFF_IN, m->lo, x.to, stop_before, &x);
-    lw_offsets_each(p->offsets, LW_OFF_QUEUED, m->lo, x.to, take_one, &x);
+    lw_offsets_each(p->offsets, LW_OFF_WAITING, m->lo, x.to, take_one, &x);
     m->more = x.n == UNPARK_BATCH;
     if (!x.n) {
         moved_to(m, x.to);

@@ -86,15 +86,15 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
 
 /* Reads the segment of the watermark, and then, in turn, those above it that hold parked records,
  * up to `most`. If there are more, the next call continues where this one ended. */
-static void look_queued(struct shard *sh, struct part *p, int most) {
+static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);
     int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch.at[sh->index];
     size_t budget = LOOK_RECORDS;
     int first = sh->watch.n;
     if (at <= mark || at >= next) at = mark;
-    if (at > mark && lw_offsets_get(p->offsets, mark) == LW_OFF_QUEUED) look_at(sh, p, mark);
-    while (sh->watch.n < LOOK_BATCH && sh->watch.n - first < most && lw_offsets_find(p->offsets, LW_OFF_QUEUED, &at, &budget)) {
+    if (at > mark && lw_offsets_get(p->offsets, mark) == LW_OFF_WAITING) look_at(sh, p, mark);
+    while (sh->watch.n < LOOK_BATCH && sh->watch.n - first < most && lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {
         look_at(sh, p, at);
         at = (at / LW_SEGMENT + 1) * LW_SEGMENT;
     }
@@ -105,7 +105,7 @@ static void look_queued(struct shard *sh, struct part *p, int most) {
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
-    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets) > 0;
+    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_waiting(w->assigned[i]->offsets) > 0;
     return n > LOOK_BATCH / 4 ? 4 : LOOK_BATCH / (n ? n : 1);
 }
 
@@ -123,8 +123,8 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
             look_fresh(sh, p);
         else if (!p->watch.fresh[sh->index])
             continue;
-        else if (due && lw_offsets_queued(p->offsets))
-            look_queued(sh, p, share);
+        else if (due && lw_offsets_waiting(p->offsets))
+            look_waiting(sh, p, share);
     }
     if (!sh->watch.n) return;
     struct lw_commands *c = &sh->pipe.commands;
@@ -273,7 +273,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         struct watching x = {w, it, bytes, floor->len ? strtoll(floor->str, NULL, 10) : 0, sh->index, false};
         int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
-        lw_offsets_each(p->offsets, LW_OFF_QUEUED, lo, hi, check_one, &x);
+        lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
         if (x.lost && !unpark_busy(p, sh->index)) { /* parked, but its list is gone: read it from Kafka again */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);

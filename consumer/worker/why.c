@@ -37,9 +37,9 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
 static bool part_why(const struct lw_worker *w, const struct part *p, char *out, size_t size) {
     check_part(p);
     assert(out && size > 0);
-    if (!p->gen || !p->offsets || (int64_t)lw_offsets_queued(p->offsets) < w->c->queue.max_waiting) return false;
+    if (!p->gen || !p->offsets || (int64_t)lw_offsets_waiting(p->offsets) < w->c->queue.max_waiting) return false;
     snprintf(out, size, "%s: reading paused: %zu of its messages wait in Redis (queue.max_waiting is %" PRId64 ")", p->name,
-             (size_t)lw_offsets_queued(p->offsets), (int64_t)w->c->queue.max_waiting);
+             (size_t)lw_offsets_waiting(p->offsets), (int64_t)w->c->queue.max_waiting);
     return true;
 }
 

@@ -123,6 +123,6 @@ bool lw_worker_ready(const struct lw_worker *w) {
 uint64_t lw_worker_waiting(const struct lw_worker *w) {
     check_worker(w);
     uint64_t n = 0;
-    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_queued(w->assigned[i]->offsets);
+    for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_waiting(w->assigned[i]->offsets);
     return n;
 }

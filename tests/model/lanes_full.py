@@ -246,7 +246,7 @@ class Sim:
     def mark(s, w, m, what):
         t = w.tracker.get(m[1])
         if t is not None and m[2] in t and t[m[2]] != 'done': t[m[2]] = what
-    def tracked(s, w, m): t = w.tracker.get(m[1]); return t is not None and t.get(m[2]) in ('in', 'queued')
+    def tracked(s, w, m): t = w.tracker.get(m[1]); return t is not None and t.get(m[2]) in ('in', 'waiting')
     def watermark(s, w, p):
         o = s.commit[p]; t = w.tracker[p]
         while t.get(o) == 'done': o += 1
@@ -508,7 +508,7 @@ class Sim:
             if sh(pk) != h or pk in held or count >= B: rest.append(m); held.add(pk); continue
             run = hold and hold.find(m)
             if R.ident and run:              # it is running here: nothing to admit, its settle marks it
-                if hold.kind == 'lane': s.mark(w, m, 'queued')
+                if hold.kind == 'lane': s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold: rest.append(m); held.add(pk)
                 continue
             if R.ident and hold and (m in hold.chain or m in hold.asked or m in hold.redo): continue
@@ -563,7 +563,7 @@ class Sim:
         ms, tok = i; gs = []; again = []; first = None
         for m, v in zip(ms, vs):
             if v[0] == 'DONE': s.mark(w, m, 'done')
-            elif v[0] == 'WAITING': s.mark(w, m, 'queued')
+            elif v[0] == 'WAITING': s.mark(w, m, 'waiting')
             elif v[0] == 'AGAIN': again.append(m)
             else:
                 first = first or (m, v[1], v[2])
@@ -584,7 +584,7 @@ class Sim:
             m = run.m
             if run.verdict == 'OK' and not (lost and n and R.stale_first): s.mark(w, m, 'done')
             elif run.verdict == 'DEAD' and not lost: s.mark(w, m, 'done')
-            elif not lost: s.mark(w, m, 'queued')
+            elif not lost: s.mark(w, m, 'waiting')
             elif hold.kind == 'fast' and s.tracked(w, m): redo.append(m)
         hold.last = fs[-1]
         if v[0] in ('STALE', 'RELEASED'):
@@ -622,7 +622,7 @@ class Sim:
         if c.epoch != w.ep[h]: s.lost(w, h); return
         for p, t in w.tracker.items():
             for off, st in t.items():
-                if st == 'queued' and sh(s.log[p][off]) == h and c.fin(p, off): t[off] = 'done'
+                if st == 'waiting' and sh(s.log[p][off]) == h and c.fin(p, off): t[off] = 'done'
     def docommit(s, w):
         s.learn(w)
         for p in list(w.tracker):

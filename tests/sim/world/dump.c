@@ -28,18 +28,17 @@ void world_dump(const struct world *w) {
                 x->runs.in_handler, x->runs.waiting != NULL, x->runs.running_alone, x->commit.confirm);
         for (size_t k = 0; k < x->n_assigned; k++) {
             const struct part *p = x->assigned[k];
-            fprintf(stderr, "  %s gen %u pass %u held %d fresh %d watermark %" PRId64 " next %" PRId64 " queued %zu unfinished %zu\n",
+            fprintf(stderr, "  %s gen %u pass %u held %d fresh %d watermark %" PRId64 " next %" PRId64 " waiting %zu unfinished %zu\n",
                     p->name, p->gen, p->pass, p->held, p->watch.n_fresh, lw_offsets_watermark(p->offsets), lw_offsets_next(p->offsets),
-                    lw_offsets_queued(p->offsets), lw_offsets_unfinished(p->offsets));
+                    lw_offsets_waiting(p->offsets), lw_offsets_unfinished(p->offsets));
         }
         for (int s = 0; s < x->n_shards; s++) {
             const struct shard *sh = &x->shards[s];
-            fprintf(stderr,
-                    "  shard %d phase %d open %d kept %d checking %d quiet %" PRId64 " hints %zu finished %d late %zu gate queue %d\n", s,
-                    sh->phase, sh->pipe.open, sh->pipe.n_kept, sh->server.checking, sh->epoch.quiet_until_ms, sh->hints.n,
+            fprintf(stderr, "  shard %d phase %d open %d kept %d checking %d quiet %" PRId64 " hints %zu finished %d late %zu to gate %d\n",
+                    s, sh->phase, sh->pipe.open, sh->pipe.n_kept, sh->server.checking, sh->epoch.quiet_until_ms, sh->hints.n,
                     sh->settle.listed != NULL, sh->repair.n_late, sh->gate.head != NULL);
             for (const struct lane *l = sh->lanes; l; l = l->hh.next) {
-                fprintf(stderr, "    lane %.*s n %zu in_call %d queued %d stale %d", (int)l->id.n, l->id.p, l->n, l->in_call, l->queued,
+                fprintf(stderr, "    lane %.*s n %zu in_call %d listed %d stale %d", (int)l->id.n, l->id.p, l->n, l->in_call, l->listed,
                         l->lost != NULL);
                 if (l->head) fprintf(stderr, " head %s/%" PRId64, l->head->part->name, l->head->offset);
                 dump_hold(l->lost, "lost");

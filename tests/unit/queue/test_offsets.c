@@ -25,7 +25,7 @@ static uint32_t rnd(uint32_t below) {
 
 static int model_watermark(const struct model *m) {
     for (int i = 0; i < m->next; i++)
-        if (m->state[i] == LW_OFF_IN || m->state[i] == LW_OFF_QUEUED) return i;
+        if (m->state[i] == LW_OFF_IN || m->state[i] == LW_OFF_WAITING) return i;
     return m->next;
 }
 
@@ -139,10 +139,10 @@ static void compare_each(const struct lw_offsets *t, const struct model *m) {
 static void compare(const struct lw_offsets *t, const struct model *m) {
     size_t queued = 0, in = 0;
     int w = model_watermark(m);
-    for (int i = w; i < m->next; i++) queued += m->state[i] == LW_OFF_QUEUED, in += m->state[i] == LW_OFF_IN;
+    for (int i = w; i < m->next; i++) queued += m->state[i] == LW_OFF_WAITING, in += m->state[i] == LW_OFF_IN;
     assert_int_equal(lw_offsets_watermark(t), BASE + w);
     assert_int_equal(lw_offsets_next(t), BASE + m->next);
-    assert_int_equal(lw_offsets_queued(t), queued);
+    assert_int_equal(lw_offsets_waiting(t), queued);
     assert_int_equal(lw_offsets_unfinished(t), queued + in);
     for (int i = 0; i < SPAN; i++) assert_int_equal(lw_offsets_get(t, BASE + i), model_get(m, i));
     struct lw_range want[SPAN], got[SPAN];
@@ -256,13 +256,13 @@ static void test_states_never_go_down(void **state) {
     struct lw_offsets *t = lw_offsets_open(0);
     lw_offsets_deliver(t, 0, (uint32_t)(0));
     lw_offsets_deliver(t, 1, (uint32_t)(1));
-    assert_true(lw_offsets_mark(t, 1, LW_OFF_QUEUED));
+    assert_true(lw_offsets_mark(t, 1, LW_OFF_WAITING));
     assert_false(lw_offsets_mark(t, 1, LW_OFF_IN));
-    assert_false(lw_offsets_mark(t, 1, LW_OFF_QUEUED));
-    assert_int_equal(lw_offsets_queued(t), 1);
+    assert_false(lw_offsets_mark(t, 1, LW_OFF_WAITING));
+    assert_int_equal(lw_offsets_waiting(t), 1);
     assert_true(lw_offsets_mark(t, 1, LW_OFF_DONE));
-    assert_false(lw_offsets_mark(t, 1, LW_OFF_QUEUED));
-    assert_int_equal(lw_offsets_queued(t), 0);
+    assert_false(lw_offsets_mark(t, 1, LW_OFF_WAITING));
+    assert_int_equal(lw_offsets_waiting(t), 0);
     assert_int_equal(lw_offsets_watermark(t), 0);
     assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* not delivered: not remembered */
     assert_int_equal(lw_offsets_deliver(t, 2, (uint32_t)(2)), LW_OFF_UNKNOWN);
@@ -296,15 +296,15 @@ static void test_find_walks_all(void **state) {
         int parked = 0, found = 0;
         for (int i = 0; i < 300; i++, offset += 1 + (int64_t)rnd(3) * (1 << 21)) {
             lw_offsets_deliver(t, offset, 0);
-            if (i % 7 == 3) lw_offsets_mark(t, offset, LW_OFF_QUEUED), parked++;
+            if (i % 7 == 3) lw_offsets_mark(t, offset, LW_OFF_WAITING), parked++;
             if (i % 7 == 4) lw_offsets_mark(t, offset, LW_OFF_DONE);
         }
         assert_int_equal(lw_offsets_held(t), 300);
         for (int calls = 0; at < lw_offsets_next(t); calls++) {
             assert_true(calls < 1000);
             size_t budget = most;
-            if (!lw_offsets_find(t, LW_OFF_QUEUED, &at, &budget)) continue;
-            assert_true(at > last && lw_offsets_get(t, at) == LW_OFF_QUEUED);
+            if (!lw_offsets_find(t, LW_OFF_WAITING, &at, &budget)) continue;
+            assert_true(at > last && lw_offsets_get(t, at) == LW_OFF_WAITING);
             last = at++;
             found++;
         }
