@@ -65,7 +65,7 @@ static int scan_unicode(struct scan *s, unsigned *code) {
 
 /* Scans an escape; the backslash in front of it is already consumed. */
 static int scan_escape(struct scan *s) {
-    unsigned code;
+    unsigned code = 0;
     if (next_is(s, 'u')) {
         if (scan_unicode(s, &code)) return -1;
         s->nul_seen |= code == 0;
@@ -352,7 +352,7 @@ static void leave(struct scan *s) {
 static int scan_value(struct scan *s, bool wanted);
 
 static int scan_member(struct scan *s, bool wanted) {
-    struct lw_json_value name;
+    struct lw_json_value name = {0};
     const unsigned char *open = s->p;
     if (!next_is(s, '"')) return bad(s, s->p, "a name in quotes should be here");
     s->nul_seen = false;

@@ -248,7 +248,7 @@ static int check_words(const struct parse *p) {
     const struct cli_verb *v = a->verb;
     int min = v ? v->min_words : 0, max = v ? v->max_words : p->c->max_words;
     bool tail = v && v->tail;
-    if (a->n_words < min) return cli_misuse(a, "which %.*s?", (int)strcspn(v->words, " ."), v->words);
+    if (v && a->n_words < min) return cli_misuse(a, "which %.*s?", (int)strcspn(v->words, " ."), v->words);
     if (max >= 0 && a->n_words > max)
         return cli_misuse(a, "unexpected argument %s%s", a->words[max], tail ? ": the command stands behind --" : "");
     if (tail && (!a->tail || !*a->tail)) return cli_misuse(a, "which command? -- CMD... is wanted");

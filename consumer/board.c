@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +54,7 @@ bool lw_note_get(const struct lw_note *n, char *out, size_t size) {
 }
 
 void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms) {
+    assert(key.p || !key.n);
     snprintf(s->identity, sizeof s->identity, "%s", identity);
     s->key_hash = XXH3_64bits(key.p ? key.p : "", key.n);
     s->n_key = key.n < LW_SEAT_KEY ? (uint32_t)key.n : LW_SEAT_KEY;

@@ -266,7 +266,7 @@ static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what
  * it has one, otherwise all of it. */
 static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what, bool *memory) {
     struct lw_bytes key = lw_bytes(l->name, l->n_name);
-    const char *open = memchr(key.p, '{', key.n);
+    const char *open = !key.p ? NULL : memchr(key.p, '{', key.n);
     const char *close = open ? memchr(open, '}', key.n - (size_t)(open - key.p)) : NULL;
     if (!close || close == open + 1) return own_name(l, what, memory);
     struct lw_text t = {0};

@@ -125,9 +125,9 @@ static int all_partitions(struct reading *r, const char *topic, int limit_ms) {
     rd_kafka_topic_t *t = rd_kafka_topic_new(r->rk, topic, NULL);
     const struct rd_kafka_metadata *md = NULL;
     rd_kafka_resp_err_t code = t ? rd_kafka_metadata(r->rk, 0, t, &md, limit_ms) : rd_kafka_last_error();
-    if (!code && md->topic_cnt == 1) code = md->topics[0].err;
+    if (!code && md && md->topic_cnt == 1) code = md->topics[0].err;
     int bad = code ? lw_fail(&o->err, "topic %s: %s", topic, rd_kafka_err2str(code)) : 0;
-    for (int i = 0; !bad && i < md->topics[0].partition_cnt; i++)
+    for (int i = 0; !bad && md && i < md->topics[0].partition_cnt; i++)
         if (o->args.partition < 0 || o->args.partition == md->topics[0].partitions[i].id)
             add_span(r, topic, md->topics[0].partitions[i].id);
     if (!bad && r->n == before) bad = lw_fail(&o->err, "topic %s has no such partition", topic);

@@ -3,6 +3,7 @@
 #include "handlers/json_text.h"
 #include "ops/ops.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,7 @@ static void put_cell(const char *s, size_t w, bool right, bool last) {
 
 void ops_table_print(struct ops_table *t) {
     size_t w[16] = {0}, n = t->n_columns;
+    assert(n > 0);
     for (size_t i = 0; i < n; i++) w[i] = width(t->columns[i].name);
     for (size_t i = 0; i < t->n_cells; i++)
         if (width(t->cells[i]) > w[i % n]) w[i % n] = width(t->cells[i]);

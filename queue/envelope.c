@@ -162,7 +162,7 @@ static int take_headers(struct reader *r, size_t n, struct lw_envelope *e) {
 static int decode(struct reader *r, struct lw_envelope *e) {
     check_reader(r);
     assert(r->p == r->begin);
-    struct lengths n;
+    struct lengths n = {0};
     if (take_line(r, e, &n)) return -1;
     if (take_bytes(r, "the dedup id goes past the end", n.dedup, &e->dedup)) return -1;
     if (take_bytes(r, "the key goes past the end", n.key, &e->key)) return -1;

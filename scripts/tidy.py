@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks C files with clang-tidy, and only those that changed since they were last found clean.
-usage: tidy.py BUILD_DIR [--analyze] [--flags "FLAGS"] [FILE...]   (from the top of the tree; default: every .c file that git knows)
+usage: tidy.py BUILD_DIR [--analyze] [--include HEADER] [--flags "FLAGS"] [FILE...]   (from the top of the tree; default: every .c file that git knows)
   --analyze   run the static analyzer too, which takes fifteen times as long
+  --include   a header that is included before each file
 A clean file leaves a stamp below BUILD_DIR/lint/tidy: the hash of its text, of the project's headers that it includes, of
 .clang-tidy, of the flags and of clang-tidy's version. Headers of the system are not in the hash: `rm -r BUILD_DIR/lint/tidy`
 after an upgrade of libraries.
@@ -52,10 +53,12 @@ class Texts:
 
 
 class Tidy:
-    def __init__(self, build, analyze, flags):
-        self.stamps, self.analyze, self.flags = os.path.join(build, 'lint', 'tidy'), analyze, shlex.split(flags)
+    def __init__(self, build, analyze, include, flags):
+        self.stamps, self.analyze = os.path.join(build, 'lint', 'tidy'), analyze
+        self.flags = shlex.split(flags) + (['-include', include] if include else [])
         version = subprocess.run(['clang-tidy', '--version'], stdout=subprocess.PIPE, check=True).stdout
-        self.common = hashlib.sha256(version + flags.encode()).digest()
+        included = text_of(include) if include else b''
+        self.common = hashlib.sha256(version + flags.encode() + included).digest()
         self.texts = Texts()
 
     def key(self, path):
@@ -87,11 +90,12 @@ def main():
     p = argparse.ArgumentParser(description='Check C files with clang-tidy, only those that changed since they were found clean.')
     p.add_argument('build')
     p.add_argument('--analyze', action='store_true', help='run the static analyzer too')
+    p.add_argument('--include', default='', help='a header that is included before each file')
     p.add_argument('--flags', default='', help='flags of the compiler, as one word')
     p.add_argument('files', nargs='*')
     a = p.parse_intermixed_args()
     files = a.files or subprocess.run(['git', 'ls-files', '*.c'], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    try: tidy = Tidy(a.build, a.analyze, a.flags)
+    try: tidy = Tidy(a.build, a.analyze, a.include, a.flags)
     except FileNotFoundError as e: sys.exit(f'tidy.py: {e.filename} is missing; `scripts/deps.sh lint` installs clang-tidy')
     todo = [(path, key) for path, key in ((path, tidy.key(path)) for path in files) if not tidy.is_clean(path, key)]
     findings = set()

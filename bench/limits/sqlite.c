@@ -105,6 +105,7 @@ static int by_id(const void *a, const void *b) { return strcmp(((const struct ro
 
 /* Sorts the rows and counts different ids. */
 static int64_t count_ids(struct rows *rows) {
+    if (!rows->n) return 0;
     qsort(rows->row, (size_t)rows->n, sizeof *rows->row, by_id);
     int64_t n = 0;
     for (int64_t i = 0; i < rows->n; i++) n += !i || strcmp(rows->row[i - 1].id, rows->row[i].id) != 0;

@@ -233,7 +233,7 @@ int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed k
     *a = (struct dev_audit){0};
     struct journal j = {0};
     int r = load(&j, journal, err);
-    if (r == 0) {
+    if (r == 0 && j.sorted) {
         close_cut(a, &j, killed);
         find_overlaps(a, &j);
         size_t n = first_dones(a, &j);

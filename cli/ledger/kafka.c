@@ -39,8 +39,8 @@ static int find_parts(struct ledger_kafka *k, struct ledger *l, int64_t until_ms
         rd_kafka_topic_t *rkt = rd_kafka_topic_new(k->rk, topic, NULL);
         const struct rd_kafka_metadata *md = NULL;
         rd_kafka_resp_err_t code = rkt ? rd_kafka_metadata(k->rk, 0, rkt, &md, left(until_ms)) : rd_kafka_last_error();
-        if (!code && md->topic_cnt == 1) code = md->topics[0].err;
-        for (int p = 0; !code && md->topic_cnt == 1 && p < md->topics[0].partition_cnt; p++)
+        if (!code && md && md->topic_cnt == 1) code = md->topics[0].err;
+        for (int p = 0; !code && md && md->topic_cnt == 1 && p < md->topics[0].partition_cnt; p++)
             ledger_part(l, topic, strlen(topic), md->topics[0].partitions[p].id)->in_kafka = true;
         if (md) rd_kafka_metadata_destroy(md);
         if (rkt) rd_kafka_topic_destroy(rkt);

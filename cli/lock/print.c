@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "lock/client.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ const char *lock_text(struct lw_bytes b, char *out, size_t size) {
 
 static char *base64(struct lw_bytes b) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    assert(b.p || !b.n);
     char *out = lw_alloc(b.n / 3 * 4 + 5), *w = out;
     for (size_t i = 0; i < b.n; i += 3) {
         unsigned v = 0;

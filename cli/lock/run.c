@@ -218,8 +218,7 @@ static void go_on(struct run *r) {
 
 static void look_at_child(struct run *r) {
     int status;
-    pid_t pid;
-    while (!r->ended && (pid = waitpid(r->pid, &status, WNOHANG | WUNTRACED)) > 0) {
+    while (!r->ended && waitpid(r->pid, &status, WNOHANG | WUNTRACED) > 0) {
         if (WIFSTOPPED(status)) {
             stopped(r, WSTOPSIG(status));
             continue;

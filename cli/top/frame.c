@@ -92,8 +92,8 @@ static const char *rate(double v, char out[32]) {
         snprintf(out, 32, "%.1f/s", v);
         return out;
     }
-    count((int64_t)(v + 0.5), out);
-    strcat(out, "/s");
+    char n[32];
+    snprintf(out, 32, "%.29s/s", count((int64_t)(v + 0.5), n));
     return out;
 }
 
