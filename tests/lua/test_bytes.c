@@ -27,7 +27,8 @@ static void eval(struct lt *l, const char *script) {
     freeReplyObject(r);
 }
 
-/* As gate would have parked them: message m of lane k is orders/1 at offset 8k + m. */
+/* Fills lists as gate would have parked the messages: message m of lane k is orders/1 at offset 8k
+ * + m. */
 static void fill(struct lt *l) {
     eval(l, "local body = string.rep('x', 500000)\n"
             "for k = 0, 63 do\n"
@@ -62,7 +63,7 @@ static int64_t spent_us(struct lt *l) {
     return n;
 }
 
-/* CPU time that the server has used: of its other threads too, so never less than that of its calls. */
+/* CPU time of the server with all its threads, so never less than that of its calls. */
 static int64_t cpu_us(struct lt *l) {
     clockid_t clock;
     struct timespec t;
@@ -105,7 +106,7 @@ static void claim_all(struct lt *l) {
     l->want = 64, l->reserve = 64;
     lt_claim(l, m, LANES);
     assert_non_null(strchr(l->answers, 'N'));
-    assert_non_null(strchr(l->answers, 'B')); /* others come next: their hints are made again */
+    assert_non_null(strchr(l->answers, 'B')); /* the lanes that do not fit into the call get another hint */
     assert_true(lt_int(l, "LLEN " LT_TAG "ready") > 0);
 }
 static void none_due(struct lt *l) {
@@ -212,16 +213,16 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    assert_string_equal(lt_run(l), "1"); /* the others are asked for again */
+    assert_string_equal(lt_run(l), "1"); /* the other lanes get another hint and come with the next call */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* noted for the next call */
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the rest is noted for the next call */
 }
 static void quarantine(struct lt *l) {
     eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* Its bound: 1,024 ranges with 4,096 offsets, each range in a page of its own. */
+/* The largest repair: 1,024 ranges with 4,096 offsets, each range in a page of its own. */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
     for (int i = 0; i < 1024; i++) ranges[i] = (struct lt_range){"orders:1", i * 1024, i * 1024 + 4};
@@ -253,7 +254,7 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* 1 MiB, and what goes beyond it */
+    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* 1 MiB, and the message that goes beyond it */
 }
 static void look(struct lt *l) {
     lt_begin(l, &lw_op_look);

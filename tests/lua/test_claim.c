@@ -85,7 +85,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* Finished meanwhile, and the lock still mine: given back. */
+/* The head finished meanwhile and the lock is still ours: the lane is given back. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -102,7 +102,7 @@ static void an_empty_lane_is_no_more(void **state) {
     assert_string_equal(claim1(l, "k", "t1"), "E");
     assert_false(in_lanes(l));
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0); /* none was spent */
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0); /* no fence was used up */
 }
 
 static void finished_heads_are_dropped(void **state) {
@@ -132,7 +132,7 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     park(l, a);
     park(l, b);
     park(l, c);
-    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* b is the one that was recorded: it is not its own duplicate */
+    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* b is the message that was recorded, so it is not a duplicate of itself */
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
     assert_string_equal(lt_heads(l, 0), "0/2");
@@ -184,13 +184,14 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_true(left > 200000 && left <= 300000);
     assert_int_equal(score(l), earliest);
     assert_string_equal(lt_waiting(l, message(1)), "0/1 0/2");
-    l->skip = false; /* block knows no due times */
+    l->skip = false; /* retry.order block ignores due times */
     lt_free_lock(l, message(1));
     assert_string_equal(claim1(l, "k", "t1"), "N");
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
-/* A due time from before the clock of Redis went back is not waited for; one that is meant to be far is. */
+/* A due time set before Redis' clock went back is not waited for; one that is meant to be far away
+ * is. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt *l = *state;
     l->skip = true;
@@ -205,10 +206,10 @@ static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt_msg m = lt_with(message(2), "done", "next");
     m.token = "t1";
     lt_settle(l, &m, 1);
-    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* its own are gone */
+    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* the tries of the dropped head are gone */
 }
 
-/* More finished heads than a call may drop: the rest is left to the next hint. */
+/* There are more finished heads than a call may drop: the rest waits for the next hint. */
 static void dropping_has_a_bound(void **state) {
     struct lt *l = *state;
     struct lt_msg m = message(5);
@@ -220,7 +221,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* it drops them some at a time */
+    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* a call drops some at a time */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_true(in_lanes(l));
@@ -231,7 +232,7 @@ static void hints_leave_claimed(void **state) {
     struct lt *l = *state;
     lt_int(l, "RPUSH " LT_TAG "claimed:w new mid old1 old2");
     park(l, message(1));
-    l->taken = 2; /* the oldest are right */
+    l->taken = 2; /* the two oldest hints are at the right end */
     claim1(l, "k", "t1");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 2);
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w 1"), "mid");
@@ -269,7 +270,8 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* A worker names a lane once a call; where it does not, this is its own lock and the same head, as after a lost reply. */
+/* A worker names a lane once per call. If it names it twice, the second sees its own lock and the
+ * same head, as after a lost reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -343,7 +345,8 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A second call goes on where a bound stopped the first, and takes further hints: harmless, the janitor makes them again. */
+    /* A repeated call continues where a limit stopped the first, and takes further hints. That is
+     * harmless, because the janitor makes them again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

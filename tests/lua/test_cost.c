@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the scripts cost Redis: commands inside them, per message. Each is about a microsecond of the one thread that all lanes share. */
+/* What the scripts cost Redis: commands per message inside them. Each takes about a microsecond of
+ * the single thread that all lanes share. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 #include <cmocka.h>
 
 enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
-/* What a call costs whatever is in it, and what its parts cost on top. */
+/* The fixed cost of a call, and the additional costs of its parts. */
 enum {
     CALL_MOST = 20,
     GATE_MOST = BATCH + CALL_MOST,
@@ -26,7 +27,7 @@ static int64_t calls_of(const char *line) {
     const char *calls = strstr(line, ":calls=");
     return calls ? atoll(calls + 7) : 0;
 }
-/* What tests and workers send themselves; the rest was called by a script. */
+/* Commands that tests and workers send themselves; all others were called by a script. */
 static bool from_outside(const char *line) {
     static const char *const names[] = {"evalsha", "script|load", "script|flush", "config|", "info", "time"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -58,14 +59,14 @@ static void assert_at_most(const char *what, int64_t n, int n_messages, int64_t 
     print_message("%s: %" PRId64 " commands for %d messages, %.2f a message\n", what, n, n_messages, (double)n / n_messages);
     if (n > most) fail_msg("%s: %" PRId64 " commands, more than %" PRId64, what, n, most);
 }
-static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; } /* the support looks at the fence */
+static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; } /* minus one, because the test support reads the fence */
 
 static void answered(const struct lt *l, const char *cycle, int n) {
     for (int i = 0; i < n; i++) assert_int_equal(l->answers[i], cycle[i % (int)strlen(cycle)]);
     assert_int_equal(l->answers[n], 0);
 }
 
-/* One message a lane, and nobody waits: a SET each, and a share of what a call costs. */
+/* One message per lane, and nobody waits: one SET each, plus a share of the call's fixed cost. */
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -79,12 +80,12 @@ static void gate_and_settle_without_waiters(void **state) {
     lt_settle(l, m, BATCH);
     int64_t settle = commands_in_script(l);
     answered(l, "L", BATCH);
-    assert_true(gate > BATCH); /* the count counts */
+    assert_true(gate > BATCH); /* proves that the commands are counted */
     assert_at_most("gate", gate, BATCH, GATE_MOST);
     assert_at_most("settle", settle, BATCH, SETTLE_MOST);
 }
 
-/* Messages of a lane side by side: one SET for all of them. */
+/* Several messages of one lane in a row need one SET. */
 static void several_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -103,7 +104,7 @@ static void several_messages_of_a_lane(void **state) {
     assert_at_most("settle, 8 of a lane", settle, BATCH, SETTLE_MOST);
 }
 
-/* Parked, claimed, and drained eight at a time. */
+/* Messages are parked, claimed, and drained eight at a time. */
 static void parked_and_drained(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[2 * BATCH], claims[LANES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A right that the user lacks ends a script. It is never taken for a name of the wrong type, or for a message that is not there; once it
- * is given back, the same call does what it would have done. */
+/* A right that the user lacks ends a script. The error is never taken for a name of the wrong type,
+ * or for a missing message. Once the right is granted, the same call does what it would have done. */
 #include "tests/support/lanes.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static void take(struct lt *l, const char *right) { assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK"); }
 
-/* First without the right, then with it. */
+/* Calls without the right, then with it. */
 #define DENIED(l, command, call, answer)      \
     do {                                      \
         take(l, "-" command);                 \

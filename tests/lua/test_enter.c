@@ -21,7 +21,7 @@ static struct lt_entered entered(struct lt *l, struct lt_enter e) {
     return out;
 }
 
-/* An empty server, and the epoch "a". */
+/* Empties the server and enters the epoch "a". */
 static struct lt_entered fresh(struct lt *l) {
     lt_text(l, "FLUSHALL");
     return entered(l, caller("a"));
@@ -69,7 +69,8 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* A replica attached to the same process, that was none meanwhile: the same life, whose new name is remembered. */
+/* A replica was attached to the same process, which was never a replica itself: the life is the
+ * same, and its new name is remembered. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -80,14 +81,14 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    e.history = ""; /* an older version, or a server that does not say */
+    e.history = ""; /* as from an older version, or a server that does not say */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
-    assert_string_equal(entered(l, e).id, "b"); /* unknown is not the same */
+    assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same */
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
-    e.life = "back", e.history = "run/517"; /* it was a replica */
+    e.life = "back", e.history = "run/517"; /* it was a replica meanwhile */
     assert_string_equal(entered(l, e).id, "c");
     e = caller("d");
     e.life = "back again", e.history = "run2/517";
@@ -103,7 +104,7 @@ static void an_epoch_that_jumped_ends_once(void **state) {
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "b");
     assert_quarantine(&b, LT_TTL_MS);
-    e.candidate = "c"; /* another worker saw the same jump */
+    e.candidate = "c"; /* another worker that saw the same jump */
     assert_string_equal(entered(l, e).id, "b");
 }
 
@@ -112,7 +113,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     fresh(l);
     struct lt_enter e = caller("b");
     e.host = "h2";
-    e.offset_ms = LT_TTL_MS / 4; /* near */
+    e.offset_ms = LT_TTL_MS / 4; /* a distance that counts as near */
     assert_string_equal(entered(l, e).id, "a");
     e = caller("c");
     e.offset_ms = -LT_TTL_MS / 4;
@@ -121,8 +122,9 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)"); /* measured against a clock that is no more */
-    assert_string_equal(entered(l, caller("d")).id, "d");                       /* and it moved back */
+    /* h2's distance was measured against the clock before the jump */
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
+    assert_string_equal(entered(l, caller("d")).id, "d"); /* and the clock jumped back */
     e.candidate = "x";
     e.offset_ms = LT_TTL_MS / 4;
     assert_string_equal(entered(l, e).id, "d");
@@ -137,7 +139,7 @@ static void a_far_new_host_is_another_epoch_once(void **state) {
     assert_string_equal(entered(l, e).id, "b");
     e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
-    assert_string_equal(entered(l, caller("d")).id, "b"); /* h1 is where it was */
+    assert_string_equal(entered(l, caller("d")).id, "b"); /* for h1 the clock is where it was */
 }
 
 static void assert_refused(struct lt *l, struct lt_enter e, const char *field, const char *theirs) {
@@ -161,7 +163,7 @@ static void another_schema_is_refused(void **state) {
     e.life = "another";
     assert_refused(l, e, "shards", "1");
     e = caller("b");
-    e.field = "group"; /* a field unknown so far is taken */
+    e.field = "group"; /* a field of the schema that is not known yet is taken over */
     e.value = "g";
     assert_string_equal(entered(l, e).id, "a");
     e.value = "h";
@@ -191,7 +193,8 @@ static void a_quarantine_too_long_is_cut(void **state) {
     assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
 }
 
-/* A wiped Redis does not know the longer leases that a caller knew: they count for this quarantine, and for no later one. */
+/* A wiped Redis does not know the longer leases that a caller knows of: they count for this
+ * quarantine, and for no later one. */
 static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -200,7 +203,7 @@ static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt_entered a = entered(l, e);
     assert_quarantine(&a, 5 * LT_TTL_MS);
     assert_int_equal(a.ttl_ms, LT_TTL_MS);
-    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* who knows less cuts nothing */
+    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* a caller that knows of shorter leases shortens nothing */
     lt_text(l, "FLUSHALL");
     struct lt_entered c = entered(l, caller("c"));
     assert_quarantine(&c, LT_TTL_MS);
@@ -211,18 +214,18 @@ static void a_quarantine_under_way_grows(void **state) {
     struct lt_entered a = fresh(l);
     struct lt_enter e = caller("b");
     e.old_ms = LT_TTL_MS;
-    assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms); /* they are over at the same time */
+    assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms); /* both quarantines end at the same time */
     e.old_ms = 3 * LT_TTL_MS;
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "a");
     assert_int_equal(b.not_before_ms, a.not_before_ms + 2 * LT_TTL_MS);
     assert_int_equal(entered(l, e).not_before_ms, b.not_before_ms);
-    lt_int(l, "HSET " LT_TAG "epoch not_before 5"); /* over: leases are handed out */
+    lt_int(l, "HSET " LT_TAG "epoch not_before 5"); /* the quarantine is over, and leases are granted */
     e.old_ms = 9 * LT_TTL_MS;
     assert_int_equal(entered(l, e).not_before_ms, 5);
 }
 
-/* Redis restarts within a long quarantine, and who comes first knows nothing of what was before. */
+/* Redis restarts within a long quarantine, and the first caller knows nothing of earlier leases. */
 static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -241,7 +244,7 @@ static void scores_too_far_ahead_are_cut(void **state) {
     struct lt_entered a = fresh(l);
     lt_text(l, "ZADD " LT_TAG "lanes 5 early %lld late", (long long)a.now_ms + 3600000);
     entered(l, caller("b"));
-    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining looks at nothing */
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining moves no lane's time */
     struct lt_enter e = caller("b");
     e.life = "another";
     struct lt_entered b = entered(l, e);
@@ -262,7 +265,8 @@ static void the_fence_only_rises(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
 }
 
-/* Also where Redis' clock is behind all fences handed out so far. lt_gate checks that each fence is above those before. */
+/* This holds even if Redis' clock is behind all fences handed out so far. lt_gate() checks that
+ * each fence is above the earlier ones. */
 static void fences_rise_over_a_wipe(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "fence 8000000000000000");

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* So large that no clock reaches it: what comes next can only be the last one + 1. */
+/* A fence so large that no clock reaches it, so that the next can only be the last one + 1. */
 #define FENCE_FAR 8000000000000000
 enum { MOST_FENCES = 64 };
 
@@ -44,7 +44,7 @@ static int64_t number_in(const struct lt *l) {
     return l->reply->element[1]->integer;
 }
 
-/* The value that was there, or "" where nobody held it. */
+/* Breaks a lock. Returns the value that was there, or "" if nobody held it. */
 static const char *break_lock(struct lt *l, const char *lane, const char *by) {
     static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
     lt_begin(l, &lw_script_break);
@@ -88,7 +88,7 @@ static void a_free_lane_is_held(void **state) {
     m = lt_msg_bytes(0, 1, lw_bytes("\0}\xff", 3), "me");
     assert_string_equal(hold(l, m), "H");
     assert_holds(l, m);
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0); /* nobody waits for it */
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0); /* nobody waits for the lane, so it is not listed */
 }
 
 static void its_fence_is_above_all_that_a_call_reserved(void **state) {
@@ -101,7 +101,7 @@ static void its_fence_is_above_all_that_a_call_reserved(void **state) {
     assert_string_equal(hold(l, b), "H");
     assert_int_equal(l->fence, reserved + 1);
     uint64_t mine = l->fence;
-    assert_string_equal(lt_gate(l, &c, 1), "R"); /* and the worker's next ones above it */
+    assert_string_equal(lt_gate(l, &c, 1), "R"); /* the worker's next fences are above the command's */
     assert_true(lt_fence(l, 0) > mine);
 }
 
@@ -113,12 +113,12 @@ static void a_held_lane_is_busy(void **state) {
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) > 1000 && number_in(l) <= LT_TTL_MS);
     lt_assert_unchanged(l, before, true);
-    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message is tried again later: the lane is nobody's until then */
+    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message waits for its retry, and nobody holds the lane until then */
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
     assert_string_equal(hold(l, me), "B");
-    assert_int_equal(number_in(l), -1); /* no TTL: it never ends by itself */
+    assert_int_equal(number_in(l), -1); /* no TTL: the lock never ends by itself */
 }
 
 static void the_other_way_round_messages_wait(void **state) {
@@ -129,7 +129,7 @@ static void the_other_way_round_messages_wait(void **state) {
     assert_string_equal(lt_claim(l, &m, 1), "B");
     assert_holds(l, me);
     lt_free_lock(l, me);
-    assert_string_equal(hold(l, me), "H"); /* it doesn't stand in line behind what waits */
+    assert_string_equal(hold(l, me), "H"); /* a command does not wait behind messages */
     assert_string_equal(lt_waiting(l, m), "0/1");
     lt_free_lock(l, me);
     assert_string_equal(lt_claim(l, &m, 1), "N");
@@ -142,18 +142,18 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     uint64_t first = l->fence;
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 500");
-    lt_int(l, "SADD " LT_TAG "paused k"); /* paused since: the first answer was lost, and it is ours */
+    lt_int(l, "SADD " LT_TAG "paused k"); /* paused meanwhile: the first answer was lost, and the lock is ours */
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
-    assert_string_equal(hold(l, like_mine), "B"); /* only begins like mine */
+    assert_string_equal(hold(l, like_mine), "B"); /* another token that begins with ours */
 }
 
 static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_msg(0, 1, "k", "me");
     snprintf(l->epoch, sizeof l->epoch, "other");
-    l->off_ms = 10 * LT_TTL_MS; /* the epoch is looked at first */
+    l->off_ms = 10 * LT_TTL_MS; /* the epoch is checked first */
     char *before = lt_dump(l, true);
     assert_string_equal(hold(l, m), "LOST");
     lt_assert_unchanged(l, before, true);
@@ -222,7 +222,7 @@ static void nobody_held_it(void **state) {
     lt_int(l, "ZADD " LT_TAG "lanes 1 k");
     char *before = lt_dump(l, true);
     assert_string_equal(break_lock(l, "k", "anna"), "");
-    lt_assert_unchanged(l, before, true); /* no fence, no hint, no word in the audit */
+    lt_assert_unchanged(l, before, true); /* no fence, no hint and no entry in the audit */
 }
 
 static void the_holder_is_stale_from_then_on(void **state) {
@@ -235,7 +235,7 @@ static void the_holder_is_stale_from_then_on(void **state) {
     char value[96];
     lt_value(l, "worker", value, sizeof value);
     assert_string_equal(break_lock(l, "k", "anna"), value);
-    assert_int_equal(l->fence, reserved + 1); /* above each number that the worker may hand out under its lease */
+    assert_int_equal(l->fence, reserved + 1); /* the fence is above each that the worker may hand out under its lease */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_lock(l, other), "worker");
     assert_string_equal(lt_renew(l, &m, 1), "0");
@@ -253,7 +253,7 @@ static void what_waits_goes_on(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 1);
     int64_t score = strtoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"), NULL, 10);
-    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* looked at again if nobody comes */
+    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* tend looks again if nobody comes */
     assert_string_equal(lt_claim(l, &wait, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
 }
@@ -288,7 +288,7 @@ static void a_backoff_ends(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     m.token = "worker2";
-    assert_string_equal(lt_claim(l, &m, 1), "N"); /* at once, with its try counted */
+    assert_string_equal(lt_claim(l, &m, 1), "N"); /* the next claim gets it at once, with its attempt counted */
     assert_int_equal(lt_attempts(l, 0), 1);
 }
 
@@ -308,7 +308,7 @@ static void the_audit_says_who_and_what(void **state) {
     lt_text(l, "SET " LT_TAG "lock:k worker:17");
     break_lock(l, "k", "anna@example");
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "audit - +");
-    assert_int_equal(r->elements, 1); /* also where the call was sent twice */
+    assert_int_equal(r->elements, 1); /* one entry, even if the call was sent twice */
     const redisReply *f = r->element[0]->element[1];
     char fence[24];
     snprintf(fence, sizeof fence, "%" PRIu64, l->fence);
@@ -355,6 +355,6 @@ int main(void) {
         T(the_audit_says_who_and_what),
         T(the_audit_is_bounded_and_never_in_the_way),
     };
-    int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory no new lock: a test says so */
+    int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory no new lock is given; another test covers that */
     return failed + LT_RUN(of_break, LT_ALL);
 }

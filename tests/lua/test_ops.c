@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* edit, hold, job, look, page and wake, the scripts of operators: every answer, and what is left behind. put and drop: test_ops_move.c. */
+/* edit, hold, job, look, page and wake, the operators' scripts: every answer, and what remains
+ * afterwards. test_ops_move.c tests put and drop. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -29,7 +30,7 @@ static void park(struct lt *l, int first, int last) {
 }
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 
-/* The answer, a list, in one text: elements joined by '|'. */
+/* The elements of the answer as one text, joined by '|'. */
 static const char *joined(struct lt *l) {
     assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
     size_t n = 0;
@@ -53,7 +54,7 @@ static const char *edit(struct lt *l, const char *id, const char *was, const cha
     arg(l, id), arg(l, was), arg(l, is), arg(l, who), arg(l, at);
     return lt_run(l);
 }
-/* All fields of the one dead letter. */
+/* All fields of the only dead letter. */
 static const char *letter(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
     assert_int_equal(r->elements, 1);
@@ -82,7 +83,7 @@ static void an_edit_of_what_is_no_more(void **state) {
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * reason r envelope e1"));
     char *before = lt_dump(l, true);
     assert_string_equal(edit(l, "1-1", "e1", "e2", "me", "11"), "0");
-    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another was faster */
+    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another operator edited it first */
     lt_assert_unchanged(l, before, true);
 }
 

@@ -189,7 +189,7 @@ static void put_takes_its_dead_letter_along(void **state) {
     m.offset = 4;
     assert_string_equal(put(l, &m, 1, "any", ""), "G");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* it is waiting already under this number: the letter stays where it is */
+    /* a message with this number already waits, so the dead letter stays where it is */
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e reason r"));
     m.offset = 3;
     assert_string_equal(put(l, &m, 1, "any", ""), "A");
@@ -204,7 +204,7 @@ static void put_refuses_what_does_not_fit(void **state) {
     assert_string_equal(put(l, m, 3, "any", ""), "BBP");
     assert_int_equal(replay_state(l, 4, 7), 1);
     char *before = lt_dump(l, true);
-    assert_string_equal(put(l, m, 3, "any", ""), "BBA"); /* no mark of what was not put */
+    assert_string_equal(put(l, m, 3, "any", ""), "BBA"); /* a message that was not put gets no mark */
     lt_assert_unchanged(l, before, true);
 }
 
@@ -221,11 +221,11 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    assert_string_equal(put1(l, 3, 7), "A"); /* it runs */
+    assert_string_equal(put1(l, 3, 7), "A"); /* it runs already */
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    assert_string_equal(put1(l, 3, 7), "A"); /* it is done */
+    assert_string_equal(put1(l, 3, 7), "A"); /* it is done already */
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
 
@@ -242,7 +242,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* in the middle: passed over later */
+    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* it is in the middle of the list, so it is skipped when its turn comes */
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lanes"), 0);
@@ -251,18 +251,18 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
 static void drop_leaves_what_the_holder_may_have(void **state) {
     struct lt *l = *state;
     park(l, 1, 6);
-    lt_set_state(l, message(2), 2); /* finished: it does not count */
+    lt_set_state(l, message(2), 2); /* a finished message does not count */
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 5, 2, ""), "HDHXX");
-    assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/3 0/4 0/5 0/6"); /* no place moves under a holder */
+    assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/3 0/4 0/5 0/6"); /* the holder's heads keep their places in the list */
     assert_string_equal(drop_range(l, 1, 6, 2, ""), "HDHDDX");
-    assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X"); /* said of a lane that nobody holds */
+    assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X"); /* the caller says that nobody holds the lane */
 }
 
 static void one_that_stands_twice_is_one(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    park(l, 1, 3); /* put back by one owner, parked by the next */
+    park(l, 1, 3); /* one owner put it back and the next parked it */
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 3, 2, ""), "HHX");
 }
@@ -303,7 +303,7 @@ static void drop_of_replays(void **state) {
     struct lt *l = *state;
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(put1(l, 4, 7), "P");
-    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* it waited for longer than marks live */
+    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* it waited longer than marks live */
     const struct drop m[] = {{"k", "orders:0#7", 4}};
     assert_string_equal(drop(l, m, 1, 64, ""), "X");
     assert_int_equal(replay_state(l, 4, 7), 2);
@@ -316,7 +316,7 @@ static void drop_of_replays(void **state) {
 static void drop_beside_names_of_another_type(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    lt_int(l, "LPUSH " LT_TAG "lock:k x"); /* taken for held */
+    lt_int(l, "LPUSH " LT_TAG "lock:k x"); /* a lock of another type counts as held */
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "H");
     lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "wait:k");
     hold(l, "w.1:5");
@@ -326,7 +326,8 @@ static void drop_beside_names_of_another_type(void **state) {
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
 }
 
-/* A holder with granted heads settles them while others are dropped behind: nothing is trimmed but what it finished. */
+/* A holder settles its heads while messages behind them are dropped: only what it finished is
+ * removed from the list. */
 static void drop_under_a_holder_that_settles(void **state) {
     struct lt *l = *state;
     struct lt_msg k = message(0), done[3] = {message(1), message(2), message(3)};
@@ -361,7 +362,7 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    assert_string_equal(put1(l, 3, 7), "-OOM"); /* as gate */
+    assert_string_equal(put1(l, 3, 7), "-OOM"); /* as for gate */
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");
     assert_string_equal(lt_waiting(l, message(0)), "0/2");

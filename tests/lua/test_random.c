@@ -27,7 +27,7 @@ enum {
     STEPS = 250,
     SEEDS = 6
 };
-/* Offsets that are farther apart than what a first look at a segment reads. */
+/* Offsets far enough apart that one read of a segment does not cover them. */
 static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(o - 30) * 120; }
 
 struct id {
@@ -50,8 +50,9 @@ struct world {
     struct lt *l;
     uint64_t seed;
     struct lane lane[LANES];
-    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS]; /* floor: all o below it */
-    int recorded[OFFSETS]; /* business id: by which message, part * OFFSETS + o; -1 */
+    /* floor: every o below it is finished */
+    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS];
+    int recorded[OFFSETS]; /* by business id: the message that has it, part * OFFSETS + o; -1: none */
     int duplicates, tokens, step;
     bool dedup;
     char did[200];
@@ -69,7 +70,8 @@ static const char *token_name(int token) {
     return token_names[token];
 }
 static int lane_of(struct id m) { return (m.o + m.part) % LANES; }
-/* A message has the id of one of the other partition and of its own lane, and that of nobody else. */
+/* A message shares its id with one message of the other partition, in its own lane, and with no
+ * other. */
 static int dedup_of(struct id m) { return m.part == 0 ? m.o : (m.o + 1) % OFFSETS; }
 static struct lt_msg message(struct world *w, struct id m, int token) {
     struct lt_msg out = lt_msg(m.part, offset_of(m.o), lane_names[lane_of(m)], token_name(token));
@@ -96,7 +98,7 @@ static void drop_first(struct lane *k, int n) {
     k->n -= n;
 }
 
-/* As heads.lua says. The number of heads; -1: none, and the lane has ended. */
+/* Models heads.lua. Returns the number of heads; -1: there are none, and the lane has ended. */
 static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after, struct id *out) {
     for (int size = before + want;; size = 16) {
         int n = 0, drop = 0, looked = k->n < size ? k->n : size;
@@ -135,7 +137,7 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* Never what was granted before. */
+/* A message that was granted before is never dropped. */
 static bool may_drop(const struct world *w, struct id m) { return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o]; }
 
 static void expect_gate(struct world *w, struct lane *k, const struct id *m, int n, int token, bool bare, bool drop_busy, char *out) {
@@ -230,7 +232,7 @@ static void record_done(struct world *w, struct settle *s, bool held) {
     }
 }
 
-/* What goes on in a lane that is ours and whose last message is not put back. */
+/* Predicts how a lane goes on that is ours and whose last message was not put back. */
 static void expect_next(struct world *w, struct lane *k, struct settle *s, int token) {
     bool stop = k->paused && s->mode != '-';
     int heads = -1;
@@ -302,7 +304,7 @@ static void check_lane(struct world *w, int i) {
     CHECK(w, listed == k->listed, "%s %s in lanes", lane_names[i], listed ? "is" : "is not");
 }
 
-/* As lt_state(), with one look at each segment for all of them. */
+/* Like lt_state() for all offsets, with one read per segment. */
 static void read_states(struct world *w, int p, int *out) {
     memset(out, 0, OFFSETS * sizeof *out);
     for (int segment = 0; segment < 2; segment++) {
@@ -354,11 +356,11 @@ static void forget_hold(struct lane *k) {
     k->hold.n = 0;
 }
 static void take_hold(struct world *w, struct lane *k, int token, bool of_heads) {
-    forget_hold(k); /* its lease had run out */
+    forget_hold(k); /* its lease has ended */
     k->hold.token = token;
     k->hold.of_heads = of_heads;
     snprintf(k->hold.value, sizeof k->hold.value, "%s:%" PRIu64, token_name(token),
-             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* a call that was sent twice wrote another fence */
+             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* a call that was sent twice used up another set of fences */
 }
 static void hold_add(struct hold *h, struct id m) {
     assert_true(h->n < 256);
@@ -367,7 +369,7 @@ static void hold_add(struct hold *h, struct id m) {
 
 static struct id some_message(struct world *w, int lane) {
     struct id m;
-    do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)}; /* they come in order, more or less */
+    do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)}; /* offsets come roughly in order */
     while (lane_of(m) != lane);
     return m;
 }
@@ -454,11 +456,11 @@ static void claim(struct world *w) {
     }
 }
 
-/* What a worker may say of a hold. */
+/* Makes a settle that a worker could send for a hold. */
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};
-    bool more = h->n > 1 && chance(w, 40); /* something runs on */
+    bool more = h->n > 1 && chance(w, 40); /* some messages still run */
     if (w->dedup) more = false;
     if (more) {
         s->n_done = pick(w, h->n);
@@ -507,7 +509,7 @@ static void after_settle(struct world *w, struct lane *k, struct hold *h, const 
     check_heads(w, item, 0, s->heads, s->n_heads);
     if (s->answer == 'N') h->of_heads = true;
     for (int i = 0; i < s->n_heads; i++) hold_add(h, s->heads[i]);
-    if (s->answer == 'K' && !h->n) { /* nothing runs: a worker lets go */
+    if (s->answer == 'K' && !h->n) { /* no message runs, so a worker would give the lane back */
         lt_free_lock(w->l, lt_msg(0, 0, lane_names[k - w->lane], ""));
         k->holder = NOBODY;
     }

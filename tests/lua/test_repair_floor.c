@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 static const char tp[] = "orders:3";
-static const int64_t far_offset = INT64_C(1) << 40; /* a segment's first */
+static const int64_t far_offset = INT64_C(1) << 40; /* the first offset of a segment */
 
 static void quarantine(struct lt *l) { lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS); }
 static int state_at(struct lt *l, int64_t offset) { return lt_state(l, lt_msg(3, offset, "k", "t")); }
@@ -109,11 +109,11 @@ static void another_epoch_is_lost(void **state) {
 static void floors_rise_and_never_sink(void **state) {
     struct lt *l = *state;
     assert_string_equal(lt_floor(l, tp, 0, 0), "OK");
-    assert_string_equal(floor_now(l), "0"); /* known from now on */
+    assert_string_equal(floor_now(l), "0"); /* the floor is known from now on */
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");
-    quarantine(l); /* commits go on */
+    quarantine(l); /* commits continue during the quarantine */
     assert_string_equal(lt_floor(l, tp, 101, 0), "OK");
     assert_string_equal(floor_now(l), "101");
     assert_string_equal(lt_floor(l, "orders:4", far_offset, 0), "OK");
@@ -163,7 +163,7 @@ static void deleting_has_a_bound(void **state) {
 static void repairs_of_a_log_that_begins_late(void **state) {
     struct lt *l = *state;
     const int64_t first = far_offset / 16384;
-    fill_segment(l, first - 1); /* none could be there: not looked for */
+    fill_segment(l, first - 1); /* segments below the floor are not read */
     fill_segment(l, first);
     lt_repair(l, tp, far_offset + 16384, far_offset + 7, NULL, 0);
     assert_true(has_segment(l, "state", first - 1));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: what becomes of a message: done, retried, given back, dead. Where its lane goes next is in test_settle_next.c. */
+/* settle: what becomes of a message: done, retried, given back, dead. test_settle_next.c tests how
+ * its lane goes on. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@ static void run1(struct lt *l, struct lt_msg m) { assert_string_equal(gate1(l, m
 static int64_t n_dead(struct lt *l) { return lt_int(l, "XLEN " LT_TAG "dead"); }
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
-/* Only the lane's own names may be left: the number of keys is that of an idle server. */
+/* Checks that only the lane's permanent names are left: as many keys as an idle server has. */
 static void assert_idle(struct lt *l) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG "tries:orders:0:0"), 0);
 }
@@ -45,7 +46,7 @@ static void done_counts_without_the_lease(void **state) {
     assert_int_equal(lt_state(l, m), 2);
     assert_string_equal(lt_lock(l, m), "t2");
     lt_free_lock(l, m);
-    assert_string_equal(settle1(l, other), "S"); /* nobody holds it */
+    assert_string_equal(settle1(l, other), "S"); /* nobody holds the lane */
     assert_int_equal(lt_state(l, other), 2);
 }
 
@@ -74,13 +75,13 @@ static void done_forgets_the_tries(void **state) {
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* and where the lease is lost as well */
+    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* also if the lease was lost */
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
-    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* left over where another finished it */
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* left over because another worker finished it */
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
 }
@@ -94,7 +95,7 @@ static void retry_counts_and_waits(void **state) {
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_int_equal(lt_state(l, m), 1);
-    assert_string_equal(lt_lock(l, m), "backoff"); /* held by nobody */
+    assert_string_equal(lt_lock(l, m), "backoff"); /* nobody holds it */
     int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
     assert_true(left > 0 && left <= 200000);
     int64_t score = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"));
@@ -133,7 +134,7 @@ static void retries_keep_their_first_failure(void **state) {
     m.token = "t2";
     assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 3);
-    assert_string_equal(settle1(l, m), "L"); /* the head is in its list already */
+    assert_string_equal(settle1(l, m), "L"); /* the head is still in its list */
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_string_equal(tries(l, 1), "4 12345 0");
 }
@@ -161,7 +162,8 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* A handler that gives back under a live lease: the lane rests, with retry.order skip too, which skips failures only. */
+/* A handler gives back under a live lease: the lane rests, also with retry.order skip, which skips
+ * only failures. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
     for (int skip = 0; skip < 2; skip++) {
@@ -230,7 +232,7 @@ static void sent_is_dead_elsewhere(void **state) {
     assert_idle(l);
 }
 
-/* A state never goes down: whatever is said about a finished message, it was done. */
+/* A state never goes down: whatever a later settle says of a finished message, it stays done. */
 static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
     struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
     m.backoff_ms = 1000;
@@ -267,7 +269,7 @@ static void done_records_the_business_id(void **state) {
     int64_t left = lt_int(l, "TTL " LT_TAG "dedup:id-1");
     assert_true(left > 0 && left <= 1000);
     assert_string_equal(gate1(l, copy), "U");
-    run1(l, other); /* without an id */
+    run1(l, other); /* this one has no id */
     settle1(l, other);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:"), 0);
 }
@@ -280,7 +282,7 @@ static void no_window_no_business_id(void **state) {
     settle1(l, m);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
     l->window_s = 1000;
-    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* nothing happened: a later one may run */
+    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* its effect did not happen, so a later message with its id may run */
     m.dedup = "id-2";
     run1(l, m);
     settle1(l, m);
@@ -313,7 +315,7 @@ static void offsets_come_in_any_order(void **state) {
     assert_int_equal(n_dead(l), 1);
 }
 
-/* 256 lanes of 8 partitions and two segments each, every outcome among them. */
+/* 256 lanes of 8 partitions, with two segments each, and every outcome. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};

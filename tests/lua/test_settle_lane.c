@@ -17,7 +17,8 @@ static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "l
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
 
 enum { MOST = 80 };
-/* Offsets from `first`, n of them, in an array that lives until the next call with the same `slot`. */
+/* Messages of n offsets from `first`, in an array that lives until the next call with the same
+ * `slot`. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
@@ -30,7 +31,7 @@ static void gate_run(struct lt *l, int64_t first, int n) {
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* so that an extension is seen */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* a short TTL, so that an extension shows */
 }
 static void park_run(struct lt *l, int64_t first, int n) {
     struct lt_msg *m = run_of(CALLED, first, n);
@@ -42,7 +43,7 @@ static void park_run(struct lt *l, int64_t first, int n) {
     if (was_free) lt_free_lock(l, *m);
 }
 static const char *settle(struct lt *l, struct lt_item item) { return lt_settle_items(l, &item, 1); }
-/* done: n from first; its last with the outcome. */
+/* An item that reports n messages from first; the last one has the outcome. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
     struct lt_item it = {.done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
     if (n) run_of(DONE, first, n)[n - 1].outcome = outcome;
@@ -101,7 +102,7 @@ static void the_last_of_the_heads_fails(void **state) {
     struct lt_item it = item(1, 2, "retry", 'n');
     runs[DONE][1].backoff_ms = 100000;
     assert_string_equal(settle(l, it), "L");
-    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* once, and in its place */
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* put back once, and in its place */
     assert_string_equal(lt_lock(l, message(1)), "backoff");
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(3)), 1);
@@ -116,14 +117,15 @@ static void the_last_one_is_finished_already(void **state) {
         lt_set_state(l, message(2), 2);
         lt_set_state(l, message(1), 3);
         assert_string_equal(settle(l, item(1, 2, outcomes[i], 'n')), "L");
-        assert_int_equal(lt_state(l, message(1)), 3); /* never down, nor across */
+        assert_int_equal(lt_state(l, message(1)), 3); /* states neither go down nor change from dead to done */
         assert_int_equal(lt_state(l, message(2)), 2);
         assert_string_equal(lt_waiting(l, message(1)), "");
         assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead " LT_TAG "tries:orders:0:0"), 0);
     }
 }
 
-/* Whoever has the lane now runs the others again, in order: an older effect must not come last. */
+/* Whoever has the lane now runs the others again, in order, because an older effect must not be the
+ * last. */
 static void without_the_lease_only_the_first_is_recorded(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -145,13 +147,14 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     lt_setup(state);
     assert_string_equal(settle(l, item(1, 1, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 0);
-    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first was done */
+    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first message was done */
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(2)), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* The same token with another fence is the same acquisition: its gate was sent twice. Any other value is not. */
+/* The same token with another fence is the same acquisition, whose gate was sent twice. Any other
+ * value is another's. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -169,7 +172,7 @@ static void the_value_of_the_lock_decides(void **state) {
         it.value = cases[i].value;
         lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
         assert_string_equal(settle(l, it), *cases[i].answer == 'L' ? "K" : "S");
-        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* not written again */
+        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* the value of the lock is not written again */
     }
 }
 
@@ -183,7 +186,7 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    items[3].value = "t1:77"; /* not its own */
+    items[3].value = "t1:77"; /* a value that is not its own */
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }
@@ -219,7 +222,7 @@ static void keep_alone_keeps_where_nobody_waits(void **state) {
     assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "K");
     assert_string_equal(l->named, "AA");
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
-    park_run(l, 7, 2); /* then others have come, but they are all finished */
+    park_run(l, 7, 2); /* then others arrived, but all of them are finished */
     lt_floor(l, "orders:0", 2, 0);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 2);
@@ -264,7 +267,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
         assert_string_equal(lt_waiting(l, message(1)), "0/1");
     }
     for (int waiters = 0; waiters < 2; waiters++)
-        for (int i = 0; i < 2; i++) { /* a keep that was lost goes again as a drop, whatever it names */
+        for (int i = 0; i < 2; i++) { /* a keep whose answer was lost is repeated as a drop, whatever it names */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);
@@ -274,7 +277,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
             assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
             assert_string_equal(l->named, "GG");
             assert_int_equal(lt_state(l, message(2)), 0);
-            assert_int_equal(lt_state(l, other), 2); /* the next item's places begin behind them */
+            assert_int_equal(lt_state(l, other), 2); /* the places of the next item follow */
         }
 }
 
@@ -285,7 +288,7 @@ static void more_never_releases(void **state) {
     for (int waiters = 0; waiters < 2; waiters++)
         for (int paused = 0; paused < 2; paused++) {
             lt_setup(state);
-            gate_run(l, 1, 3); /* 3 runs on */
+            gate_run(l, 1, 3); /* message 3 still runs */
             if (waiters) park_run(l, 9, 2);
             if (paused) lt_int(l, "SADD " LT_TAG "paused k");
             assert_string_equal(settle(l, naming(item(1, 2, "done", 'm'), 4, 2)), "K");
@@ -300,7 +303,7 @@ static void more_never_releases(void **state) {
         }
 }
 
-/* Nothing finished: only more is wanted behind what runs. */
+/* No message has finished: the call only requests more behind the one that runs. */
 static void more_without_any_finished(void **state) {
     struct lt *l = *state;
     gate_run(l, 1, 1);
@@ -325,7 +328,7 @@ static void more_heads_come_behind_the_last(void **state) {
     struct lt *l = *state;
     claim_heads(l, 8, 3);
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "4 5 0");
-    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K"); /* 3 runs */
+    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K"); /* message 3 runs */
     assert_string_equal(lt_heads(l, 0), "0/4 0/5 0/6");
     assert_string_equal(l->named, "G");
     assert_int_equal(lt_attempts_of(l, 0, 0), 0);
@@ -335,7 +338,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
     assert_string_equal(lt_heads(l, 0), "0/7 0/8");
-    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* none is left behind it */
+    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* nothing is left behind it */
     assert_string_equal(lt_heads(l, 0), "");
     assert_true(in_lanes(l));
     assert_string_equal(settle(l, wanting(item(6, 3, "done", 'n'), 5, 3)), "L");
@@ -343,7 +346,8 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
-/* Sent again, or by a worker that stops: the lease is held for what runs, and nothing more is handed over. */
+/* For a repeated call, or a worker that stops: the lease is kept for what runs, and nothing more is
+ * handed over. */
 static void no_heads_where_none_is_wanted(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -363,16 +367,17 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     claim_heads(l, 6, 2);
     assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 77, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    lt_int(l, "DEL " LT_TAG "wait:k"); /* wiped */
+    lt_int(l, "DEL " LT_TAG "wait:k"); /* the list was wiped */
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_false(in_lanes(l));
-    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K"); /* and nobody is said to wait */
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K"); /* and no message is marked as waiting */
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* The named one finished meanwhile, by another hand: what stands behind it may not be next. */
+/* Another worker finished the named message meanwhile, so what stands behind it may not be the
+ * next. */
 static void no_heads_where_the_last_is_finished(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -415,7 +420,8 @@ static void next_hands_many_heads_over(void **state) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
 }
 
-/* Told too little of what stands before, fewer are found; never others, and never none where there is one. */
+/* If the caller says too few messages stand in front, fewer heads are found, but never wrong ones,
+ * and never none if there is one. */
 static void how_many_stand_before_is_a_guess(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -432,7 +438,8 @@ static void how_many_stand_before_is_a_guess(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/41");
 }
 
-/* Put back by one owner, parked by the next: one message, whatever is in the list. */
+/* One owner put it back and the next parked it: it is one message, however often it is in the
+ * list. */
 static void a_head_that_stands_twice_is_handed_over_once(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -501,7 +508,7 @@ static void more_finished_than_the_bound(void **state) {
         assert_string_equal(settle(l, it), kept ? "K" : "L");
         if (kept && modes[i] != 'h') assert_string_equal(l->named, "A");
         assert_string_equal(lt_lock(l, message(1)), kept ? "t1" : "(nil)");
-        assert_int_equal(n_hints(l), !kept); /* goes on there */
+        assert_int_equal(n_hints(l), !kept); /* a kept lane needs no hint */
         assert_true(in_lanes(l));
         int64_t left = lt_int(l, "LLEN " LT_TAG "wait:k");
         assert_true(left > 0 && left <= 4800 - 4096);
@@ -520,7 +527,7 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    assert_string_equal(l->named, "PAA"); /* what died is no duplicate, and no id is none */
+    assert_string_equal(l->named, "PAA"); /* a dead message makes no duplicates, and neither does an empty id */
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:a"), "orders:0:1");
@@ -544,7 +551,8 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
 
 /* --- many of everything ------------------------------------------------------------------------------------------------------- */
 
-/* 256 lanes whose items need everything an item can need: what one takes of arguments and places must not shift the next one's. */
+/* 256 lanes whose items use everything an item can have: arguments and places of one must not shift
+ * those of the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 3 };
@@ -627,6 +635,6 @@ int main(void) {
         LT(a_waiting_duplicate_of_what_was_just_done),
         LT(a_full_batch),
     };
-    const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)}; /* a second call goes on where the bound stopped the first */
+    const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)}; /* a repeated call continues where the limit stopped the first */
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: where the lane goes once its message is settled: kept, handed over, released. */
+/* settle: how the lane goes on once its message is settled: kept, handed over, released. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
     for (size_t i = 0; i < n; i++) assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* so that an extension is seen, and that the next look moves with it */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* a short TTL, so that an extension shows, and that tend's time moves with it */
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
 }
 #define WAITERS(l, ...) run_with_waiters(l, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
@@ -36,7 +36,7 @@ static void next_hands_the_head_over(void **state) {
     assert_string_equal(settle1(l, message(1)), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     assert_int_equal(lt_attempts(l, 0), 0);
-    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3"); /* the head stays until it is settled */
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3"); /* a head stays in the list until it is settled */
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_true(lease_left(l) > 60000);
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
@@ -69,7 +69,8 @@ static void drop_releases_and_hints(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
 }
 
-/* A pipeline broke: the same settle goes again in mode drop, and the head that nobody heard of is hinted. */
+/* A pipeline broke: the same settle is sent again in mode drop, and the head of the lost reply gets
+ * a hint. */
 static void a_lost_next_is_dropped(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2);
@@ -104,7 +105,7 @@ static void a_head_of_another_version_is_put_aside(void **state) {
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
 }
 
-/* The id stands behind the envelope's first line, and may hold anything, lines too. */
+/* The id follows the envelope's first line, and may contain anything, even line feeds. */
 static void a_waiting_duplicate_is_dropped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -140,7 +141,7 @@ static struct lt_msg keep(struct lt_msg m, const struct lt_msg *next) {
     m.next = next;
     return m;
 }
-/* The lane is kept, and this is said of the one that is named. */
+/* Checks that the lane is kept, and what is answered for the named message. */
 static void kept(struct lt *l, struct lt_msg m, const struct lt_msg *next, const char *named) {
     assert_string_equal(settle1(l, keep(m, next)), "K");
     assert_string_equal(l->named, named);
@@ -157,7 +158,8 @@ static void keep_extends_for_the_chain(void **state) {
     kept(l, message(1), &second, "A");
     assert_true(lt_fence(l, 0) > fence);
     assert_int_equal(lt_attempts(l, 0), 0);
-    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value); /* names the acquisition: a kept one is not written again */
+    /* the value names the acquisition, so keeping the lane does not write it again */
+    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     assert_true(lease_left(l) > 60000);
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
@@ -205,7 +207,7 @@ static void a_duplicate_next_is_skipped_and_counted(void **state) {
     assert_int_equal(lt_state(l, second), 2);
 }
 
-/* The message that was just done may be the one that recorded the id: both in one call. */
+/* The message that was just done may be the one that recorded the id, in the same call. */
 static void a_next_with_the_id_of_this_one_is_skipped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -228,11 +230,11 @@ static void a_paused_lane_stops(void **state) {
         m.mode = modes[i];
         assert_string_equal(settle1(l, m), "L");
         assert_int_equal(lt_state(l, m), 2);
-        assert_released(l, 0); /* resume hints */
+        assert_released(l, 0); /* resume makes the hint */
         assert_string_equal(lt_waiting(l, m), "0/9");
         assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     }
-    lt_setup(state); /* without waiters too */
+    lt_setup(state); /* also without waiters */
     gate1(l, message(1));
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(settle1(l, keep(message(1), &second)), "L");
@@ -263,7 +265,7 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
     assert_int_equal(sscanf(lt_text(l, "HGET " LT_TAG "tries:orders:0:0 1"), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
     assert_int_equal(n, 1);
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
-    struct lt_msg claim = message(2); /* the next one runs, fails too, and then the third */
+    struct lt_msg claim = message(2); /* the next one runs and fails too, then the third */
     assert_string_equal(lt_claim(l, &claim, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     m.offset = 2;
@@ -310,7 +312,7 @@ static void all_undue_waits_for_the_earliest(void **state) {
     assert_int_equal(n_hints(l), 0);
 }
 
-/* retry.order block knows no due times; a chain that is kept does not rotate the waiters. */
+/* retry.order block ignores due times, and keeping a chain does not rotate the waiters. */
 static void due_times_count_in_skip_only(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting lists that vanish: which script leaves a sign in the stream `vanished`, which does not, and unpark. */
+/* Waiting lists that vanish: which scripts leave an entry in the stream `vanished`, which do not,
+ * and unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -26,7 +27,7 @@ static void assert_one_sign(struct lt *l) {
 }
 static void assert_lane_is_gone(struct lt *l) { assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes " LT_TAG "wait:k"), 0); }
 
-/* Messages 1 to n wait in lane k, which is free then. */
+/* Parks messages 1 to n in lane k, which is free afterwards. */
 static void park(struct lt *l, int n) {
     struct lt_msg m[16];
     lt_text(l, "SET " LT_TAG "lock:k other:1");
@@ -35,13 +36,13 @@ static void park(struct lt *l, int n) {
     assert_int_equal(strspn(l->answers, "W"), n);
     lt_free_lock(l, *m);
 }
-/* And the first `want` of them are granted. */
+/* Parks n messages and has the first `want` of them granted. */
 static void claim(struct lt *l, int n, int want) {
     park(l, n);
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* The first n heads are done; then as `mode` says. */
+/* Reports the first n heads as done, then goes on as `mode` says. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);
@@ -59,7 +60,7 @@ static void claim_of_a_deleted_list_is_told(void **state) {
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_one_sign(l);
     assert_lane_is_gone(l);
-    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E"); /* a second hint has nothing to tell */
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E"); /* a second hint finds nothing more to report */
     assert_int_equal(signs(l), 1);
 }
 
@@ -78,7 +79,7 @@ static void settle_whose_list_was_deleted_is_told(void **state) {
         assert_string_equal(settle(l, 2, cases[i].mode, cases[i].want, cases[i].outcome), cases[i].answer);
         assert_one_sign(l);
         assert_int_equal(lt_state(l, message(1)), 2);
-        assert_int_equal(lt_state(l, message(3)), 1); /* until its owner reads the stream */
+        assert_int_equal(lt_state(l, message(3)), 1); /* the mark stays until its owner reads the stream */
         bool again = strcmp(cases[i].outcome, "retry") == 0 || strcmp(cases[i].outcome, "back") == 0;
         assert_string_equal(lt_waiting(l, message(1)), again ? "0/2" : "");
         assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), again);
@@ -115,7 +116,7 @@ static void put_beside_a_deleted_list_is_told(void **state) {
     assert_string_equal(put(l, 9, 7), "P");
     assert_one_sign(l);
     assert_string_equal(lt_waiting(l, message(0)), "0/9");
-    assert_string_equal(put(l, 10, 7), "P"); /* the list is whole again */
+    assert_string_equal(put(l, 10, 7), "P"); /* the list is complete again */
     assert_int_equal(signs(l), 1);
     assert_string_equal(put(l, 10, 7), "A");
     assert_int_equal(signs(l), 1);
@@ -123,7 +124,8 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs ----------------------------------------------------------------------------------------------------------------- */
 
-/* Two jobs put one after the other into a lane that is drained in between: its list comes and goes. */
+/* Two jobs put messages into a lane that is drained in between: its list comes and goes without
+ * having vanished. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -131,7 +133,7 @@ static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
         assert_string_equal(put(l, 1, 2 * round + 1), "P");
         l->want = 2;
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
-        lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round); /* offset 1 is done */
+        lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round); /* offset 1 of the replay is done */
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round + 1);
         lt_free_lock(l, message(0));
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
@@ -159,7 +161,7 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost: it is sent again, and its heads are out of the list already. */
+/* The reply of a settle was lost, so it is sent again; its heads are already out of the list. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);
@@ -183,21 +185,21 @@ static void only_what_waits_is_unparked(void **state) {
     struct lt *l = *state;
     static const int64_t offsets[] = {5, 6, 7, 8, 9, 16383, 16384};
     lt_int(l, "HSET " LT_TAG "floor orders:0 6");
-    lt_set_state(l, message(5), 1); /* below the floor */
+    lt_set_state(l, message(5), 1); /* an offset below the floor */
     lt_set_state(l, message(6), 1);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 3);
-    lt_set_state(l, message(10), 1); /* not asked for */
+    lt_set_state(l, message(10), 1); /* an offset that the call does not name */
     lt_set_state(l, message(16383), 1);
     lt_set_state(l, message(16384), 1);
-    lt_set_state(l, lt_msg(1, 6, "k", "t1"), 1); /* of another partition */
+    lt_set_state(l, lt_msg(1, 6, "k", "t1"), 1); /* a message of another partition */
     assert_string_equal(unpark(l, "orders:0", offsets, 7), "3");
     static const int64_t of[] = {5, 6, 7, 8, 9, 10, 16383, 16384};
     static const int want[] = {1, 0, 2, 3, 0, 1, 0, 0};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_int_equal(lt_state(l, message(of[i])), want[i]);
     assert_int_equal(lt_state(l, lt_msg(1, 6, "k", "t1")), 1);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "0"); /* its answer was lost */
+    assert_string_equal(lt_call_again(l), "0"); /* the answer to the first call was lost */
     lt_assert_unchanged(l, before, true);
 }
 
