@@ -69,7 +69,7 @@ enum lw_settled {
 /* And about each message that the item named: */
 enum lw_named {
     LW_NAMED_GRANTED = 'A',
-    LW_NAMED_FINISHED = 'P',  /* before */
+    LW_NAMED_FINISHED = 'P',  /* it was finished before this call */
     LW_NAMED_UNDECIDED = 'G', /* the lease is not kept, or nothing more is granted under it */
 };
 

@@ -9,15 +9,15 @@
 
 enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
-/* An entry of a shard's stream; its fields stand in the reply, which lives as long. */
+/* An entry of a shard's stream. Its fields point into the reply, and live as long. */
 struct entry {
-    int64_t ms, nth; /* its id */
+    int64_t ms, nth; /* the entry's id */
     int shard;
     const redisReply *fields;
 };
 
 struct entries {
-    redisReply **reply; /* one a shard */
+    redisReply **reply; /* one per shard */
     struct entry *at;
     size_t n;
 };
@@ -28,7 +28,7 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Newest first, as they come; `audit` holds about 10,000. */
+/* Reads entries newest first; `audit` keeps about 10,000. */
 static int read_shard(struct ops *o, struct entries *es, int shard, int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
@@ -52,7 +52,8 @@ static int by_time(const void *a, const void *b) {
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Jobs and single deeds say "event" and "who", lock break "did" and "by". */
+/* Reads a field that has one of two names: jobs and single actions write "event" and "who", lock
+ * break "did" and "by". */
 static const char *either(const struct entry *e, const char *name, const char *other) {
     const char *v = field(e, name);
     if (!v) v = field(e, other);
@@ -74,7 +75,7 @@ static void put_json(const struct entry *e) {
     for (size_t i = 0; i + 1 < e->fields->elements; i += 2) {
         const redisReply *name = e->fields->element[i], *value = e->fields->element[i + 1];
         const char *as = strcmp(name->str, "did") == 0 ? "event" : strcmp(name->str, "by") == 0 ? "who" : name->str;
-        if (strcmp(as, "at_ms") == 0) continue; /* the entry's own */
+        if (strcmp(as, "at_ms") == 0) continue; /* skip: the entry's id has the time */
         if (is_number(as))
             json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
         else
@@ -91,7 +92,7 @@ static void add(struct lw_buf *out, const char *before, const char *text) {
     ops_text(out, lw_bytes_of(text), 200);
 }
 
-/* "dead replay --key a": what was asked for, as it is written. */
+/* Appends the options as they are written on a command line, as in "dead replay --key a". */
 static void add_words(struct lw_buf *out, const char *words) {
     static const char *const options[][2] = {{"match", " --match "},      {"topic", " --topic "}, {"reason", " --reason "},
                                              {"error", " --error "},      {"from", " --from "},   {"to", " --to "},

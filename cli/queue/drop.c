@@ -44,7 +44,7 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
         stop = ops_job_problem(j, where, err.text);
     } else {
         e.key = key;
-        if (o->args.again) { /* a message of its own: what is known of the original does not stop it */
+        if (o->args.again) { /* with a replay number: marks of the original do not stop it */
             e.replay = j->number;
             e.dedup = lw_bytes("", 0);
         }

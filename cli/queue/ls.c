@@ -16,13 +16,13 @@ struct row {
     struct ops_lane l; /* name and lock are owned */
 };
 struct rows {
-    struct row *row; /* a heap while it is bounded: the one that is shown last stands on top */
+    struct row *row; /* a heap while their number is limited: the row that is shown last is on top */
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;
 };
 
-/* > 0 where a is shown behind b */
+/* Returns > 0 if a is shown behind b. */
 static int order(const struct rows *rs, const struct row *a, const struct row *b) {
     int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l), y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
     if (!rs->by_size) x = a->l.has_head ? -a->l.first_ms : INT64_MIN, y = b->l.has_head ? -b->l.first_ms : INT64_MIN;
@@ -83,7 +83,7 @@ static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Heap to order of display. */
+/* Sorts the heap into the order of display. */
 static void sort(struct rows *rs) {
     size_t n = rs->n;
     while (rs->n > 1) {
@@ -122,7 +122,7 @@ int queue_ls(struct ops *o) {
     struct ops_table t = {.columns = ls_columns, .n_columns = sizeof ls_columns / sizeof *ls_columns};
     size_t shown = 0;
     for (size_t i = 0; i < rs.n; i++) {
-        bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name); /* a cursor may tell one again */
+        bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name); /* a cursor may return a lane twice */
         if (twice || bad < 0) continue;
         shown++;
         if (o->args.json)
@@ -187,7 +187,7 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
 
 static int show_message(struct ops *o, struct ops_message *m, void *ctx) {
     struct showing *s = ctx;
-    if (m->state == 'f') return 0; /* over; it goes with the next claim */
+    if (m->state == 'f') return 0; /* skip: it is finished, and the next claim removes it */
     if (!s->left) return 1;
     if (s->left > 0) s->left--;
     s->n++;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Names are collected first, then changed one by one. */
+/* The names are collected first, then changed one by one. */
 struct names {
     struct {
         struct lw_bytes name; /* owned */
@@ -61,7 +61,7 @@ static int change(struct ops *o, bool resume) {
         fprintf(stderr, "latchwork queue %s: which? KEY, --key, --match or another filter is wanted\n", o->verb);
         return OPS_USAGE;
     }
-    bool execute = o->args.execute || o->args.n_words; /* lanes named one by one: no dry run */
+    bool execute = o->args.execute || o->args.n_words; /* naming lanes one by one needs no --execute */
     int bad = collect(o, &ns) < 0 ? -1 : 0;
     for (size_t i = 0; i < ns.n; i++) {
         struct ops_shard *sh = &o->shards[ns.at[i].shard];

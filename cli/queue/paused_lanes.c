@@ -32,7 +32,7 @@ static int connect_to(struct look *l, const struct lw_config *c, int shard) {
     return l->redis ? 0 : lw_fail(l->err, "%s can't connect: %s", l->tag, why.text);
 }
 
-/* Keys are any bytes: what a terminal could take for a command is shown as '?'. */
+/* Keys may be any bytes: control characters are shown as '?'. */
 static void add_name(struct look *l, const char *key, size_t n) {
     l->found++;
     if (l->found > LW_PAUSED_NAMES_MAX) return;
@@ -43,7 +43,7 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* A lane that has waiters: paused, or able to move? */
+/* Judges a lane that has waiting messages: paused, or able to move. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
     redisReply *len = take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!len) return -1;
@@ -61,7 +61,7 @@ static int look_at_lane(struct look *l, const char *key, size_t n) {
 }
 
 static int look_at_lanes(struct look *l, const redisReply *page) {
-    for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2) /* member, score */
+    for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2) /* the page holds pairs of member and score */
         if (look_at_lane(l, page->element[i]->str, page->element[i]->len) == -1) return -1;
     return 0;
 }
@@ -71,7 +71,7 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Walks a cursor to its end, or until something may move. */
+/* Follows a cursor to its end, or until something may move. */
 static int walk(struct look *l, const char *command, const char *pattern, int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";
     do {
@@ -90,7 +90,7 @@ static int walk(struct look *l, const char *command, const char *pattern, int (*
     return 0;
 }
 
-/* What SCAN takes for a pattern in a name must stand for itself. */
+/* Escapes characters that SCAN would interpret as a pattern. */
 static void quote_pattern(const char *tag, char *out) {
     for (; *tag; tag++) {
         if (strchr("*?[]\\^", *tag)) *out++ = '\\';

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork queue`: lanes and what waits in them. A verb a function; each is a file's. */
+/* `latchwork queue`: lanes and their waiting messages. Each verb is a function in a file of its
+ * own. */
 #ifndef LW_CLI_QUEUE_QUEUE_H
 #define LW_CLI_QUEUE_QUEUE_H
 

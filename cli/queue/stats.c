@@ -27,7 +27,7 @@ struct stats {
     struct top top[TOP_MAX];
     size_t n_top, most;
     struct reason *reasons;
-    double in, out, change; /* a second */
+    double in, out, change; /* per second */
     bool knows_in;
 };
 
@@ -73,7 +73,7 @@ static void add_reason(struct stats *s, const char *text, size_t n) {
     if (r) r->n++;
 }
 
-/* The newest of the dead letters: why? */
+/* Counts the reasons of the newest dead letters. */
 static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
     struct lw_bytes none = lw_bytes("", 0);
     long long n;
@@ -104,7 +104,8 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
 
 static int by_count(struct reason *a, struct reason *b) { return a->n < b->n ? 1 : a->n > b->n ? -1 : 0; }
 
-/* Every shard knows the commits of all partitions: the first is asked. */
+/* Sums up the floors. Every shard knows the commits of all partitions, so only the first is
+ * asked. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
@@ -120,7 +121,7 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* What is measured twice. */
+/* Counts that are read twice in order to compute rates. */
 struct counts {
     int64_t at_ms, committed;
     int64_t produced; /* -1: Kafka does not answer */
@@ -134,7 +135,8 @@ static int count(struct ops *o, struct ops_log *log, struct counts *c) {
     return 0;
 }
 
-/* In: what Kafka got; out: what was committed; and what the waiting lists grew by. A Kafka that does not answer spoils only the first. */
+/* Rates: in (records that Kafka received), out (records committed), and by how much the waiting
+ * lists grew. If Kafka does not answer, only the first is missing. */
 static int rates(struct ops *o, struct stats *s) {
     struct counts before, after;
     struct lw_err redis = o->err;
@@ -145,10 +147,10 @@ static int rates(struct ops *o, struct stats *s) {
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
-    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the first walk to that of this one */
+    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the first walk to the end of this one */
     ops_log_close(log);
     if (bad) return -1;
-    o->err = redis; /* Kafka's */
+    o->err = redis; /* restore the error: Kafka's is not fatal here */
     double seconds = (double)(after.at_ms - before.at_ms) / 1000;
     s->knows_in = before.produced >= 0 && after.produced >= 0;
     s->in = (double)(after.produced - before.produced) / seconds;

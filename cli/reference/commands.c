@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The usage as text: the spaces that hold a word together are spaces. */
+/* Writes the usage as text; \1, which keeps words together, becomes a space. */
 static void usage_line(const struct cli_command *c, const struct cli_verb *v, const char *given, struct lw_buf *out) {
     size_t at = out->n;
     if (given)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scripts/completion.bash, scripts/completion.zsh: what differs is how a shell is asked and told; the tables are the same. */
+/* Writes scripts/completion.bash and scripts/completion.zsh. The shells differ in how they ask and
+ * are answered; the tables are the same. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"
 #include "config/option.h"
@@ -34,7 +35,8 @@ static void command(const struct cli_command *c, struct lw_buf *out) {
     lw_buf_addf(out, "\" ;;\n");
 }
 
-/* What may follow an option: names of files, paths of the configuration, one of some words, or what only the user knows. */
+/* Completes the value of an option: file names, paths of the configuration, one of some words, or
+ * nothing. */
 static void value(const struct cli_command *c, const struct cli_option *o, struct lw_buf *out) {
     if (o->kind == CLI_FLAG || !cli_has(c, o)) return;
     lw_buf_addf(out, "    \"%s --%s\"", c->name, o->name);

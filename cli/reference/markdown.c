@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Markdown of the pages as roff with the macros of man(7). */
+/* Converts the Markdown of the pages to roff with the macros of man(7). */
 #include "cli/reference/private.h"
 
 #include <ctype.h>
@@ -20,7 +20,8 @@ static void character(char c, struct lw_buf *out) {
         lw_buf_add(out, &c, 1);
 }
 
-/* A run of plain text; a dot that begins a line would be taken for a request. */
+/* Writes plain text. A dot at the beginning of a line is escaped, because roff would take it for a
+ * request. */
 static void plain(const char *text, size_t n, struct lw_buf *out) {
     if (n && *text == '.' && (!out->n || out->p[out->n - 1] == '\n')) lw_buf_addf(out, "\\&");
     for (size_t i = 0; i < n; i++) {
@@ -29,7 +30,7 @@ static void plain(const char *text, size_t n, struct lw_buf *out) {
     }
 }
 
-/* "[text](target)" at `p`: its length, and that of the text. 0: no link. */
+/* Parses "[text](target)" at `p`: returns its length, and that of the text; 0 if it is no link. */
 static size_t link_length(const char *p, const char *end, size_t *text) {
     const char *close = *p == '[' ? memchr(p, ']', (size_t)(end - p)) : NULL;
     if (!close || close + 1 >= end || close[1] != '(') return 0;
@@ -38,7 +39,8 @@ static size_t link_length(const char *p, const char *end, size_t *text) {
     return last ? (size_t)(last - p) + 1 : 0;
 }
 
-/* The length of what stands between two marks of m characters, as in **bold**; 0: it does not end on this line. */
+/* The length of the text between two marks of m characters, as in **bold**; 0 if the second one is
+ * not on this line. */
 static size_t between(const char *p, const char *end, const char *mark, size_t m) {
     if ((size_t)(end - p) < 2 * m || strncmp(p, mark, m) != 0) return 0;
     for (const char *q = p + m + 1; q + m <= end; q++)
@@ -102,7 +104,7 @@ static void heading(const char *line, size_t n, struct lw_buf *out) {
     lw_buf_addf(out, "\"\n");
 }
 
-/* Where a cell ends: at the next | that is not escaped. */
+/* The length of a cell, which ends at the next | that is not escaped. */
 static size_t cell_length(const char *p, size_t n) {
     size_t i = 0;
     while (i < n && (p[i] != '|' || (i && p[i - 1] == '\\'))) i++;
@@ -116,7 +118,7 @@ static void cell(const char *p, size_t n, struct lw_buf *out) {
     lw_buf_addf(out, "\n");
 }
 
-/* "| term | text |" */
+/* Writes a table row "| term | text |". */
 static void table_row(const char *line, size_t n, struct lw_buf *out) {
     size_t term = cell_length(line + 1, n - 1), at = term + 2;
     lw_buf_addf(out, ".TP\n");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pages that are made of the commands' tables: doc/reference/commands.md, the man pages, the completion of bash. */
+/* The pages made of the commands' tables: doc/reference/commands.md, exit-codes.md, the man pages,
+ * completion. */
 #ifndef LW_CLI_REFERENCE_PRIVATE_H
 #define LW_CLI_REFERENCE_PRIVATE_H
 
@@ -14,7 +15,7 @@ extern const struct reference_page reference_pages[];
 extern const size_t reference_n_pages;
 
 const char *reference_text(const char *command); /* "" if it has none */
-/* An option's names and its value with Markdown around them: "`-c`, `--config FILE`". */
+/* Writes an option's names and its value with Markdown around them: "`-c`, `--config FILE`". */
 void reference_option(const struct cli_option *o, struct lw_buf *out);
 
 void reference_commands(struct lw_buf *out);                          /* commands.c: doc/reference/commands.md */

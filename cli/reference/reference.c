@@ -36,7 +36,8 @@ static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
     snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
 }
 
-/* Man pages are of the program (NULL) and of each command that there is. */
+/* Whether the program (NULL) or a command has a man page: every visible command that exists has
+ * one. */
 static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
 
 static void list(void) {
@@ -49,7 +50,7 @@ static void list(void) {
     }
 }
 
-/* false: there is no such file. */
+/* Returns false if there is no such file. */
 static bool make(const char *file, struct lw_buf *out) {
     char name[NAME_MAX_BYTES];
     for (size_t i = 0; i < FILES; i++)

@@ -53,11 +53,11 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* What a run is made of, for its reload. */
+/* What a reload needs to know of the run. */
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    const struct lw_config *config; /* as at the start: where the lanes are, which no reload moves */
+    const struct lw_config *config; /* as at the start: it says where the lanes are, which no reload changes */
 };
 
 static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
@@ -78,7 +78,8 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
     }
 }
 
-/* NULL where anything is wrong; every problem is told, one a line: in the log of a run that goes on, else plainly on stderr. */
+/* Returns NULL if anything is wrong. Every problem is reported on a line: in the log if the run
+ * goes on, otherwise on stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {.check_handler = check_handler};
     struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What top asks the supervisor, over HTTP: one small request after the other, each bounded in time and size. */
+/* What top asks the supervisor over HTTP: small requests one after the other, each with a limit on
+ * time and size. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -60,7 +61,7 @@ static int exchange(int fd, const char *request, struct lw_buf *answer, int64_t 
     }
 }
 
-/* NULL with `why`. */
+/* Returns NULL with the reason in `why`. */
 static json_t *get(const struct lw_config *c, const char *path, char *why, size_t size) {
     const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1" : !strcmp(c->http.host, "::") ? "::1" : c->http.host;
     int64_t until = lw_boot_ms() + LIMIT_MS;

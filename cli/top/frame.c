@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How top looks: lines for a terminal of any size, and JSON. */
+/* Formats top's display: lines for a terminal of any size, and JSON. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -14,7 +14,7 @@ static const char *const sort_names[TOP_SORTS] = {"waiting", "age", "tries"};
 
 /* ---- lines ---- */
 
-/* Columns of text: what begins a character counts. */
+/* The width in columns: counts bytes that begin a character. */
 static size_t columns(const char *s) {
     size_t n = 0;
     for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;
@@ -51,7 +51,7 @@ void top_frame_free(struct top_frame *f) {
     *f = (struct top_frame){.width = f->width};
 }
 
-/* Appends a cell of w columns, and a space. Negative: to the right. */
+/* Appends a cell of w columns and a space. A negative width aligns to the right. */
 static void cell(struct lw_buf *line, int w, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void cell(struct lw_buf *line, int w, const char *fmt, ...) {
     char text[1024];
@@ -74,7 +74,7 @@ static void end_line(struct top_frame *f, enum top_style style, struct lw_buf *l
     line->n = 0;
 }
 
-/* 1234567 as "1,234,567" */
+/* formats 1234567 as "1,234,567" */
 static const char *count(int64_t n, char out[32]) {
     char digits[24];
     int len = snprintf(digits, sizeof digits, "%" PRId64, n), at = 0;

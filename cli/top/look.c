@@ -24,7 +24,7 @@ static void forget(struct top_lane *l) {
     free((void *)(uintptr_t)l->l.lock.p);
 }
 
-/* Begins anew: another filter or order. */
+/* Starts over with another filter or order. */
 static void start_over(struct top *t) {
     while (t->n_lane) forget(&t->lane[--t->n_lane]);
     t->n_died = 0;
@@ -64,7 +64,7 @@ static int64_t weight(const struct top *t, const struct ops_lane *l) {
     switch (t->sort) {
     case TOP_BY_AGE: return l->has_head ? INT64_MAX - l->first_ms : 0;
     case TOP_BY_TRIES: return l->attempts;
-    default: return l->n < 0 ? INT64_MAX : l->n; /* what is broken comes first */
+    default: return l->n < 0 ? INT64_MAX : l->n; /* lanes that cannot be read come first */
     }
 }
 
@@ -120,7 +120,7 @@ static int seen(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Goes on with the round through one shard's lanes. */
+/* Continues the round through one shard's lanes. */
 static int go_round(struct top *t, int s) {
     struct top_shard *sh = &t->shard[s];
     struct scan scan = {.t = t};
@@ -142,7 +142,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Those that are kept and that the round did not come to this time. */
+/* Looks again at lanes that are kept and that the round did not reach this time. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;
@@ -156,7 +156,7 @@ static int look_again(struct top *t, int s) {
     return bad;
 }
 
-static const struct top *sorting; /* qsort has no room for it */
+static const struct top *sorting; /* a global, because qsort passes no context */
 static int by_weight(const void *a, const void *b) {
     const struct ops_lane *x = &((const struct top_lane *)a)->l, *y = &((const struct top_lane *)b)->l;
     int64_t p = weight(sorting, x), q = weight(sorting, y);
@@ -172,7 +172,8 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting; /* of this fleet at least */
+    /* the supervisor's count may be higher than what this round has seen */
+    if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
 
@@ -216,7 +217,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return 0;
 }
 
-/* The newest few, which those that were read already bound. */
+/* Reads the newest dead letters; those already known limit how many. */
 static int look_at_dead(struct top *t, int s) {
     char at[DEAD_ID] = "", since[DEAD_ID] = "";
     bool more;
@@ -235,7 +236,7 @@ static int add_count(struct top *t, int s, const char *command, const char *name
     return 0;
 }
 
-/* Every shard knows the commits of all partitions, and all workers: the first is asked. */
+/* Reads commits and workers. Every shard knows them all, so only the first is asked. */
 static int look_at_commits(struct top *t) {
     struct ops *o = t->o;
     long long workers;
@@ -247,7 +248,7 @@ static int look_at_commits(struct top *t) {
     freeReplyObject(r);
     if (t->committed_at_ms && now > t->committed_at_ms)
         t->commit_rate = (double)(sum - t->committed) * 1000 / (double)(now - t->committed_at_ms);
-    if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0; /* partitions went elsewhere */
+    if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0; /* partitions were reassigned, so the sum may fall */
     t->committed = sum;
     t->committed_at_ms = now;
     ops_begin(o, "ZCOUNT"), ops_key(o, &o->shards[0], "workers", none);
@@ -274,7 +275,7 @@ void top_refresh(struct top *t) {
     t->o->err = (struct lw_err){0};
     t->up = ask(t) == 0;
     snprintf(t->why, sizeof t->why, "%s", t->o->err.text);
-    if (!t->up) ops_disconnect(t->o); /* the next refresh connects anew */
+    if (!t->up) ops_disconnect(t->o); /* so that the next refresh reconnects */
     sorting = t;
     if (t->n_lane) qsort(t->lane, t->n_lane, sizeof *t->lane, by_weight);
     top_ask_fleet(t);

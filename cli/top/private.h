@@ -10,19 +10,19 @@
 
 #include "ops/ops.h"
 
-enum { TOP_LANES = 256, TOP_LOOK = 1024 /* lanes a refresh and shard */, TOP_DEAD = 32, TOP_WORKERS = 256 };
+enum { TOP_LANES = 256, TOP_LOOK = 1024 /* TOP_LOOK: maximum lanes per refresh and shard */, TOP_DEAD = 32, TOP_WORKERS = 256 };
 enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
 
 struct top_lane {
     struct ops_lane l; /* name and lock are owned */
-    uint64_t seen;     /* the refresh that looked at it last */
+    uint64_t seen;     /* number of the last refresh that looked at it */
 };
 
 struct top_shard {
     char cursor[OPS_CURSOR];
-    bool whole;                      /* at least one round is complete: */
-    int64_t waiting, oldest_ms;      /* of the last round */
-    int64_t now_waiting, now_oldest; /* of the one that is under way */
+    bool whole;                      /* At least one round is complete. */
+    int64_t waiting, oldest_ms;      /* sums of the last complete round */
+    int64_t now_waiting, now_oldest; /* sums of the round under way */
 };
 
 struct top_dead {
@@ -34,30 +34,30 @@ struct top_worker {
     int index, pid;
     char state[16];
     int64_t starts, waiting, in_handler, turned_ms, done;
-    double done_rate; /* -1: not known yet */
+    double done_rate; /* -1: unknown */
 };
 
-/* From the supervisor. */
+/* What the supervisor has answered. */
 struct top_fleet {
     bool on;
-    char why[256]; /* where it is not */
+    char why[256]; /* if it does not answer: the reason */
     int workers, ready;
     int64_t at_ms; /* boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
-    double in, out; /* a second; -1: not known yet */
+    double in, out; /* per second; -1: unknown */
 };
 
 struct top {
     struct ops *o;
     enum top_sort sort;
-    struct lw_buf filter; /* the text that was typed; args.match is made of it */
+    struct lw_buf filter; /* the text as typed, from which args.match is made */
     struct lw_buf match;
 
-    bool up; /* Redis */
+    bool up; /* Redis answers */
     char why[1024];
     uint64_t refresh;
-    int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers, now_ms /* of Redis */;
-    double commit_rate; /* -1: not known yet */
+    int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers, now_ms /* at_ms and now_ms: Redis' time */;
+    double commit_rate; /* -1: unknown */
     struct top_shard *shard;
     struct top_lane lane[TOP_LANES];
     size_t n_lane;
@@ -72,11 +72,11 @@ struct top {
 /* cli/top/look.c */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-void top_refresh(struct top *t);                      /* asks everything; what fails is told in `why` */
+void top_refresh(struct top *t);                      /* refreshes everything; failures are described in `why` */
 void top_set_filter(struct top *t, const char *text); /* "" for none; a glob, or a part of the key */
 void top_set_sort(struct top *t, enum top_sort sort);
-int64_t top_waiting(const struct top *t, bool *about); /* about: not all lanes were counted */
-int64_t top_oldest_ms(const struct top *t);            /* 0: nobody waits */
+int64_t top_waiting(const struct top *t, bool *about); /* about: some lanes were not counted */
+int64_t top_oldest_ms(const struct top *t);            /* 0: no message waits */
 /* cli/top/fleet.c */
 void top_ask_fleet(struct top *t);
 
@@ -94,19 +94,19 @@ struct top_frame {
 struct top_view {
     int width, height;
     int64_t interval_ms;
-    size_t selected;     /* lane[]; SIZE_MAX: none is marked */
-    size_t first;        /* the lane on top; moved so that the selected one is seen */
-    const char *message; /* what happened last; NULL: nothing */
-    const char *footer;  /* NULL: the keys */
+    size_t selected;     /* index into lane[]; SIZE_MAX: none is marked */
+    size_t first;        /* the first lane shown; adjusted so that the marked one is visible */
+    const char *message; /* the last event; NULL: none */
+    const char *footer;  /* NULL: show the keys */
     bool help;
 };
 void top_draw(const struct top *t, struct top_view *v, struct top_frame *f);
 void top_frame_free(struct top_frame *f);
 json_t *top_json(const struct top *t);
 
-/* cli/top/screen.c: the terminal. Returns the exit status. */
+/* cli/top/screen.c: runs on the terminal. Returns the exit status. */
 int top_screen(struct top *t, int64_t interval_ms);
-/* cli/top/act.c: what the capitals do. Fills `said`. */
+/* cli/top/act.c: what the capital keys do. Fills `said`. */
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said);
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said);
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said);

@@ -33,12 +33,12 @@ struct figures { /* shared by the processes */
     atomic_int sold, refused, failed, lowest;
 };
 
-struct shop { /* one a process */
+struct shop { /* one per process */
     const char *url;
     struct figures *figures;
     struct latchwork_client *client;
     struct latchwork_lock *lock; /* NULL: --no-lock */
-    redisContext *store;         /* hiredis' connections are for one thread at a time */
+    redisContext *store;         /* one per thread, because hiredis' connections are not thread-safe */
     pthread_mutex_t store_mutex;
 };
 

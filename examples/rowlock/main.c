@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows (table, id) under one lock: transfers between accounts, by any number of these programs at once.
+/* Rows (table, id) under one lock: transfers between accounts, by any number of these programs at
+ * once.
  *
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE
  *
- * FILE holds the balances of eight accounts, 100 each. A transfer locks the two rows that it changes, whichever comes first in its hands:
- * no deadlock, and the sum stays 800. A program killed in between holds up nobody for longer than the TTL. */
+ * FILE holds the balances of eight accounts, 100 each. A transfer locks the two rows that it
+ * changes, in whichever order they come: there is no deadlock, and the sum stays 800. A program
+ * that is killed in between delays the others for at most the TTL. */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>
@@ -19,7 +21,8 @@ static void transfer(int file, int from, int to, long amount) {
     for (int i = 0; i < 2; i++) {
         int account = i ? to : from;
         off_t at = (off_t)(account * sizeof(long));
-        if (pread(file, &balance[account], sizeof(long), at) != sizeof(long)) balance[account] = START; /* not there yet */
+        /* the file does not have it yet */
+        if (pread(file, &balance[account], sizeof(long), at) != sizeof(long)) balance[account] = START;
         balance[account] += i ? amount : -amount;
         if (pwrite(file, &balance[account], sizeof(long), at) != sizeof(long)) exit(1);
     }

@@ -45,7 +45,7 @@ struct bounds { /* a message */
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    double least_parked; /* of the messages: the shape is what it says */
+    double least_parked; /* minimum share of messages that are parked and drained; proves that the shape does what it should */
 } guards[] = {
     /* the benchmark's W1: many keys, nobody in the way */
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* count: counts messages and distinct keys, and does nothing else. A plugin to copy from, and to measure Latchwork itself with.
- * It takes no lock on a message's way: counters are atomics in a fixed table, by a hash of the key. Logs its figures at the end. */
+/* count: counts messages and distinct keys, and does nothing else. It is a plugin to copy from, and
+ * to measure Latchwork itself with. Handling a message takes no lock: counters are atomics in a
+ * fixed table, by a hash of the key. It logs its figures at the end. */
 #include <latchwork/handler.h>
 
 #include <stdatomic.h>
@@ -11,7 +12,7 @@ enum { SLOTS = 1 << 18 };
 struct count {
     const struct latchwork_host *host;
     atomic_ullong messages;
-    atomic_uint per_slot[SLOTS]; /* keys that share a slot are counted as one: the number of keys is a lower bound */
+    atomic_uint per_slot[SLOTS]; /* keys that share a slot count as one, so the number of keys is a lower bound */
 };
 
 static int init(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size) {

@@ -45,7 +45,7 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-/* False where the file did not take the whole line. */
+/* Returns false if the file did not take the whole line. */
 static int append(const struct tail *t, const char *line, size_t n) { return write(t->fd, line, n) == (ssize_t)n; }
 
 static int mark(const struct tail *t, const char *what, const struct latchwork_message *m) {
@@ -68,7 +68,7 @@ static int write_payload(const struct tail *t, const struct latchwork_message *m
     return ok;
 }
 
-/* Sleeps in short steps: a handler that works for long asks whether it still should. */
+/* Sleeps in short steps: a handler that works for long must check whether it should go on. */
 static int sleep_unless_cancelled(const struct tail *t, const struct latchwork_message *m) {
     for (int64_t until = t->host->now_ms() + t->sleep_ms; t->host->now_ms() < until;) {
         if (latchwork_cancelled(m)) return 0;

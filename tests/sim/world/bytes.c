@@ -83,7 +83,7 @@ void bytes_called(struct world *w, int argc, char *const *argv, const size_t *le
     bool settle = heads && r->elements == 7;
     size_t n, bytes = carried(argc, argv, len, &n), back = settle ? n : 0;
     if (bytes > b.call + largest(w)) world_bad(w, "a call carries %zu bytes, more than %zu", bytes, b.call + largest(w));
-    uint64_t most = b.call + (LW_READ_AT_ONCE + 1 + 2 * back) * largest(w); /* what is put back looks at the head of its list */
+    uint64_t most = b.call + (LW_READ_AT_ONCE + 1 + 2 * back) * largest(w); /* putting a message back also reads the head of its list */
     if (list_bytes > most) world_bad(w, "a script reads %" PRIu64 " bytes of lists, more than %" PRIu64, list_bytes, most);
     if (heads) handed_over(w, r->element[r->elements - 2], r->element[r->elements - 1]);
 }

@@ -53,7 +53,7 @@ struct faults {
     double seeks;       /* seeks fail, so often */
     double cut_repairs; /* connections break under a repair, so often */
     double errors;      /* error replies to single commands, so often (errors.c) */
-    double refusals;    /* periods in which a server refuses nearly all */
+    double refusals;    /* rate of periods in which a server refuses nearly every command */
     double full;        /* periods at maxmemory */
     double torn;        /* scripts fail in the middle */
     bool fresh;         /* Kafka takes hardly any commit for the first seconds */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user lacks, out of the error replies of Redis 7.0 and 8.0 (copied from these servers). */
+/* Finds the missing right in the error replies of Redis 7.0 and 8.0 (copied from these servers). */
 #include "base/redis/denied.h"
 
 #include <setjmp.h>

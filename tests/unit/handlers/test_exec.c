@@ -276,7 +276,7 @@ static void test_whose_fault_a_death_is(void **state) {
         wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     }
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* it had answered */
+    assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* a process that has answered before is not on trial */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts of such */
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
     assert_int_equal(play(&x, "exit"), LW_BACK); /* nothing has worked for long */
@@ -300,7 +300,7 @@ static void test_never_read_until_its_timeout(void **state) {
     fx_config_free(c);
 }
 
-/* What `check --connect` asks. */
+/* slot_check(), which `check --connect` calls. */
 static void test_slot_check(void **state) {
     (void)state;
     static const struct {
