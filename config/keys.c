@@ -49,7 +49,10 @@ const struct lw_option lw_options[] = {
      .dflt = "{}",
      .help = "Passed to librdkafka. Defaults: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` earliest, "
              "`session.timeout.ms` 15000. A property that would break the guarantees is refused with the reason. Values of password "
-             "and secret properties are never shown."},
+             "and secret properties are never shown. `group.instance.id` gives each worker an id of its own: that text, the worker's "
+             "number and a hash of `kafka.topics`; each supervisor of a group needs another text, such as `${HOSTNAME}`. "
+             "`group.protocol` `consumer` (KIP-848) needs librdkafka 2.15 and Kafka 4.0; `session.timeout.ms`, `heartbeat.interval.ms` and "
+             "`partition.assignment.strategy` are the broker's then."},
     {.path = "kafka.member_id",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_member_id,
@@ -59,7 +62,7 @@ const struct lw_option lw_options[] = {
      .help = "Names this supervisor in the consumer group. Each worker's `group.instance.id` consists of `name`, this name, the number of "
              "the supervisor on its host, the worker's number and a hash of `kafka.topics`, so a restarted worker gets its partitions "
              "back at once. Set it if the host's name changes at a restart. `off`: workers are dynamic members; when one dies, the whole "
-             "group waits `session.timeout.ms`."},
+             "group waits `session.timeout.ms`. With `group.protocol` `consumer` it is `off` unless it is set."},
     {.path = "kafka.on_stop",
      .kind = LW_OPT_EITHER,
      .at = AT(kafka.stay),
@@ -67,7 +70,7 @@ const struct lw_option lw_options[] = {
      .dflt = "\"leave\"",
      .help = "What an orderly stop does with the supervisor's place in the group. `leave`: a rebalance gives its partitions to the others "
              "at once. `stay`: they wait up to `session.timeout.ms` for the next run with the same `kafka.member_id`, and nobody else "
-             "notices."},
+             "notices. A worker with an id of its own always stays with `group.protocol` `consumer`."},
     {.path = "redis.url",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_urls,

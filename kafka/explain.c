@@ -19,7 +19,7 @@ static const struct {
 } certificate_errors[] = {
     {9, "it is not valid yet; compare the clocks"},
     {10, "it has expired"},
-    {18, "it is self-signed and not in ssl.ca.location"},
+    {18, "it is self-signed, and not in ssl.ca.location"},
     {19, "its CA is not in ssl.ca.location"},
     {20, "its CA is not in ssl.ca.location"},
     {21, "its CA is not in ssl.ca.location"},
@@ -48,7 +48,8 @@ static int verify(rd_kafka_t *rk, const char *broker, int32_t id, int *x509_erro
     if (!*x509_error) return 1;
     const char *text = lw_kafka_certificate_error(*x509_error);
     pthread_mutex_lock(&last.lock);
-    snprintf(last.why, sizeof last.why, "%s%s", depth ? "of a CA above it: " : "", text ? text : "");
+    bool unknown_ca = *x509_error >= 18 && *x509_error <= 21;
+    snprintf(last.why, sizeof last.why, "%s%s", depth && !unknown_ca ? "of a CA above it: " : "", text ? text : "");
     if (!text) snprintf(last.why, sizeof last.why, "OpenSSL's verify error %d", *x509_error);
     snprintf(why, why_size, "%s", last.why);
     pthread_mutex_unlock(&last.lock);
@@ -113,13 +114,22 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
     else if (code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
         snprintf(out, LW_EXPLAINED_MAX, "%s may not %s %s%s; allow %s on it (%s)", who, right, topic ? "topic " : "a topic",
                  topic ? topic : "", right, text);
+    else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED && c->dead.topic)
+        /* what an idempotent producer is told that may write no topic at all */
+        snprintf(out, LW_EXPLAINED_MAX,
+                 "%s may not WRITE topic %s; allow WRITE on it, and on a broker before 2.8 also IDEMPOTENT_WRITE on the cluster (%s)", who,
+                 c->dead.topic, text);
     else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED)
-        snprintf(out, LW_EXPLAINED_MAX, "%s lacks a right on the cluster; allow IDEMPOTENT_WRITE on it if dead.to is a topic (%s)", who,
-                 text);
+        snprintf(out, LW_EXPLAINED_MAX, "%s lacks a right on the cluster (%s)", who, text);
     else if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION && scram_is_old(c))
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s. librdkafka %s can't log in by SCRAM to Apache Kafka 4.0 or later, even with the right password", text,
                  lw_librdkafka_loaded()->text);
+    else if (strstr(text, "SSL handshake failed") && (strstr(text, "unexpected eof") || strstr(text, "wrong version number")))
+        snprintf(out, LW_EXPLAINED_MAX, "%s. Perhaps this listener has no TLS: try another port or another security.protocol", text);
+    else if (strstr(text, "SSL alert number"))
+        snprintf(out, LW_EXPLAINED_MAX,
+                 "the broker does not accept this client's certificate, or the lack of one: see ssl.certificate.location (%s)", text);
     else if (of_certificate(text, why))
         snprintf(out, LW_EXPLAINED_MAX, "the broker's certificate is not accepted: %s (%s)", why, text);
     else

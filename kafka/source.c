@@ -346,7 +346,8 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
     }
 }
 
-/* librdkafka sends LeaveGroup for a static member when it unsubscribes, but never when it closes. A join
+/* In the classic protocol librdkafka sends LeaveGroup for a static member when it unsubscribes, but never when it closes. In the new one
+ * it always tells that the place is to be kept. A join
  * in flight has to end first, because the broker may already list this member, or still list the
  * previous process under its id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {
@@ -386,7 +387,8 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     s->inspector = NULL;
     if (s->rk) {
         s->declining = true;
-        if (s->member_id && *s->member_id && !s->keep_place && !s->fenced) give_up_place(s, until_ms - timeout_ms / 4);
+        bool leaves = s->member_id && *s->member_id && !s->keep_place && !s->fenced && !s->config->kafka.new_protocol;
+        if (leaves) give_up_place(s, until_ms - timeout_ms / 4);
         leave_group(s, until_ms);
         lw_source_lose_all(s);
         rd_kafka_queue_io_event_enable(s->consumer_queue, -1, NULL, 0);

@@ -9,6 +9,8 @@
 #include <librdkafka/rdkafka.h>
 #include <microhttpd.h>
 #include <ncurses.h>
+#include <openssl/crypto.h>
+#include <openssl/opensslv.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +36,7 @@ static const struct cli_status statuses[] = {{"0", "printed", 0}, {"1", "stdout 
 
 /* --- libraries ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { LIBRARIES = 7, TEXT_MAX = 64 };
+enum { LIBRARIES = 8, TEXT_MAX = 64 };
 
 /* loaded "": the library does not tell. */
 struct library {
@@ -67,6 +69,9 @@ static void find_libraries(struct library all[LIBRARIES]) {
     all[6].name = "ncurses";
     snprintf(all[6].compiled, TEXT_MAX, "%s", NCURSES_VERSION);
     sscanf(curses_version(), "%*s %15[0-9.]", all[6].loaded);
+    all[7].name = "openssl";
+    sscanf(OPENSSL_VERSION_TEXT, "%*s %15s", all[7].compiled);
+    sscanf(OpenSSL_version(OPENSSL_VERSION), "%*s %15s", all[7].loaded);
 }
 
 /* --- abilities ---------------------------------------------------------------------------------------------------------------------- */

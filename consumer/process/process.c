@@ -185,6 +185,7 @@ static int open_kafka(struct process *p, struct lw_err *err) {
     bool fenced = atomic_load(&p->self->fenced) != LW_FENCED_NO;
     if (fenced) atomic_store(&p->self->fenced, LW_FENCED_BEFORE);
     if (fenced || !lw_member_id(p->c, p->board->member_slot, p->index, member)) *member = 0;
+    if (*member) lw_debug("kafka: group.instance.id %s", member);
     p->source = lw_source_open(p->c, member, &process_kafka, p, err);
     return p->source ? 0 : -1;
 }

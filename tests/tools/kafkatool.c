@@ -18,6 +18,8 @@ static const char usage_text[] =
     "usage: kafkatool BROKERS COMMAND ...\n"
     "  create TOPIC PARTITIONS [NAME=VALUE…] make a topic, with configuration\n"
     "  delete TOPIC\n"
+    "  allow PRINCIPAL read|write|describe group|topic NAME\n"
+    "                                        adds an ACL\n"
     "  produce TOPIC [options]               lines of standard input: partition|key|payload. An empty partition is chosen by the\n"
     "                                        partitioner; \\N as key or payload is null\n"
     "  generate TOPIC --messages N --keys K [options]\n"
@@ -186,6 +188,34 @@ static void delete_topic(const char *topic) {
     check_topic(results, n, topic);
     rd_kafka_event_destroy(event);
     rd_kafka_DeleteTopic_destroy(old);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_destroy(rk);
+}
+
+static void allow(char **words) {
+    static const struct {
+        const char *word;
+        rd_kafka_AclOperation_t operation;
+    } operations[] = {
+        {"read", RD_KAFKA_ACL_OPERATION_READ}, {"write", RD_KAFKA_ACL_OPERATION_WRITE}, {"describe", RD_KAFKA_ACL_OPERATION_DESCRIBE}};
+    rd_kafka_AclOperation_t operation = RD_KAFKA_ACL_OPERATION_UNKNOWN;
+    rd_kafka_ResourceType_t type = !strcmp(words[2], "group") ? RD_KAFKA_RESOURCE_GROUP : RD_KAFKA_RESOURCE_TOPIC;
+    char why[512];
+    size_t n;
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        if (!strcmp(operations[i].word, words[1])) operation = operations[i].operation;
+    rd_kafka_AclBinding_t *acl = rd_kafka_AclBinding_new(type, words[3], RD_KAFKA_RESOURCE_PATTERN_LITERAL, words[0], "*", operation,
+                                                         RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why, sizeof why);
+    if (!acl) die("%s: %s", words[3], why);
+    rd_kafka_t *rk = reader(NULL);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    rd_kafka_CreateAcls(rk, &acl, 1, NULL, queue);
+    rd_kafka_event_t *event = answer(queue, words[3]);
+    const rd_kafka_acl_result_t **results = rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n);
+    const rd_kafka_error_t *error = n ? rd_kafka_acl_result_error(results[0]) : NULL;
+    if (error) die("%s: %s", words[3], rd_kafka_error_string(error));
+    rd_kafka_event_destroy(event);
+    rd_kafka_AclBinding_destroy(acl);
     rd_kafka_queue_destroy(queue);
     rd_kafka_destroy(rk);
 }
@@ -525,6 +555,8 @@ int main(int argc, char **argv) {
         create_topic(a[0], (int)number(a[1]), a + 2, n - 2);
     else if (!strcmp(command, "delete") && n == 1)
         delete_topic(a[0]);
+    else if (!strcmp(command, "allow") && n == 4)
+        allow(a);
     else if (!strcmp(command, "produce") && n == 1)
         produce(a[0], &o);
     else if (!strcmp(command, "generate") && n == 1 && o.messages > 0 && o.keys > 0)

@@ -44,6 +44,8 @@ static void test_versions(void **state) {
     JUDGED("2.14.2", 0x020e02ff, ALL, "group.protocol", "consumer", 'R', "2.15");
     JUDGED("2.15.0", 0x020f00ff, ALL, "group.protocol", "Consumer", '-', "");
     JUDGED("2.14.2", 0x020e02ff, ALL, "group.protocol", "classic", '-', "");
+    JUDGED("2.0.2", 0x020002ff, ALL, "enable.sasl.oauthbearer.unsecure.jwt", "true", 'R', "crashes");
+    JUDGED("2.8.0", 0x020800ff, ALL, "enable.sasl.oauthbearer.unsecure.jwt", "true", '-', "");
     JUDGED("2.5.0", 0x020500ff, ALL, "enable.metrics.push", "true", 'R', "aborts");
     JUDGED("2.5.0", 0x020500ff, ALL, "enable.metrics.push", "false", '-', "");
     JUDGED("2.5.3", 0x020503ff, ALL, "enable.metrics.push", "true", '-', "");

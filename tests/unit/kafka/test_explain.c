@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of Kafka name the right, the resource and the user, and no secret. */
+#include "kafka/explain.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/librdkafka.h"
+
+static struct lw_property properties[4];
+static struct lw_config config;
+
+static void with(const char *protocol, const char *name, const char *value, bool secret) {
+    properties[0] = (struct lw_property){(char *)"security.protocol", (char *)(uintptr_t)protocol, false};
+    properties[1] = (struct lw_property){(char *)(uintptr_t)name, (char *)(uintptr_t)value, secret};
+    properties[2] = (struct lw_property){(char *)"sasl.password", (char *)"hunter2", true};
+    config.kafka.properties = properties;
+    config.kafka.n_properties = 3;
+    config.kafka.group_id = (char *)"shop";
+}
+
+static void test_principal(void **state) {
+    (void)state;
+    char out[LW_PRINCIPAL_MAX];
+    with("sasl_ssl", "sasl.username", "orders", false);
+    assert_string_equal(lw_kafka_principal(&config, out), "user \"orders\"");
+    with("SASL_PLAINTEXT", "sasl.username", "hunter2", true); /* its name came from a file of secrets */
+    assert_string_equal(lw_kafka_principal(&config, out), "this user");
+    with("ssl", "ssl.certificate.location", "/etc/me.pem", false);
+    assert_string_equal(lw_kafka_principal(&config, out), "the user of the certificate in /etc/me.pem");
+    with("plaintext", "sasl.username", "orders", false);
+    assert_string_equal(lw_kafka_principal(&config, out), "user \"ANONYMOUS\"");
+}
+
+static void said(rd_kafka_resp_err_t code, const char *text, const char *topic, const char *want) {
+    char out[LW_EXPLAINED_MAX];
+    assert_string_equal(lw_kafka_explain(&config, code, text, "READ", topic, out), want);
+}
+
+static void test_rights(void **state) {
+    (void)state;
+    with("sasl_ssl", "sasl.username", "orders", false);
+    said(RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, "T", NULL,
+         "user \"orders\" may not READ the consumer group shop; allow READ on it (T)");
+    said(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "T", "a", "user \"orders\" may not READ topic a; allow READ on it (T)");
+    said(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "T", NULL, "user \"orders\" may not READ a topic; allow READ on it (T)");
+    config.dead.topic = (char *)"grave";
+    said(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, "T", NULL,
+         "user \"orders\" may not WRITE topic grave; allow WRITE on it, and on a broker before 2.8 also IDEMPOTENT_WRITE on the cluster "
+         "(T)");
+    config.dead.topic = NULL;
+    said(RD_KAFKA_RESP_ERR__TRANSPORT, "Connection refused", NULL, "Connection refused");
+}
+
+static void test_login(void **state) {
+    (void)state;
+    char out[LW_EXPLAINED_MAX];
+    with("sasl_ssl", "sasl.mechanism", "SCRAM-SHA-512", false);
+    lw_kafka_explain(&config, RD_KAFKA_RESP_ERR__AUTHENTICATION, "invalid credentials", "READ", NULL, out);
+    assert_int_equal(strstr(out, "can't log in by SCRAM") != NULL, rd_kafka_version() < 0x020601ff);
+    with("sasl_ssl", "sasl.mechanism", "PLAIN", false);
+    said(RD_KAFKA_RESP_ERR__AUTHENTICATION, "invalid credentials", NULL, "invalid credentials");
+}
+
+static void test_tls(void **state) {
+    (void)state;
+    char out[LW_EXPLAINED_MAX];
+    with("ssl", "client.id", "x", false);
+    assert_string_equal(lw_kafka_certificate_error(10), "it has expired");
+    assert_null(lw_kafka_certificate_error(0));
+    lw_kafka_explain(&config, RD_KAFKA_RESP_ERR__SSL, "SSL handshake failed: unexpected eof while reading", "READ", NULL, out);
+    assert_non_null(strstr(out, "Perhaps this listener has no TLS"));
+    lw_kafka_explain(&config, RD_KAFKA_RESP_ERR__TRANSPORT, "alert bad certificate: SSL alert number 42", "READ", NULL, out);
+    assert_non_null(strstr(out, "does not accept this client's certificate"));
+    /* without a certificate that was looked at, there is no reason to add */
+    said(RD_KAFKA_RESP_ERR__SSL, "certificate verify failed", NULL, "certificate verify failed");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_principal), cmocka_unit_test(test_rights), cmocka_unit_test(test_login),
+                                       cmocka_unit_test(test_tls)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
