@@ -16,6 +16,7 @@ struct lw_part {
     int64_t next; /* next offset to deliver; records below were delivered, or lie before the start or the target of the last seek, and are
                      dropped */
     bool held;
+    bool moved;  /* a seek succeeded */
     bool broken; /* a seek failed half-way, so nothing more is delivered */
     int64_t begin;
     struct lw_anchor anchor,

@@ -52,8 +52,15 @@ static bool send_alone(struct letter *l, const rd_kafka_message_t *m) {
     return false;
 }
 
+/* A fatal error hides its cause: a producer that may write no topic gets CLUSTER_AUTHORIZATION_FAILED. */
+static const char *explain(const struct lw_sink *k, rd_kafka_t *rk, rd_kafka_resp_err_t code, const char *text, const char *topic,
+                           char out[LW_EXPLAINED_MAX]) {
+    char why[512];
+    rd_kafka_resp_err_t cause = code == RD_KAFKA_RESP_ERR__FATAL ? rd_kafka_fatal_error(rk, why, sizeof why) : RD_KAFKA_RESP_ERR_NO_ERROR;
+    return lw_kafka_explain(k->config, cause ? cause : code, cause ? why : text, "WRITE", topic, out);
+}
+
 static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
-    (void)rk;
     (void)opaque;
     struct letter *l = m->_private;
     l->sink->unanswered[l->by]--;
@@ -62,15 +69,14 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     enum lw_letter_end how = !m->err ? LW_SENT : refused && l->by == ALONE ? LW_SENT_NEVER : LW_SENT_LATER;
     char why[LW_EXPLAINED_MAX];
     const char *topic = rd_kafka_topic_name(m->rkt), *text = rd_kafka_err2str(m->err);
-    l->done(l->ctx, how, m->err ? lw_kafka_explain(l->sink->config, m->err, text, "WRITE", topic, why) : "");
+    l->done(l->ctx, how, m->err ? explain(l->sink, rk, m->err, text, topic, why) : "");
     free(l);
 }
 
 static void on_error(rd_kafka_t *rk, int code, const char *text, void *sink) {
-    (void)rk;
     char out[LW_EXPLAINED_MAX];
     const struct lw_sink *k = sink;
-    lw_warn("kafka producer: %s (%s)", lw_kafka_explain(k->config, code, text, "WRITE", NULL, out), rd_kafka_err2name(code));
+    lw_warn("kafka producer: %s (%s)", explain(k, rk, code, text, NULL, out), rd_kafka_err2name(code));
 }
 
 static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {
@@ -101,7 +107,8 @@ static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     if (rk && !rd_kafka_fatal_error(rk, why, sizeof why)) return 0;
     if (rk) {
         if (k->unanswered[which]) return lw_fail(err, "kafka producer: %s", why);
-        lw_warn("kafka producer: %s; a new one takes its place", why);
+        char out[LW_EXPLAINED_MAX];
+        lw_warn("kafka producer: %s; a new one takes its place", explain(k, rk, RD_KAFKA_RESP_ERR__FATAL, why, NULL, out));
         lw_kafka_destroy(rk, DESTROY_MS);
         k->rk[which] = NULL;
     }

@@ -297,17 +297,25 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
     return code;
 }
 
+/* True if there is nothing to seek: the fetcher has not started, and begins there when it does. It need not start before a rebalance
+ * callback returns, so waiting for it inside one may be in vain. */
+static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
+    return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin && p->next == p->begin;
+}
+
 int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, struct lw_err *err) {
     rd_kafka_resp_err_t code;
     int64_t give_up_ms = lw_boot_ms() + SEEK_MS;
     /* the code is _STATE while the fetcher has not started, which it does a moment after
      * rd_kafka_assign() */
-    while ((code = try_seek(s, p, offset)) && lw_boot_ms() < give_up_ms) lw_sleep_ms(5);
+    while ((code = try_seek(s, p, offset)) && !begins_there(p, offset, code) && lw_boot_ms() < give_up_ms) lw_sleep_ms(5);
+    if (begins_there(p, offset, code)) return 0;
     if (code) {
         p->broken = p->held = true;
         return lw_fail(err, "%s/%d: can't go to offset %lld: %s", p->topic, (int)p->partition, (long long)offset, rd_kafka_err2str(code));
     }
     p->next = offset;
+    p->moved = true;
     lw_source_wake(s);
     return 0;
 }

@@ -64,6 +64,15 @@ check-tsan: tests
 ## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
 check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live: check-%: tests
 	tests/run.sh $* $(B)
+# each needs what a distribution may not have, so neither is part of check
+.PHONY: live-security live-new-protocol
+## live-security: run the live tests of every kind of secured Kafka (check-live runs some)
+live-security: tests
+	LW_MORE=1 tests/live/test_kafka_secure.py $(B)
+	tests/live/test_kafka_rights.py $(B)
+## live-new-protocol: run the live tests of the new group protocol, with librdkafka 2.15 and Kafka 4.1
+live-new-protocol: tests
+	LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py $(B)
 ## soak: run 10,000 seeds of the simulation and the live tests at ten times their length
 soak: tests
 	tests/run.sh soak $(B)

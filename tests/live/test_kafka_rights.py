@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check --connect with a Kafka that has ACLs: each right that is missing is named, all of them are enough, nothing is written.
-Arguments: the build folder."""
+"""A Kafka with SASL PLAIN and ACLs: check --connect and a running worker name each right that is missing, on what, and for whom; all of them
+are enough; check writes nothing. Arguments: the build folder."""
 import json
 import os
 import random
@@ -12,17 +12,18 @@ import sys
 import tempfile
 
 from lib.kafka import Kafka
-from lib.process import wait_until
+from lib.process import end_popen, wait_until
 from lib.redis import Redis
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
-LIBS = os.environ.get("LW_KAFKA_LIBS", os.path.join(BUILD, "kafka/libs"))
 GROUP, TOPIC, DEAD = "orders-group", "orders", "orders.dead"
 RIGHTS = {
-    "group": (["--operation", "Read", "--group", GROUP], "may not READ the consumer group " + GROUP),
-    "topic": (["--operation", "Read", "--topic", TOPIC], "kafka.topics: .*" + TOPIC),
-    "dead": (["--operation", "Write", "--topic", DEAD], "dead.to: .*" + DEAD),
+    "group": (("read", "group", GROUP), 'user "%s" may not READ the consumer group ' + GROUP),
+    "topic": (("read", "topic", TOPIC), 'kafka.topics: .*' + TOPIC + '.*user "%s" may not (READ|DESCRIBE)'),
+    "dead": (("write", "topic", DEAD), 'dead.to: .*' + DEAD + '.*user "%s" may not (WRITE|DESCRIBE)'),
 }
+# what a running worker says, where that differs
+LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
 
 
 def three_ports():
@@ -55,18 +56,38 @@ def start(directory):
 
 
 def allow(kafka, users, what):
-    principals = [word for user in users for word in ("--allow-principal", "User:" + user)]
-    subprocess.run(["java", "-Xmx256m", "-cp", LIBS + "/*", "kafka.admin.AclCommand", "--bootstrap-server", kafka.brokers, "--add",
-                    *principals, *what], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+    for user in users:
+        kafka.tool("allow", "User:" + user, *what)
+
+
+def configure(directory, brokers, redis, user):
+    path = os.path.join(directory, user + ".json")
+    with open(path, "w") as f:
+        json.dump({"name": "orders", "workers": 1, "dead": {"to": "topic:" + DEAD}, "redis": {"url": redis.url}, "http": {"listen": "off"},
+                   "handler": {"type": "exec", "command": ["cat"]},
+                   "kafka": {"topics": [TOPIC], "properties": {
+                       "bootstrap.servers": brokers, "group.id": GROUP, "security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN",
+                       "sasl.username": user, "sasl.password": "pw", "session.timeout.ms": 6000}}}, f)
+    return path
+
+
+def logged(directory, brokers, redis, user, said):
+    """A worker of this user says so."""
+    path = configure(directory, brokers, redis, user)
+    with open(path + ".log", "wb") as log:
+        run = subprocess.Popen([BUILD + "/latchwork", "run", "-c", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        def found():
+            assert run.poll() is None, "the fleet of %s ended" % user
+            with open(path + ".log", errors="replace") as f:
+                return re.search(said, f.read())
+        wait_until(found, 60, "%s in the log of %s" % (said, user))
+    finally:
+        assert end_popen(run, 40) == 0, "status of the fleet of " + user
 
 
 def check(directory, brokers, redis, user):
-    path = os.path.join(directory, "c.json")
-    with open(path, "w") as f:
-        json.dump({"name": "orders", "dead": {"to": "topic:" + DEAD}, "redis": {"url": redis.url}, "handler": {"type": "exec", "command": ["cat"]},
-                   "kafka": {"topics": [TOPIC], "properties": {
-                       "bootstrap.servers": brokers, "group.id": GROUP, "security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN",
-                       "sasl.username": user, "sasl.password": "pw"}}}, f)
+    path = configure(directory, brokers, redis, user)
     done = subprocess.run([BUILD + "/latchwork", "check", "--connect", "-c", path, "--json"], capture_output=True, text=True, timeout=120)
     return [e for e in json.loads(done.stdout)["errors"] if "redis" not in e and "handler" not in e]
 
@@ -82,16 +103,20 @@ def main():
             for right, (what, _) in RIGHTS.items():
                 others = [kind + r for r in RIGHTS if r != right for kind in ("no_", "sees_")]
                 allow(kafka, ["all"] + others, what)
-                allow(kafka, ["sees_" + right], ["Describe" if w in ("Read", "Write") else w for w in what])
+                allow(kafka, ["sees_" + right], ("describe",) + what[1:])
             wait_until(lambda: check(directory, brokers, redis, "all") == [], 60, "a check of a user that has all rights")
             for missing, (_, said) in RIGHTS.items():
                 for user in ("no_" + missing, "sees_" + missing):
                     errors = check(directory, brokers, redis, user)
-                    assert errors and all(re.search(said, e) for e in errors), (user, errors)
+                    assert errors and all(re.search(said % user, e) for e in errors), (user, errors)
             errors = check(directory, brokers, redis, "none")
-            assert all(any(re.search(said, e) for e in errors) for _, said in RIGHTS.values()), errors
+            assert all(any(re.search(said % "none", e) for e in errors) for _, said in RIGHTS.values()), errors
             assert kafka.ends([DEAD]) == {(DEAD, 0): (0, 0)}, "nothing was written"
             assert all(at < 0 for at, _ in kafka.committed(GROUP, [TOPIC]).values()), "nothing was committed"
+            kafka.produce(TOPIC, [(0, None, b"without a key: a dead letter")])
+            for missing, (_, said) in RIGHTS.items():
+                user = "sees_" + missing
+                logged(directory, brokers, redis, user, LOGGED.get(missing, said) % user)
         finally:
             kafka.stop()
             redis.stop()

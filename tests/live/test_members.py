@@ -173,6 +173,29 @@ def reloaded(t):
 
 
 @scenario
+def own_ids(t):
+    """group.instance.id in kafka.properties: each worker of each fleet has its own from it, and a rolling restart of both fleets moves no partition."""
+    t.start_redis()
+    t.make_topics()
+    fleets = [begin(t, label=name, workers=2, properties={"group.instance.id": name}) for name in ("here", "there")]
+    load(t)
+    settled(t, fleets)
+    t.same(sorted(set(re.findall(r"group.instance.id (\S+-\d+)-[0-9a-f]{8}", "".join(run.log() for run in fleets)))),
+           ["here-0", "here-1", "there-0", "there-1"], "ids")
+    before, marks = [owned(run) for run in fleets], [len(run.log()) for run in fleets]
+    for run in fleets:
+        run.signal(signal.SIGHUP)
+        wait_until(lambda: "reload: done" in run.log(), 120, "end of the reload")
+    working(t)
+    time.sleep(4)
+    for run, was, mark in zip(fleets, before, marks):
+        t.same(sorted(rebalances(run, mark)), sorted((w, what, n) for w, n in was.items() for what in ("assigned", "revoked")),
+               "one revoke and one assignment a worker of " + run.label)
+    _, reruns = end(t, *fleets)
+    t.same(reruns, [], "re-runs")
+
+
+@scenario
 def supervisor_gone(t):
     """A supervisor is killed and never comes back: its share waits for session.timeout.ms, the others only for the rebalance behind it. One
     that does come back in time takes its share back at once, and nobody notices."""

@@ -26,6 +26,12 @@ def scenario(function):
     return function
 
 
+def more(function):
+    """A scenario that runs when it is named, or when LW_MORE is set: another cell of what a default one shows."""
+    function.more = True
+    return scenario(function)
+
+
 class Rig:
     """What the scenarios of one file share: the build and one Kafka, started when first wanted."""
 
@@ -246,7 +252,8 @@ def run_one(rig, function):
 
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
-    chosen = [s for s in scenarios if not sys.argv[2:] or s.__name__ in sys.argv[2:]]
+    names, every = sys.argv[2:], bool(os.environ.get("LW_MORE"))
+    chosen = [s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are ended
     rig = Rig(build)
     passed = failed = 0

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kafka with TLS, SASL and ACLs: messages are handled over each kind of connection, and each mistake is named with its cause by `check --connect` and in
+a running worker's log. No secret is in a log, in an answer of `check`, or in a command line.
+Arguments: build folder [scenario…]. Without names: scram_tls and tls_mistakes; LW_MORE=1: all."""
+import json
+import os
+import re
+import subprocess
+
+from lib.process import descendants, wait_until
+from lib.scenario import main, more, scenario
+from lib.secure import PASSWORD, SecureKafka
+
+USERS = ("orders", "nobody")
+
+
+def begin(t):
+    """One secured Kafka for all scenarios of this file."""
+    if not isinstance(t.rig.broker, SecureKafka):
+        t.rig.broker = SecureKafka(t.rig.build, os.path.join(t.rig.dir, "kafka"), USERS)
+        t.rig.broker.start()
+    t.start_redis()
+    t.make_topics(1)
+    t.kafka.create(t.id + ".dead", 1)
+
+
+def settings(t, properties):
+    return dict(kafka={"properties": properties}, dead={"to": "topic:%s.dead" % t.id}, workers=1)
+
+
+def check(t, properties):
+    """All that `check --connect` says about Kafka."""
+    path = os.path.join(t.dir, "check.json")
+    kafka = {"topics": t.topics, "properties": dict(properties, **{"group.id": t.id})}
+    with open(path, "w") as f:
+        json.dump({"name": t.id, "kafka": kafka, "redis": {"url": t.redis.url}, "dead": {"to": "topic:%s.dead" % t.id},
+                   "handler": {"type": "exec", "command": ["cat"]}}, f)
+    done = subprocess.run([os.path.join(t.rig.build, "latchwork"), "check", "--connect", "-c", path, "--json"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120)
+    t.check(PASSWORD not in done.stdout, "check shows the password")
+    return [e for e in json.loads(done.stdout)["errors"] if "kafka" in e or "dead.to" in e]
+
+
+def no_secrets(t, run):
+    t.check(PASSWORD not in run.log(), "the log shows the password")
+    for pid in [run.pid] + descendants(run.pid):
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as f:
+                t.check(PASSWORD.encode() not in f.read(), "a command line shows the password")
+        except OSError:
+            pass
+
+
+def works(t, user, properties, messages=300, seconds=1):
+    """check finds nothing, and a fleet handles everything; a message without a key goes to the dead-letter topic."""
+    t.kafka.allow_all(user, t.id, t.topics, t.id + ".dead")
+    wait_until(lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties))
+    run = t.start(log={"level": "debug"}, **settings(t, dict(properties, debug="conf,security,broker")))
+    t.generate(messages, keys=20, rate=messages // seconds)
+    t.kafka.produce(t.topics[0], [(0, None, b"no key")])
+    t.wait_finished()
+    wait_until(lambda: len(t.kafka.dump(t.id + ".dead")) == 1, 30, "dead letter")
+    t.dead.update(dict(letter["headers"])["latchwork-origin"] for letter in t.kafka.dump(t.id + ".dead"))
+    no_secrets(t, run)
+    run.stop()
+    t.judge()
+
+
+def named(t, properties, said, label, errors=None):
+    """check and a running worker name this cause."""
+    found = check(t, properties) if errors is None else errors
+    t.check(any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found))
+    run = t.start(label=label, **settings(t, properties))
+    try:
+        wait_until(lambda: re.search(said, run.log()), 60, "%s in the log of %s" % (said, label))
+    finally:
+        no_secrets(t, run)
+        run.destroy()
+
+
+@scenario
+def scram_tls(t):
+    """SASL SCRAM over TLS."""
+    begin(t)
+    works(t, "orders", t.kafka.client("SASLTLS", "SCRAM-SHA-512", "orders"))
+
+
+@scenario
+def tls_mistakes(t):
+    """A wrong password, a wrong CA, an expired certificate, a name that does not match, a listener without TLS, nobody there."""
+    begin(t)
+    k = t.kafka
+    named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), "[Aa]uthentication (error|failed)", "wrong-password")
+    named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", ca="strange-ca"), "certificate is not accepted: its CA is not in ssl.ca.location", "wrong-ca")
+    named(t, k.client("EXPIRED"), "certificate is not accepted: it has expired", "expired")
+    named(t, k.client("OTHERNAME"), "certificate is not accepted: it is for another host name", "other-name")
+    named(t, dict(k.client("MTLS"), **{"bootstrap.servers": k.brokers}), "Perhaps this listener has no TLS|connecting to a PLAINTEXT broker listener", "no-tls")
+    named(t, dict(k.client("MTLS"), **{"bootstrap.servers": "127.0.0.1:1"}), "Connection refused", "nobody")
+
+
+@more
+def plain_tls(t):
+    begin(t)
+    works(t, "orders", t.kafka.client("SASLTLS", "PLAIN", "orders"))
+
+
+@more
+def scram_256(t):
+    begin(t)
+    works(t, "orders", t.kafka.client("SASL", "SCRAM-SHA-256", "orders"))
+
+
+@more
+def oauthbearer(t):
+    """Unsigned tokens, which expire and are renewed while the fleet works. Below librdkafka 2.8 they are refused."""
+    begin(t)
+    properties = t.kafka.client("SASLTLS", "OAUTHBEARER")
+    properties.update({"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=orders lifeSeconds=10"})
+    errors = check(t, properties)
+    if any("crashes when an unsigned token" in e for e in errors):
+        t.same(len(errors), 1, "errors")
+        return
+    works(t, "orders", properties, seconds=12)
+
+
+@more
+def mtls(t):
+    """Who the client is, its certificate tells; one of a strange CA, or none, is not let in."""
+    begin(t)
+    k = t.kafka
+    if not os.path.exists(k.certificates.path("client.pem")):
+        k.certificates.sign("client", "DNS:client")
+        k.certificates.sign("stranger", "DNS:client", ca="strange-ca")
+    works(t, "CN=client", k.client("MTLS", certificate="client"))
+    refused = "does not accept this client's certificate"
+    named(t, k.client("MTLS", certificate="stranger"), refused, "stranger")
+    named(t, k.client("MTLS"), refused, "no-certificate")
+
+
+@more
+def mtls_rights(t):
+    """A right that is missing is named with the certificate."""
+    begin(t)
+    k = t.kafka
+    if not os.path.exists(k.certificates.path("client.pem")):
+        k.certificates.sign("client", "DNS:client")
+    k.allow("CN=client", "read", "topic", t.topics[0])
+    named(t, k.client("MTLS", certificate="client"), "the user of the certificate in .*client.pem may not READ the consumer group " + t.id, "group")
+
+
+if __name__ == "__main__":
+    main()
