@@ -125,7 +125,7 @@ demo: deps
 test: deps-test
 	@+$(MAKE) --no-print-directory all
 	@+$(MAKE) --no-print-directory check
-## ci: run what a change must pass: test, two cells of the matrix, a build with clang, asan, debian-13
+## ci: run what a change must pass: test, one cell of the matrix, a build with clang, asan, debian-13
 ci:
 	@.ci/run
 
