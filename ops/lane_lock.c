@@ -350,7 +350,7 @@ static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_option
     return true;
 }
 
-static struct latchwork_client *open_client(const struct lw_config *c, int shard, struct latchwork_error *error) {
+struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error) {
     struct lw_redis_url at;
     struct lw_err why = {0};
     char where[160];
@@ -374,7 +374,7 @@ struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_byte
     l->lane = lw_lane_id(lw_bytes(l->own, key.n), l->room, sizeof l->room);
     l->shard = lw_lane_shard(l->lane, c->redis.shards, &tag);
     snprintf(l->tag, sizeof l->tag, LW_LANE_TAG, c->name, l->shard);
-    l->client = open_client(c, l->shard, error);
+    l->client = lw_lane_client_open(c, l->shard, error);
     if (l->client && open_lock(l, options, error)) return l;
     lw_lane_lock_close(l);
     return NULL;

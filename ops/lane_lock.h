@@ -16,6 +16,9 @@
 
 struct lw_lane_lock;
 
+/* A client of the lock library for the server of a shard. Connects to nothing yet. Close it with latchwork_client_close(). */
+struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error);
+
 /* c is borrowed until close. options: ttl_ms (0: that of c, which is also the maximum), flags RENEW, and the
  * callback; this function sets the rest.
  *

@@ -62,10 +62,10 @@ _latchwork_options() {
     "dead drop") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts --reason --error --where --from --to --limit -x --execute --rate --stop-on-error --backup --resume --help" ;;
     "dead edit") echo "-c --config --set --json --help" ;;
     "dead "*) echo "ls show export replay drop edit --help" ;;
-    "lock exec") echo "-c --config --redis --set --plain --ttl --wait --kill-after --paused --help --" ;;
-    "lock ls") echo "-c --config --redis --set --plain --json --match --limit --without-ttl --help" ;;
-    "lock show") echo "-c --config --redis --set --plain --json --set-ttl --execute --help" ;;
-    "lock break") echo "-c --config --redis --set --plain --json --execute --help" ;;
+    "lock exec") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --ttl --wait --kill-after --paused --help --" ;;
+    "lock ls") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --match --limit --without-ttl --help" ;;
+    "lock show") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --set-ttl --execute --help" ;;
+    "lock break") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --execute --help" ;;
     "lock "*) echo "exec ls show break --help" ;;
     "handler "*) echo "--help" ;;
     "top "*) echo "-c --config --interval --filter --sort --once --json --set --help" ;;
@@ -124,6 +124,10 @@ _latchwork_values() {
     "dead --resume") echo "-" ;;
     "lock --config" | "lock -c") echo "FILE" ;;
     "lock --redis") echo "-" ;;
+    "lock --tls-ca") echo "FILE" ;;
+    "lock --tls-cert") echo "FILE" ;;
+    "lock --tls-key") echo "FILE" ;;
+    "lock --tls-name") echo "-" ;;
     "lock --set") echo "PATH" ;;
     "lock --ttl") echo "-" ;;
     "lock --wait") echo "-" ;;

@@ -48,8 +48,31 @@ static const struct cli_option lock_options[] = {
      .kind = CLI_TEXT,
      .need = CLI_SPOKEN,
      .metavar = "URL",
-     .help = "the locks of the lock library in this Redis (redis://, unix://)",
+     .help = "the locks of the lock library in this Redis (redis://, rediss://, unix://)",
      .at = AT(redis)},
+    {.name = "tls-ca",
+     .kind = CLI_TEXT,
+     .metavar = "FILE",
+     .help = "with --redis rediss://: the CAs to trust",
+     .dflt = "the system's",
+     .at = AT(tls_ca)},
+    {.name = "tls-cert",
+     .kind = CLI_TEXT,
+     .metavar = "FILE",
+     .help = "with --redis rediss://: the client's certificate",
+     .at = AT(tls_cert)},
+    {.name = "tls-key",
+     .kind = CLI_TEXT,
+     .metavar = "FILE",
+     .help = "with --redis rediss://: its private key",
+     .dflt = "in --tls-cert",
+     .at = AT(tls_key)},
+    {.name = "tls-name",
+     .kind = CLI_TEXT,
+     .metavar = "NAME",
+     .help = "with --redis rediss://: the name in the server's certificate",
+     .dflt = "the URL's host",
+     .at = AT(tls_name)},
     CLI_SET_OPTION,
     {.name = "plain",
      .kind = CLI_FLAG,
@@ -130,6 +153,8 @@ static int check(const struct lock_args *a) {
     const struct cli_args *cli = &a->cli;
     unsigned bit = cli->verb->bit;
     if (!cli->config == !a->redis) return cli_misuse(cli, "either -c FILE or --redis URL is wanted");
+    if ((a->tls_ca || a->tls_cert || a->tls_key || a->tls_name) && !a->redis)
+        return cli_misuse(cli, "--tls-… goes with --redis; with -c the configuration has redis.tls");
     if (a->plain && !a->redis) return cli_misuse(cli, "--plain goes with --redis");
     if (cli->n_set && !cli->config) return cli_misuse(cli, "--set goes with -c");
     if (a->paused && !cli->config) return cli_misuse(cli, "--paused goes with -c");
@@ -188,6 +213,18 @@ struct lw_config *lock_config(const struct lock_args *a) {
     return c;
 }
 
+/* A password in the URL would be seen by everyone who lists processes. */
+struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error) {
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT,
+                                         .user = getenv("LATCHWORK_REDIS_USER"),
+                                         .password = getenv("LATCHWORK_REDIS_PASSWORD"),
+                                         .tls_ca = a->tls_ca,
+                                         .tls_cert = a->tls_cert,
+                                         .tls_key = a->tls_key,
+                                         .tls_name = a->tls_name};
+    return latchwork_client_open(a->redis, &o, error);
+}
+
 int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options) {
     struct latchwork_error error = {0};
     *t = (struct lock_target){0};
@@ -202,7 +239,7 @@ int lock_target_open(struct lock_target *t, const struct lock_args *a, const str
     }
     struct latchwork_lock_options o = *options;
     if (a->plain) o.flags |= LATCHWORK_FLAG_PLAIN;
-    t->client = latchwork_client_open(a->redis, NULL, &error);
+    t->client = lock_client_open(a, &error);
     if (t->client) t->lock = latchwork_lock_open(t->client, a->key, &o, &error);
     return t->lock ? 0 : lock_failed(a, &error);
 }

@@ -18,6 +18,7 @@ extern const struct cli_command cli_lock;
 struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;
+    const char *tls_ca, *tls_cert, *tls_key, *tls_name;
     int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* 0: not given */
     int64_t limit;                                      /* 0: none */
     bool plain, execute, paused, without_ttl;
@@ -36,6 +37,9 @@ void lock_say(const struct lock_args *a, const char *fmt, ...) __attribute__((fo
 /* The configuration of -c; NULL with every problem on stderr. The handler section is not checked,
  * because no handler is needed. */
 struct lw_config *lock_config(const struct lock_args *a);
+
+/* A client for the Redis of --redis, with the options and variables that say how to log in. NULL with *error. */
+struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
 /* What KEY names: a lane of an application, or a name in one Redis. */
 struct lock_target {

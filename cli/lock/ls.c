@@ -62,10 +62,12 @@ static void tell_foreign(const struct lock_args *a, const struct lw_foreign *for
              foreign->n == 1 ? "" : ", ...");
 }
 
-static int list_one(struct listing *l, const char *url, const char *glob, unsigned flags) {
+/* Closes the client, which is NULL with *opened if it could not be opened. */
+static int list_one(struct listing *l, struct latchwork_client *client, const struct latchwork_error *opened, const char *glob,
+                    unsigned flags) {
     struct latchwork_error error = {0};
-    l->client = latchwork_client_open(url, NULL, &error);
-    if (!l->client) return lock_failed(l->a, &error);
+    l->client = client;
+    if (!client) return lock_failed(l->a, opened);
     enum latchwork_result result = latchwork_client_ping(l->client, &error);
     l->now_ms = result == LATCHWORK_LOCK_OK ? lock_redis_now_ms(l->client) : 0;
     struct lw_foreign foreign = {0};
@@ -85,7 +87,9 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         lw_buf_addf(&glob, "lock:%s%c", l->a->match ? l->a->match : "*", 0);
         l->tag = tag;
         l->shard = s;
-        int failed = list_one(l, c->redis.urls[(size_t)s % c->redis.n_urls], glob.p, LATCHWORK_FLAG_KEYS);
+        struct latchwork_error error = {0};
+        struct latchwork_client *client = lw_lane_client_open(c, s, &error);
+        int failed = list_one(l, client, &error, glob.p, LATCHWORK_FLAG_KEYS);
         if (failed) status = failed; /* go on, because the other shards are worth seeing all the same */
         lw_buf_free(&glob);
     }
@@ -102,7 +106,9 @@ int lock_ls(const struct lock_args *a) {
         status = list_lanes(&l, c);
         lw_config_free(c);
     } else {
-        status = list_one(&l, a->redis, a->match, a->plain ? LATCHWORK_FLAG_KEYS : 0);
+        struct latchwork_error error = {0};
+        struct latchwork_client *client = lock_client_open(a, &error);
+        status = list_one(&l, client, &error, a->match, a->plain ? LATCHWORK_FLAG_KEYS : 0);
     }
     int flushed = lock_flush(a);
     return status ? status : flushed;

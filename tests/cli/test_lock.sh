@@ -447,6 +447,26 @@ cli set stock someone >/dev/null
 t "plain: without a TTL"  75 "" "without a TTL" exec stock --redis "$url" --plain -- true
 cli del stock >/dev/null
 
+# --- TLS, user and password
+mkdir "$dir/certs"
+tests/support/certs.sh "$dir/certs"
+tls_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+cli config set tls-cert-file "$dir/certs/server.pem" tls-key-file "$dir/certs/server.key" tls-ca-cert-file "$dir/certs/ca.pem" tls-auth-clients optional tls-port "$tls_port" >/dev/null
+cli acl setuser locker on '>secret' allkeys allchannels +@all >/dev/null
+tls="--redis rediss://localhost:$tls_port"
+export LATCHWORK_REDIS_USER=locker LATCHWORK_REDIS_PASSWORD=secret
+# shellcheck disable=SC2086 # two words
+{
+    t "TLS: no CA"        1 "" "redis.tls.ca_file" exec k $tls -- true
+    t "TLS: exec"         0 "inside" "" exec k $tls --tls-ca "$dir/certs/ca.pem" -- echo inside
+    t "TLS: client's own" 0 "" "" ls $tls --tls-ca "$dir/certs/ca.pem" --tls-cert "$dir/certs/client.pem" --tls-key "$dir/certs/client.key"
+    t "TLS: name"         1 "" "is not for other.example" ls $tls --tls-ca "$dir/certs/ca.pem" --tls-name other.example
+    LATCHWORK_REDIS_PASSWORD=wrong
+    t "TLS: password"     1 "" "refuses the user or password" ls $tls --tls-ca "$dir/certs/ca.pem"
+}
+unset LATCHWORK_REDIS_USER LATCHWORK_REDIS_PASSWORD
+t "TLS: with -c"          2 "" "redis.tls" ls -c app.json --tls-ca "$dir/certs/ca.pem"
+
 # --- the example
 inventory=$build/examples/inventory/inventory
 "$inventory" "$url" >"$dir/out" 2>"$dir/err"
