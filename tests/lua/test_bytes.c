@@ -111,7 +111,7 @@ static void claim_all(struct lt *l) {
 }
 static void none_due(struct lt *l) {
     free_all(l);
-    eval(l, "local due = redis.call('TIME')[1] .. '999'\n"
+    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* a minute from now */
             "for o = 0, 511 do redis.call('HSET', '" LT_TAG "tries:orders:1:0', o, '1 1 ' .. due) end");
 }
 static void claim_undue(struct lt *l) {
