@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/redis/url.h"
+#include "base/redis/servers.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -52,11 +52,19 @@ struct lw_config {
         bool reset_latest; /* auto.offset.reset is "latest": where a group without commits begins */
     } kafka;
     struct {
-        char **urls; /* shard s lives on urls[s % n_urls] */
+        char **urls; /* shard s lives on urls[s % n_urls]; none if Sentinels name the server */
         size_t n_urls;
         int shards;
         char *username, *password; /* where the URL has none; NULL: none */
-        struct lw_tls tls;         /* for rediss:// */
+        struct lw_tls tls;         /* for rediss://, and for a server that Sentinels name: then `on` if the section is given */
+        int db;                    /* of a server that Sentinels name */
+        struct {
+            bool on;          /* the section is given */
+            char **addresses; /* host[:port], as written */
+            size_t n_addresses;
+            char *master, *username, *password;
+            struct lw_tls tls; /* on: its section is given */
+        } sentinel;
     } redis;
     struct {
         struct lw_rule from;
@@ -133,9 +141,11 @@ struct lw_config *lw_config_load(const char *path, const struct lw_override *set
 struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
                                   struct lw_problems *problems);
 void lw_config_free(struct lw_config *c);
-/* How to reach the server of a shard, and as whom: its URL, and what redis.username, redis.password and redis.tls add to it. The caller
- * frees *out with lw_redis_url_free(). -1 with *err only when an allocation failed: loading has checked the rest. */
-int lw_config_redis(const struct lw_config *c, int shard, struct lw_redis_url *out, struct lw_err *err);
+/* How to find the servers of the shards, and as whom to log in: all that the section `redis` says. The caller frees *out with
+ * lw_redis_servers_free(). -1 with *err only when an allocation failed: loading has checked the rest. */
+int lw_config_servers(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err);
+/* lw_redis_servers_count() of them. */
+size_t lw_config_servers_count(const struct lw_config *c);
 /* A connection to the server of a shard (base/redis/connection.h), logged in. NULL with *err, which names the server. */
 struct lw_redis *lw_config_connect(const struct lw_config *c, int shard, const char *client_name, int64_t connect_ms, int64_t answer_ms,
                                    struct lw_err *err);

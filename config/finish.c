@@ -9,7 +9,7 @@
 static void finish_redis(struct lw_loader *l) {
     struct lw_config *c = l->c;
     if (!c->redis.shards) c->redis.shards = c->redis.n_urls ? (int)c->redis.n_urls : 1;
-    if ((size_t)c->redis.shards < c->redis.n_urls)
+    if (c->redis.n_urls && (size_t)c->redis.shards < c->redis.n_urls)
         lw_problem(l->problems, "redis.shards: %d shards leave servers of the %zu in redis.url unused", c->redis.shards, c->redis.n_urls);
     lw_finish_redis(l);
 }

@@ -48,10 +48,12 @@ static void unknown(struct lw_loader *l, const char *path) {
 
 static void walk_section(struct lw_loader *l, const char *path, json_t *v) {
     char buf[LW_SHOWN_MAX];
-    if (json_is_object(v))
-        walk(l, path, v);
-    else
+    if (!json_is_object(v)) {
         lw_problem(l->problems, "%s: must be an object, is %s", path, lw_shown(l, v, buf));
+        return;
+    }
+    lw_section_given(l, path);
+    walk(l, path, v);
 }
 
 static void walk_one(struct lw_loader *l, const char *path, json_t *v, bool open) {
@@ -102,6 +104,7 @@ static void take_defaults(struct lw_loader *l, json_t *root) {
         if (!o->dflt) continue;
         bool plain = o->kind != LW_OPT_CUSTOM || o->take == lw_take_name || o->take == lw_take_key_from;
         if (!plain && given(root, o->path)) continue;
+        if (o->unless && given(root, o->unless)) continue;
         json_t *v = json_loads(o->dflt, JSON_DECODE_ANY, NULL);
         lw_option_take(l, o, v);
         json_decref(v);
@@ -182,6 +185,9 @@ void lw_config_free(struct lw_config *c) {
     free_strings(c->redis.urls, c->redis.n_urls);
     free(c->redis.username), free(c->redis.password);
     lw_tls_free(&c->redis.tls);
+    free_strings(c->redis.sentinel.addresses, c->redis.sentinel.n_addresses);
+    free(c->redis.sentinel.master), free(c->redis.sentinel.username), free(c->redis.sentinel.password);
+    lw_tls_free(&c->redis.sentinel.tls);
     free(c->key.from.arg);
     free(c->key.from_text);
     free(c->dead.topic);

@@ -11,6 +11,8 @@ enum {
     LW_SLOTS_MAX = 4096,
     LW_TOPICS_MAX = 64,
     LW_URLS_MAX = 1024,
+    LW_SENTINELS_MAX = 64,
+    LW_SENTINEL_PORT = 26379,
     LW_MEMBER_ID_MAX = 100
 };
 
@@ -49,6 +51,7 @@ struct lw_option {
     const char *dflt;         /* JSON text, taken as if it had been given; NULL: computed, or none */
     const char *dflt_text;    /* what the reference says where dflt is NULL */
     const char *form;         /* what the reference says for LW_OPT_CUSTOM */
+    const char *unless;       /* no default if this key or section is given; may be NULL */
     bool required;
     bool secret; /* LW_OPT_TEXT: never shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
@@ -70,6 +73,8 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -102,6 +107,7 @@ bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 void lw_finish(struct lw_loader *l);
 
 /* redis.c */
+void lw_section_given(struct lw_loader *l, const char *path); /* some sections say something just by being there */
 void lw_finish_redis(struct lw_loader *l);
 
 /* secret.c */
@@ -114,6 +120,9 @@ json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);
 json_t *lw_show_member_id(const struct lw_config *c);
 json_t *lw_show_urls(const struct lw_config *c);
+json_t *lw_show_addresses(const struct lw_config *c);
+json_t *lw_show_db(const struct lw_config *c);
+json_t *lw_show_sentinel_verify(const struct lw_config *c);
 json_t *lw_show_tls_verify(const struct lw_config *c);
 json_t *lw_show_key_from(const struct lw_config *c);
 json_t *lw_show_dedup_id(const struct lw_config *c);

@@ -40,13 +40,24 @@ static json_t *show_url(const char *url) {
 }
 
 json_t *lw_show_urls(const struct lw_config *c) {
+    if (!c->redis.n_urls) return NULL;
     if (c->redis.n_urls == 1) return show_url(c->redis.urls[0]);
     json_t *list = json_array();
     for (size_t i = 0; i < c->redis.n_urls; i++) json_array_append_new(list, show_url(c->redis.urls[i]));
     return list;
 }
 
-/* Shown only if it differs: most have no TLS at all. */
+json_t *lw_show_addresses(const struct lw_config *c) {
+    if (!c->redis.sentinel.n_addresses) return NULL;
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->redis.sentinel.n_addresses; i++) json_array_append_new(list, json_string(c->redis.sentinel.addresses[i]));
+    return list;
+}
+
+json_t *lw_show_db(const struct lw_config *c) { return c->redis.db ? json_integer(c->redis.db) : NULL; }
+
+/* Shown only if they differ: most have no TLS at all. */
+json_t *lw_show_sentinel_verify(const struct lw_config *c) { return c->redis.sentinel.tls.no_verify ? json_false() : NULL; }
 json_t *lw_show_tls_verify(const struct lw_config *c) { return c->redis.tls.no_verify ? json_false() : NULL; }
 
 json_t *lw_show_dead_to(const struct lw_config *c) {
@@ -99,6 +110,14 @@ static void put(json_t *root, const char *path, json_t *v) {
     json_object_set_new(root, path, v);
 }
 
+/* Sections that say something even if they are empty. */
+static void show_given(const struct lw_config *c, json_t *root) {
+    json_t *redis = json_object_get(root, "redis"), *sentinel = json_object_get(redis, "sentinel");
+    if (!c->redis.sentinel.on) return;
+    if (c->redis.tls.on && !json_object_get(redis, "tls")) json_object_set_new(redis, "tls", json_object());
+    if (c->redis.sentinel.tls.on && !json_object_get(sentinel, "tls")) json_object_set_new(sentinel, "tls", json_object());
+}
+
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_t *root = json_object();
     for (size_t i = 0; i < lw_n_options; i++) {
@@ -106,6 +125,7 @@ void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
         json_t *v = show(c, &lw_options[i]);
         if (v) put(root, lw_options[i].path, v);
     }
+    show_given(c, root);
     char *text = json_dumps(root, JSON_INDENT(2));
     lw_buf_addf(out, "%s\n", text ? text : "{}");
     free(text);

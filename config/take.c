@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RULE_MAX = 1024, TOPIC_MAX = 249, URL_TEXT_MAX = 4096 };
+enum { RULE_MAX = 1024, TOPIC_MAX = 249, URL_TEXT_MAX = 4096, ADDRESS_MAX = 300 };
 
 _Static_assert(sizeof(enum lw_key_missing) == sizeof(int) && sizeof(enum lw_log_level) == sizeof(int), "words are stored as int");
 
@@ -214,10 +214,52 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
+static void add_address(struct lw_loader *l, const char *path, json_t *v) {
+    struct lw_redis_url parsed;
+    struct lw_err err = {0};
+    char buf[LW_SHOWN_MAX];
+    const char *text = lw_take_text(l, path, v, ADDRESS_MAX);
+    if (!text) return;
+    if (lw_redis_address_parse(text, LW_SENTINEL_PORT, &parsed, &err)) {
+        lw_problem(l->problems, "%s: %s: %s", path, lw_shown(l, v, buf), err.text);
+        return;
+    }
+    lw_redis_url_free(&parsed);
+    for (size_t i = 0; i < l->c->redis.sentinel.n_addresses; i++)
+        if (!strcmp(l->c->redis.sentinel.addresses[i], text)) lw_problem(l->problems, "%s: the same Sentinel is listed twice", path);
+    size_t n = l->c->redis.sentinel.n_addresses++;
+    l->c->redis.sentinel.addresses = lw_realloc(l->c->redis.sentinel.addresses, (n + 1) * sizeof *l->c->redis.sentinel.addresses);
+    l->c->redis.sentinel.addresses[n] = lw_strdup(text);
+}
+
+void lw_take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char path[64], buf[LW_SHOWN_MAX];
+    size_t n = json_array_size(v); /* 0 if it is not an array */
+    if (n == 0 || n > LW_SENTINELS_MAX) {
+        lw_problem(l->problems, "%s: must be a list of 1 to %d addresses, as 10.0.0.7:%d, is %s", o->path, (int)LW_SENTINELS_MAX,
+                   (int)LW_SENTINEL_PORT, json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s[%zu]", o->path, i);
+        add_address(l, path, json_array_get(v, i));
+    }
+}
+
+/* No LW_OPT_INT, because it is shown only if it is given. */
+void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    int64_t n;
+    if (!as_integer(l, v, &n) || n < 0 || n > o->max)
+        lw_problem(l->problems, "%s: must be a whole number from 0 to %lld, is %s", o->path, (long long)o->max, lw_shown(l, v, buf));
+    else
+        l->c->redis.db = (int)n;
+}
+
 void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     if (json_is_boolean(v))
-        l->c->redis.tls.no_verify = json_is_false(v);
+        *(bool *)at(l, o) = json_is_false(v);
     else
         lw_problem(l->problems, "%s: must be true or false, is %s", o->path, lw_shown(l, v, buf));
 }

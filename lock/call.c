@@ -163,7 +163,12 @@ bool lw_is_no_script(const redisReply *reply) { return reply->type == REDIS_REPL
 
 redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, struct latchwork_error *error) {
     redisReply *reply = lw_redis_reply(redis);
-    if (reply) return reply;
+    if (reply) {
+        bool found = c->servers && c->servers->kind != LW_REDIS_LIST;
+        if (found && reply->type == REDIS_REPLY_ERROR && lw_redis_deposed(reply->str))
+            lw_redis_break(redis, LW_REDIS_BROKEN, "it takes no writes any more");
+        return reply;
+    }
     if (redis->err == LW_REDIS_LATE)
         lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (command_ms)", c->where);
     else
@@ -221,6 +226,7 @@ static const struct {
     {"MASTERDOWN", LATCHWORK_E_READONLY, "; try again when the master is up"},
     {"MISCONF", LATCHWORK_E_READONLY, "; Redis can't save: see its log"},
     {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS, "; where scripts are forbidden open the client with LATCHWORK_FLAG_NO_SCRIPTS"},
+    {"NOREPLICAS", LATCHWORK_E_READONLY, "; try again when its replicas are up"},
 };
 
 static int meaning_of(const char *text) {

@@ -119,13 +119,15 @@ static bool fill_in(struct latchwork_client *c, const struct lw_redis_url *at, c
 
 static void free_client(struct latchwork_client *c) {
     lw_redis_url_free(&c->url);
+    if (c->servers) lw_redis_servers_free(c->servers);
+    free(c->servers);
     free(c->where);
     free(c->idle);
     free(c);
 }
 
-struct latchwork_client *lw_client_open_at(const struct lw_redis_url *at, const char *where, const struct latchwork_client_options *options,
-                                           struct latchwork_error *error) {
+static struct latchwork_client *open_at(const struct lw_redis_url *at, const char *where, const struct latchwork_client_options *options,
+                                        struct latchwork_error *error) {
     struct latchwork_client *c = calloc(1, sizeof *c);
     if (!c) return lw_lock_no_memory(error), NULL;
     if (!fill_in(c, at, where, options, error)) {
@@ -142,6 +144,23 @@ struct latchwork_client *lw_client_open_at(const struct lw_redis_url *at, const 
     return c;
 }
 
+struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard, const char *where,
+                                                struct latchwork_error *error) {
+    struct lw_redis_servers *own = malloc(sizeof *own);
+    struct latchwork_client *c = own ? open_at(&(struct lw_redis_url){0}, where, NULL, error) : NULL;
+    if (c) {
+        *own = *servers;
+        *servers = (struct lw_redis_servers){0};
+        c->servers = own;
+        c->shard = shard;
+        return c;
+    }
+    if (!own) lw_lock_no_memory(error);
+    free(own);
+    lw_redis_servers_free(servers);
+    return NULL;
+}
+
 struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                struct latchwork_error *error) {
     struct lw_redis_url at;
@@ -154,7 +173,7 @@ struct latchwork_client *latchwork_client_open(const char *url, const struct lat
         return NULL;
     }
     char *where = lw_url_redact(url);
-    struct latchwork_client *c = where ? lw_client_open_at(&at, where, options, error) : NULL;
+    struct latchwork_client *c = where ? open_at(&at, where, options, error) : NULL;
     if (!where) lw_lock_no_memory(error);
     free(where);
     lw_redis_url_free(&at);
@@ -217,9 +236,19 @@ struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_err
     return redis;
 }
 
+static struct lw_redis *open_found(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct lw_err *err) {
+    struct lw_redis_url at;
+    if (lw_redis_servers_find(c->servers, c->shard, connect_ms, &at, err)) return NULL;
+    struct lw_redis *redis = lw_redis_open(&at, c->name, connect_ms, command_ms, err);
+    lw_redis_url_free(&at);
+    if (!redis) lw_redis_servers_doubt(c->servers);
+    return redis;
+}
+
 struct lw_redis *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {
     struct lw_err why = {0};
-    struct lw_redis *redis = lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
+    struct lw_redis *redis =
+        c->servers ? open_found(c, connect_ms, command_ms, &why) : lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
     if (!redis) tell_failure(c, &why, error);
     return redis;
 }

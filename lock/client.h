@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "base/redis/connection.h"
+#include "base/redis/servers.h"
 #include "include/latchwork/lock.h"
 #include "lock/scripts.h"
 
@@ -24,6 +25,8 @@ struct lw_waking;
 
 struct latchwork_client {
     struct lw_redis_url url;
+    struct lw_redis_servers *servers; /* asked where `shard` is, before each connection; NULL: it is at `url`. Owned */
+    int shard;
     char *where; /* the URL without its password, for errors */
     unsigned flags;
     int connections;
@@ -66,9 +69,10 @@ enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
 /* The reason why a connection broke: MEMORY when an allocation failed, else CONNECT. */
 int lw_broken_code(enum lw_redis_error error);
 
-/* As latchwork_client_open(), with a place that is copied. where: how messages call it. */
-struct latchwork_client *lw_client_open_at(const struct lw_redis_url *at, const char *where, const struct latchwork_client_options *options,
-                                           struct latchwork_error *error);
+/* As latchwork_client_open(), for a server that is found anew before each connection. Takes over *servers, also if it fails, and leaves it
+ * empty. where: how messages call the server. */
+struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard, const char *where,
+                                                struct latchwork_error *error);
 /* lw_client_ok() returns false, with the error, in a child of the process that opened the
  * client. */
 bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *error);

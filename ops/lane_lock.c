@@ -351,13 +351,14 @@ static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_option
 }
 
 struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error) {
-    struct lw_redis_url at;
-    struct lw_err why = {0};
-    char where[160];
-    if (lw_config_redis(c, shard, &at, &why)) return lw_lock_no_memory(error), NULL;
-    struct latchwork_client *client = lw_client_open_at(&at, lw_redis_url_where(&at, where, sizeof where), NULL, error);
-    lw_redis_url_free(&at);
-    return client;
+    struct lw_redis_servers servers;
+    char where[320];
+    if (lw_config_servers(c, &servers, NULL)) return lw_lock_no_memory(error), NULL;
+    if (servers.kind == LW_REDIS_SENTINEL)
+        snprintf(where, sizeof where, "master \"%s\"", servers.master);
+    else
+        lw_redis_url_where(&servers.at[(size_t)shard % servers.n], where, sizeof where);
+    return lw_client_open_servers(&servers, shard, where, error);
 }
 
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,

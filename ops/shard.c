@@ -23,15 +23,15 @@ static int connect_one(struct ops *o, struct ops_shard *sh) {
 }
 
 int ops_connect(struct ops *o) {
-    size_t n_urls = o->c->redis.n_urls;
+    size_t n_servers = lw_config_servers_count(o->c);
     o->shards = lw_alloc((size_t)o->c->redis.shards * sizeof *o->shards);
     for (int s = 0; s < o->c->redis.shards; s++) {
         struct ops_shard *sh = &o->shards[s];
         sh->index = s;
         snprintf(sh->prefix, sizeof sh->prefix, "lw:{%s.%d}:", o->c->name, s);
-        sh->shares = (size_t)s >= n_urls;
+        sh->shares = (size_t)s >= n_servers;
         if (sh->shares)
-            sh->redis = o->shards[(size_t)s % n_urls].redis;
+            sh->redis = o->shards[(size_t)s % n_servers].redis;
         else if (connect_one(o, sh))
             return -1;
     }

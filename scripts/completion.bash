@@ -146,6 +146,7 @@ _latchwork_paths() {
         kafka.on_stop \
         redis.url \
         redis.shards \
+        redis.db \
         redis.username \
         redis.password \
         redis.tls.ca_file \
@@ -153,6 +154,15 @@ _latchwork_paths() {
         redis.tls.key_file \
         redis.tls.server_name \
         redis.tls.verify \
+        redis.sentinel.addresses \
+        redis.sentinel.master \
+        redis.sentinel.username \
+        redis.sentinel.password \
+        redis.sentinel.tls.ca_file \
+        redis.sentinel.tls.cert_file \
+        redis.sentinel.tls.key_file \
+        redis.sentinel.tls.server_name \
+        redis.sentinel.tls.verify \
         key.from \
         key.missing \
         lock.ttl_ms \

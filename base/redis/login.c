@@ -19,7 +19,7 @@ static void take_name(char *out, const char *name) {
 }
 
 void lw_redis_login(const struct lw_redis_url *u, const char *client_name, struct lw_redis_login *out) {
-    *out = (struct lw_redis_login){0};
+    *out = (struct lw_redis_login){.via = u->via};
     snprintf(out->db, sizeof out->db, "%d", u->db);
     if (client_name) take_name(out->name, client_name);
     if (u->password) say(out, LW_LOGIN_AUTH, "AUTH", u->user ? u->user : u->password, u->user ? u->password : NULL);
@@ -37,20 +37,31 @@ static int role_answer(const redisReply *r, struct lw_err *err) {
 
 static bool begins(const redisReply *r, const char *word) { return strncmp(r->str, word, strlen(word)) == 0; }
 
-static int refused(const redisReply *r, struct lw_err *err) {
-    if (begins(r, "NOAUTH")) return lw_fail(err, "it asks for a password; set redis.password, or user:password@ in the URL (%s)", r->str);
+/* Which settings to correct. */
+static const struct {
+    const char *password, *both, *tls;
+} words[] = {
+    [LW_VIA_URL] = {"redis.password, or user:password@ in the URL", "redis.username and redis.password, or those of the URL",
+                    "write rediss:// in the URL"},
+    [LW_VIA_SENTINEL] = {"redis.sentinel.password", "redis.sentinel.username and redis.sentinel.password", "set redis.sentinel.tls"},
+    [LW_VIA_FOUND] = {"redis.password", "redis.username and redis.password", "set redis.tls"},
+};
+
+static int refused(enum lw_redis_via via, const redisReply *r, struct lw_err *err) {
+    if (begins(r, "NOAUTH")) return lw_fail(err, "it asks for a password; set %s (%s)", words[via].password, r->str);
     if (begins(r, "WRONGPASS") || begins(r, "ERR invalid password"))
-        return lw_fail(err, "it refuses the user or password; correct redis.username and redis.password, or those of the URL (%s)", r->str);
+        return lw_fail(err, "it refuses the user or password; correct %s (%s)", words[via].both, r->str);
     return lw_fail(err, "%s", r->str);
 }
 
 int lw_redis_login_answer(const struct lw_redis_login *l, size_t i, const redisReply *r, struct lw_err *err) {
     if (r->type != REDIS_REPLY_ERROR) return l->command[i].kind == LW_LOGIN_ROLE ? role_answer(r, err) : 0;
     if (l->command[i].kind == LW_LOGIN_SETNAME && (begins(r, "NOPERM") || begins(r, "ERR unknown"))) return 0;
-    return refused(r, err);
+    return refused(l->via, r, err);
 }
 
 int lw_redis_login_broken(const struct lw_redis_url *u, const char *why, struct lw_err *err) {
     bool plain = !u->path && !u->tls.on;
-    return lw_fail(err, "%s%s", why, plain ? "; if this port speaks TLS, write rediss:// in the URL" : "");
+    if (!plain) return lw_fail(err, "%s", why);
+    return lw_fail(err, "%s; if this port speaks TLS, %s", why, words[u->via].tls);
 }

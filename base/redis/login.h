@@ -20,6 +20,7 @@ struct lw_redis_login {
         const char *word[4]; /* lent by the URL, or in here; NULL behind the last */
     } command[LW_LOGIN_MAX];
     char db[16], name[LW_CLIENT_NAME_MAX];
+    enum lw_redis_via via;
 };
 
 /* client_name: NULL for none. What Redis does not allow in one becomes '-'. *out must not be copied: it points into itself. */

@@ -76,7 +76,6 @@ static int take_port(const char *p, size_t n, struct lw_redis_url *u, struct lw_
 /* host[:port] or [v6][:port] */
 static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
     const char *end = p + n, *host = p, *host_end;
-    u->port = DEFAULT_PORT;
     if (n && *p == '[') {
         host = p + 1;
         host_end = memchr(p, ']', n);
@@ -101,6 +100,7 @@ static int take_db(const char *p, struct lw_redis_url *u, struct lw_err *err) {
 static int parse_tcp(const char *p, struct lw_redis_url *u, struct lw_err *err) {
     if (strpbrk(p, "?#")) return lw_fail(err, "redis:// and rediss:// take no ? or # part; the database is /N");
     size_t n = strcspn(p, "/");
+    u->port = DEFAULT_PORT;
     if (take_host(p, n, u, err)) return -1;
     return p[n] && p[n + 1] ? take_db(p + n + 1, u, err) : 0;
 }
@@ -133,6 +133,16 @@ int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err
     return -1;
 }
 
+int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out, struct lw_err *err) {
+    *out = (struct lw_redis_url){.port = default_port};
+    if (!*text || *text == ':' || strpbrk(text, "/@?# "))
+        lw_fail(err, "must be a host and a port, as 10.0.0.7:%d", default_port);
+    else if (!take_host(text, strlen(text), out, err))
+        return 0;
+    lw_redis_url_free(out);
+    return -1;
+}
+
 void lw_redis_url_free(struct lw_redis_url *u) {
     free(u->host);
     free(u->path);
@@ -148,7 +158,7 @@ static bool copy_text(const char *from, char **out) {
 }
 
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err) {
-    *out = (struct lw_redis_url){.port = from->port, .db = from->db, .only_master = from->only_master};
+    *out = (struct lw_redis_url){.port = from->port, .db = from->db, .only_master = from->only_master, .via = from->via};
     if (copy_text(from->host, &out->host) && copy_text(from->path, &out->path) && copy_text(from->user, &out->user) &&
         copy_text(from->password, &out->password) && !lw_tls_copy(&from->tls, &out->tls, err))
         return 0;

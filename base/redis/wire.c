@@ -9,10 +9,12 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 enum {
     CONNECT_MS = 2000,
+    FIND_MS = 10000, /* longer than a search lasts, so that only a resolver that hangs is given up */
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
@@ -20,15 +22,18 @@ enum {
     COMPLAIN_MS = 10000, /* log failed attempts at most once per this period */
     READS = 16,          /* a serve, so that other connections get their turn */
     KEEP_OUT = 1 << 20,  /* an output buffer larger than this is not kept from one pipeline to the next */
-    WHY_SIZE = 256,
+    WHY_SIZE = 512,
 };
 
-enum state { WAITING, CONNECTING, LOGIN, UP };
+enum state { WAITING, FINDING, CONNECTING, LOGIN, UP };
 
 struct lw_wire {
     struct lw_wire_setup set;
     char *name, *client_name;
     enum state state;
+    struct lw_finding *finding;    /* NULL: the place is known */
+    struct lw_redis_url found;     /* what it last answered */
+    const struct lw_redis_url *at; /* where the attempt goes */
     struct lw_stream stream;
     struct lw_redis_login login; /* its answers: login.n - unanswered have come */
     unsigned life;               /* counts connections: who holds an older number looks at one that is gone */
@@ -57,6 +62,8 @@ struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup) {
     struct lw_buf client = {0};
     if (setup->owner) lw_buf_addf(&client, "latchwork:%s:%s%c", setup->owner, setup->name, 0);
     w->client_name = client.p;
+    w->at = setup->url;
+    if (setup->finder) w->finding = lw_finding_open(setup->finder, setup->shard), w->at = &w->found;
     w->stream.fd = -1;
     w->deadline_ms = INT64_MAX;
     w->complained_ms = INT64_MIN;
@@ -93,31 +100,35 @@ static void schedule(struct lw_wire *w) {
     if (w->backoff_ms > w->set.backoff_max_ms) w->backoff_ms = w->set.backoff_max_ms;
 }
 
-static void complain(struct lw_wire *w, const char *why) {
+static void complain(struct lw_wire *w, bool placed, const char *why) {
     int64_t now = lw_boot_ms();
     if (w->complained_ms != INT64_MIN && now - w->complained_ms < COMPLAIN_MS) return;
     w->complained_ms = now;
     char where[WHY_SIZE];
-    lw_warn("%s: Redis at %s: %s; retrying", w->name, lw_redis_url_where(w->set.url, where, sizeof where), why);
+    if (placed)
+        lw_warn("%s: Redis at %s: %s; retrying", w->name, lw_redis_url_where(w->at, where, sizeof where), why);
+    else
+        lw_warn("%s: Redis: %s; retrying", w->name, why);
 }
 
 static void broken(struct lw_wire *w, const char *what) {
     char why[WHY_SIZE]; /* a copy, because `what` may live in the connection that is dropped now */
     snprintf(why, sizeof why, "%s", what);
-    bool was_up = w->state == UP;
+    bool was_up = w->state == UP, placed = w->state != FINDING;
     if (!was_up) memcpy(w->trouble, why, sizeof why);
+    if (!was_up && placed && w->finding) lw_finding_doubt(w->finding);
     drop(w);
     schedule(w);
     if (was_up)
         w->set.down(w->set.ctx, why);
     else
-        complain(w, why);
+        complain(w, placed, why);
 }
 
 /* Reading or writing failed. */
 static void cut(struct lw_wire *w, const char *why) {
     struct lw_err early = {0};
-    if (w->state == LOGIN) lw_redis_login_broken(w->set.url, why, &early);
+    if (w->state == LOGIN) lw_redis_login_broken(w->at, why, &early);
     broken(w, early.text[0] ? early.text : why);
 }
 
@@ -134,6 +145,8 @@ void lw_wire_close(struct lw_wire *w) {
     if (!w) return;
     drop(w);
     lw_buf_free(&w->out);
+    lw_finding_close(w->finding);
+    lw_redis_url_free(&w->found);
     free(w->name), free(w->client_name);
     free(w);
 }
@@ -197,11 +210,33 @@ const char *lw_wire_trouble(const struct lw_wire *w) { return w->trouble[0] ? w-
 
 /* --- connecting ----------------------------------------------------------------------------------------------------------------- */
 
-static void begin(struct lw_wire *w) {
+static void dial(struct lw_wire *w) {
     struct lw_err why = {0};
     w->state = CONNECTING;
     w->deadline_ms = lw_boot_ms() + w->set.connect_ms;
-    if (lw_stream_start(&w->stream, w->set.url, w->attempts++, NULL, &why)) broken(w, why.text);
+    if (lw_stream_start(&w->stream, w->at, w->attempts++, NULL, &why)) broken(w, why.text);
+}
+
+static void go_on_finding(struct lw_wire *w) {
+    struct lw_err why = {0};
+    struct lw_redis_url found;
+    int r = lw_finding_take(w->finding, &found, &why);
+    if (r < 0) broken(w, why.text);
+    if (r <= 0) return;
+    lw_redis_url_free(&w->found);
+    w->found = found;
+    dial(w);
+}
+
+static void begin(struct lw_wire *w) {
+    if (!w->finding) {
+        dial(w);
+        return;
+    }
+    w->state = FINDING;
+    w->deadline_ms = lw_boot_ms() + FIND_MS;
+    lw_finding_ask(w->finding);
+    go_on_finding(w);
 }
 
 static void now_up(struct lw_wire *w) {
@@ -215,7 +250,7 @@ static void now_up(struct lw_wire *w) {
 
 static void login(struct lw_wire *w) {
     struct lw_commands c = {0};
-    lw_redis_login(w->set.url, w->client_name, &w->login);
+    lw_redis_login(w->at, w->client_name, &w->login);
     for (size_t i = 0; i < w->login.n; i++) {
         lw_cmd(&c, w->login.command[i].word[0]);
         for (int k = 1; k < w->login.command[i].n; k++) lw_arg_text(&c, w->login.command[i].word[k]);
@@ -231,12 +266,16 @@ static void login(struct lw_wire *w) {
 
 static void go_on_connecting(struct lw_wire *w) {
     struct lw_err why = {0};
-    int r = lw_stream_go_on(&w->stream, w->set.url, &why);
+    int r = lw_stream_go_on(&w->stream, w->at, &why);
     if (r < 0) broken(w, why.text);
     if (r > 0) login(w);
 }
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------- */
+
+static bool deposed(const struct lw_wire *w, const redisReply *r) {
+    return w->at->only_master && r->type == REDIS_REPLY_ERROR && lw_redis_deposed(r->str);
+}
 
 static void take_reply(struct lw_wire *w, const redisReply *r) {
     if (!w->unanswered) {
@@ -244,6 +283,10 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
         return;
     }
     w->unanswered--;
+    if (w->state == UP && deposed(w, r)) {
+        broken(w, r->str);
+        return;
+    }
     if (w->state == UP) {
         progress(w);
         w->set.reply(w->set.ctx, r);
@@ -290,6 +333,7 @@ static void read_some(struct lw_wire *w) {
 
 struct pollfd lw_wire_poll(const struct lw_wire *w) {
     if (w->state == WAITING) return (struct pollfd){.fd = -1};
+    if (w->state == FINDING) return (struct pollfd){.fd = lw_finding_fd(w->finding), .events = POLLIN};
     return (struct pollfd){.fd = w->stream.fd, .events = lw_stream_events(&w->stream, w->out_at < w->out.n)};
 }
 
@@ -310,6 +354,8 @@ static void give_up(struct lw_wire *w) {
     char why[WHY_SIZE];
     if (w->state == UP)
         snprintf(why, sizeof why, "no answer in %lld ms", (long long)w->set.answer_ms);
+    else if (w->state == FINDING)
+        snprintf(why, sizeof why, "no Sentinel was asked within %d ms: the resolver of host names hangs", (int)FIND_MS);
     else
         snprintf(why, sizeof why, "no connection in %lld ms", (long long)w->set.connect_ms);
     broken(w, why);
@@ -320,7 +366,9 @@ void lw_wire_serve(struct lw_wire *w, short revents) {
         if (lw_boot_ms() >= w->retry_ms) begin(w);
         return;
     }
-    if (w->state == CONNECTING && revents)
+    if (w->state == FINDING && revents)
+        go_on_finding(w);
+    else if (w->state == CONNECTING && revents)
         go_on_connecting(w);
     else if (w->state > CONNECTING && (revents || w->failed.text[0]))
         serve_connection(w, revents);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A wire: one connection to a Redis that never blocks and comes back by itself.
  *
- *     WAITING --retry_ms--> CONNECTING --> LOGIN (login.h) --> UP --error, timeout, lw_wire_connect()--> WAITING
+ *     WAITING --retry_ms--> FINDING --> CONNECTING --> LOGIN (login.h) --> UP --error, timeout, lw_wire_connect()--> WAITING
+ *
+ * FINDING, if a finder is given, asks it where the shard is, anew for each attempt (base/redis/finder.h). A server that was found by
+ * Sentinels and answers that it takes no writes (READONLY and the like) is dropped, and searched for again.
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest and then calls lw_wire_serve(), from which all events come. `up`
  * is told once a connection is ready: nothing but the login was sent on it. From then on lw_wire_send() sends pipelines, each reply
@@ -18,6 +21,7 @@
 #define LW_BASE_REDIS_WIRE_H
 
 #include "base/redis/command.h"
+#include "base/redis/finder.h"
 #include "base/redis/url.h"
 
 #include <hiredis/hiredis.h>
@@ -28,12 +32,14 @@
 struct lw_wire;
 
 struct lw_wire_setup {
-    const struct lw_redis_url *url; /* borrowed for the wire's life */
-    const char *name;               /* copied, as owner is; for the log: "shard 0", "shard 0, hints" */
-    const char *owner;              /* who connects, for CLIENT LIST; NULL: the connection has no name */
-    int64_t connect_ms;             /* limit for connecting and login; 0: 2 s */
-    int64_t answer_ms;              /* limit for an answer; 0: 5 s */
-    int64_t backoff_max_ms;         /* longest pause between attempts; 0: 2 s */
+    const struct lw_redis_url *url; /* where to connect, borrowed for the wire's life; or: */
+    struct lw_finder *finder;       /* whom to ask where `shard` is; borrowed for the wire's life */
+    int shard;
+    const char *name;       /* copied, as owner is; for the log: "shard 0", "shard 0, hints" */
+    const char *owner;      /* who connects, for CLIENT LIST; NULL: the connection has no name */
+    int64_t connect_ms;     /* limit for connecting and login; 0: 2 s */
+    int64_t answer_ms;      /* limit for an answer; 0: 5 s */
+    int64_t backoff_max_ms; /* longest pause between attempts; 0: 2 s */
     void (*up)(void *ctx);
     void (*reply)(void *ctx, const redisReply *reply); /* borrowed */
     void (*down)(void *ctx, const char *why);          /* the connection was up and is lost; a new attempt is already under way */

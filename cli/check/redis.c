@@ -76,6 +76,17 @@ static void check_role(struct server *s, const char *info) {
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
 
+/* INFO tells the number of good replicas only if min-replicas-to-write is set. */
+static void check_replicas(struct server *s, const char *info) {
+    char good[16];
+    field(info, "min_slaves_good_slaves", good, sizeof good);
+    if (!s->c->redis.sentinel.on || *good) return;
+    lw_problem_warn(&s->r->problems,
+                    "redis %s: min-replicas-to-write is 0: an old master that is cut off from its Sentinels would go on granting leases "
+                    "beside the new one; set it to 1 on all of them",
+                    s->shown);
+}
+
 static void check_policy(struct server *s, const char *info) {
     char policy[64];
     field(info, "maxmemory_policy", policy, sizeof policy);
@@ -101,6 +112,7 @@ static void check_info(struct server *s) {
     if (who.too_old) PROBLEM(s, "%s; at least Redis 7.0 or a Valkey is needed", who.text);
     check_role(s, reply->str);
     check_policy(s, reply->str);
+    check_replicas(s, reply->str);
     note_server(s, reply->str, &who);
     freeReplyObject(reply);
 }
@@ -307,24 +319,45 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     check_info(s);
     if (!s->redis->err) check_scripts(s);
     if (s->no_lua) return; /* skip: the check of rights needs a script */
-    for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards; shard += (int)s->c->redis.n_urls)
+    for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards; shard += (int)lw_config_servers_count(s->c))
         if (!check_rights(s, shard))
             break;
         else if (shard == 0)
             learn_fleet(s);
 }
 
+/* How messages call a server: its URL, or the master's name and its address. */
+static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
+    char where[160];
+    struct lw_buf b = {0};
+    if (!c->redis.sentinel.on) return lw_or_abort(lw_url_redact(c->redis.urls[i]));
+    lw_buf_addf(&b, "%s (%s)%c", c->redis.sentinel.master, lw_redis_url_where(at, where, sizeof where), 0);
+    return b.p;
+}
+
+static void check_found(const struct lw_config *c, size_t i, const struct lw_redis_url *at, struct lw_check_report *r) {
+    struct server s = {.c = c, .r = r, .shown = name_of(c, i, at)};
+    check_server(&s, i, at);
+    lw_redis_close(s.redis);
+    free(s.shown);
+}
+
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
-    for (size_t i = 0; i < c->redis.n_urls; i++) {
-        struct lw_redis_url at;
-        struct lw_err err = {0};
-        struct server s = {.c = c, .r = r, .shown = lw_or_abort(lw_url_redact(c->redis.urls[i]))};
-        if (lw_config_redis(c, (int)i, &at, &err))
-            PROBLEM(&s, "%s", err.text);
-        else
-            check_server(&s, i, &at);
-        lw_redis_close(s.redis);
-        lw_redis_url_free(&at);
-        free(s.shown);
+    struct lw_redis_servers servers;
+    struct lw_err err = {0};
+    if (lw_config_servers(c, &servers, &err)) {
+        lw_problem(&r->problems, "redis: %s", err.text);
+        return;
     }
+    lw_check_sentinels(&servers, r);
+    for (size_t i = 0; i < lw_redis_servers_count(&servers); i++) {
+        struct lw_redis_url at;
+        err = (struct lw_err){0};
+        if (lw_redis_servers_find(&servers, (int)i, r->wait_ms, &at, &err))
+            lw_problem(&r->problems, "redis: %s", err.text);
+        else
+            check_found(c, i, &at, r);
+        lw_redis_url_free(&at);
+    }
+    lw_redis_servers_free(&servers);
 }

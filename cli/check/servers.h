@@ -21,6 +21,8 @@ struct lw_check_report {
 /* Call it after lw_check_redis(), which learns the fleet's name. */
 void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r);
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r);
+/* Part of lw_check_redis: what each Sentinel says. Nothing without redis.sentinel. */
+void lw_check_sentinels(const struct lw_redis_servers *servers, struct lw_check_report *r);
 /* Part of lw_check_kafka: `consumer` is an rd_kafka_t, `partitions` an rd_kafka_topic_partition_list_t. */
 void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions, struct lw_check_report *r);
 /* Opens the handler in a child process, so that one that hangs or crashes is only a problem. Call

@@ -135,7 +135,8 @@ struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup) {
 static void connect_first(struct lw_hints *h) {
     char name[32];
     snprintf(name, sizeof name, "shard %d, hints", h->set.shard);
-    struct lw_wire_setup s = {.url = h->set.url,
+    struct lw_wire_setup s = {.finder = h->set.finder,
+                              .shard = h->set.shard,
                               .name = name,
                               .owner = h->set.owner,
                               .answer_ms = ANSWER_MS,

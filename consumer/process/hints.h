@@ -13,8 +13,8 @@
 struct lw_hints;
 
 struct lw_hints_setup {
-    const struct lw_redis_url *url; /* borrowed */
-    const char *owner;              /* of the connection; lent */
+    struct lw_finder *finder; /* borrowed */
+    const char *owner;        /* of the connection; lent */
     int shard;
     int64_t ttl_ms;
     const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */

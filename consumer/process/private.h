@@ -42,8 +42,8 @@ struct process {
     const struct lw_handler_type *type;
     struct lw_handler *handler;
     struct lw_pool *pool;
-    struct lw_redis_url *urls; /* c->redis.n_urls of them */
-    struct link *links;        /* c->redis.shards of them */
+    struct lw_finder *finder; /* of the servers of the shards */
+    struct link *links;       /* c->redis.shards of them */
     struct lw_worker *logic;
     struct lw_renewer *renewer;
     struct lw_source *source;

@@ -90,10 +90,10 @@ static int open_handler(struct process *p, struct lw_err *err) {
 }
 
 static int find_servers(struct process *p, struct lw_err *err) {
-    p->urls = lw_alloc(p->c->redis.n_urls * sizeof *p->urls);
-    for (size_t i = 0; i < p->c->redis.n_urls; i++)
-        if (lw_config_redis(p->c, (int)i, &p->urls[i], err)) return -1;
-    return 0;
+    struct lw_redis_servers servers;
+    if (lw_config_servers(p->c, &servers, err)) return -1;
+    p->finder = lw_finder_open(&servers, err);
+    return p->finder ? 0 : -1;
 }
 
 static void ask_cluster_id(struct process *p) {
@@ -114,7 +114,8 @@ static void open_links(struct process *p) {
         snprintf(name, sizeof name, "shard %d", s);
         p->links[s] = (struct link){.process = p, .shard = s};
         struct lw_wire_setup setup = {
-            .url = &p->urls[(size_t)s % p->c->redis.n_urls],
+            .finder = p->finder,
+            .shard = s,
             .name = name,
             .owner = p->id,
             .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server must get its repairs within one TTL */
@@ -149,7 +150,7 @@ static void open_logic(struct process *p) {
     p->logic = lw_worker_open(&setup);
     for (int s = 0; s < p->c->redis.shards; s++) {
         struct lw_hints_setup hints = {
-            .url = &p->urls[(size_t)s % p->c->redis.n_urls],
+            .finder = p->finder,
             .owner = p->id,
             .shard = s,
             .ttl_ms = p->c->lock.ttl_ms,
@@ -164,8 +165,7 @@ static void open_logic(struct process *p) {
 
 static int open_renewer(struct process *p, struct lw_err *err) {
     struct lw_renewer_setup setup = {
-        .urls = p->urls,
-        .n_urls = p->c->redis.n_urls,
+        .finder = p->finder,
         .shards = p->c->redis.shards,
         .ttl_ms = p->c->lock.ttl_ms,
         .worker_id = p->id,
@@ -364,8 +364,7 @@ static void close_links(struct process *p) {
     }
     free(p->links);
     free(p->fds);
-    for (size_t i = 0; p->urls && i < p->c->redis.n_urls; i++) lw_redis_url_free(&p->urls[i]);
-    free(p->urls);
+    lw_finder_close(p->finder);
     free(p->headers);
 }
 

@@ -193,7 +193,8 @@ static void open_shard(struct lw_renewer *r, int index) {
     char name[40];
     snprintf(name, sizeof name, "shard %d, renewals", index);
     struct lw_wire_setup s = {
-        .url = &r->set.urls[(size_t)index % r->set.n_urls],
+        .finder = r->set.finder,
+        .shard = index,
         .name = name,
         .owner = r->set.worker_id,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),

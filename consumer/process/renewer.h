@@ -8,15 +8,14 @@
 #ifndef LW_CONSUMER_PROCESS_RENEWER_H
 #define LW_CONSUMER_PROCESS_RENEWER_H
 
-#include "base/redis/url.h"
+#include "base/redis/finder.h"
 #include "consumer/board.h"
 #include "consumer/worker/lease.h"
 
 struct lw_renewer;
 
 struct lw_renewer_setup {
-    const struct lw_redis_url *urls; /* shard s is on urls[s % n_urls]; borrowed */
-    size_t n_urls;
+    struct lw_finder *finder; /* borrowed */
     int shards;
     int64_t ttl_ms;
     const char *worker_id; /* tokens are worker_id "." number; borrowed */

@@ -21,7 +21,7 @@ struct seen {
     struct lw_test_redis *redis;
     redisContext *c;
     struct lw_hints *hints;
-    struct lw_redis_url url;
+    struct lw_finder *finder;
     int n;
     char text[KEEP][TEXT];
 };
@@ -46,14 +46,16 @@ static void begin(struct seen *s, const char *const *args) {
     assert_non_null(s->c);
     char text[200];
     snprintf(text, sizeof text, "unix://%s", lw_test_redis_path(s->redis));
-    assert_int_equal(lw_redis_url_parse(text, &s->url, NULL), 0);
-    struct lw_hints_setup setup = {.url = &s->url, .ttl_ms = 10000, .prefix = "lw:{t.0}:", .hint = on_hint, .epoch = epoch, .ctx = s};
+    struct lw_redis_servers servers = {.at = lw_alloc(sizeof *servers.at), .n = 1};
+    assert_int_equal(lw_redis_url_parse(text, servers.at, NULL), 0);
+    s->finder = lw_finder_open(&servers, NULL);
+    struct lw_hints_setup setup = {.finder = s->finder, .ttl_ms = 10000, .prefix = "lw:{t.0}:", .hint = on_hint, .epoch = epoch, .ctx = s};
     s->hints = lw_hints_open(&setup);
 }
 
 static void end(struct seen *s) {
     lw_hints_close(s->hints);
-    lw_redis_url_free(&s->url);
+    lw_finder_close(s->finder);
     redisFree(s->c);
     lw_test_redis_stop(s->redis);
 }

@@ -20,7 +20,7 @@ enum { LIMIT_MS = 60000, TTL_MS = 3600, MANY = 300 };
 struct seen {
     struct lw_test_redis *redis;
     redisContext *c;
-    struct lw_redis_url url;
+    struct lw_finder *finder;
     struct lw_leases *leases;
     struct lw_renewer *renewer;
     struct lw_counts counts;
@@ -68,12 +68,13 @@ static void begin(struct seen *s) {
     assert_non_null(s->c);
     char text[200];
     snprintf(text, sizeof text, "unix://%s", lw_test_redis_path(s->redis));
-    assert_int_equal(lw_redis_url_parse(text, &s->url, NULL), 0);
+    struct lw_redis_servers servers = {.at = lw_alloc(sizeof *servers.at), .n = 1};
+    assert_int_equal(lw_redis_url_parse(text, servers.at, NULL), 0);
+    s->finder = lw_finder_open(&servers, NULL);
     DO(s, "HSET lw:{t.0}:epoch id E");
     s->leases = lw_leases_open(1, TTL_MS);
     struct lw_renewer_setup setup = {
-        .urls = &s->url,
-        .n_urls = 1,
+        .finder = s->finder,
         .shards = 1,
         .ttl_ms = TTL_MS,
         .worker_id = "w",
@@ -91,7 +92,7 @@ static void begin(struct seen *s) {
 static void end(struct seen *s) {
     lw_renewer_close(s->renewer);
     lw_leases_close(s->leases);
-    lw_redis_url_free(&s->url);
+    lw_finder_close(s->finder);
     redisFree(s->c);
     lw_test_redis_stop(s->redis);
 }

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/redis/finder.h"
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { SEARCH_MS = 6000, CLOSE_MS = 2000 };
+
+struct lw_finding {
+    struct lw_finder *finder;
+    int shard, fd;
+    unsigned asked, searching, answered; /* numbers of questions: the newest, the one being searched for, the last answered */
+    bool taken;
+    struct lw_redis_url found; /* the answer, or */
+    struct lw_err err;
+    struct lw_finding *next;
+};
+
+struct lw_finder {
+    struct lw_redis_servers servers;
+    pthread_mutex_t mutex; /* guards all below, and the findings */
+    pthread_cond_t asked;
+    struct lw_finding *all;
+    bool stopping, threaded;
+    pthread_t thread;
+};
+
+/* --- the thread ----------------------------------------------------------------------------------------------------------------- */
+
+static size_t place_of(const struct lw_finding *q) { return (size_t)q->shard % lw_redis_servers_count(&q->finder->servers); }
+
+static struct lw_finding *next_question(const struct lw_finder *f) {
+    for (struct lw_finding *q = f->all; q; q = q->next)
+        if (q->asked != q->answered) return q;
+    return NULL;
+}
+
+static void rouse(const struct lw_finding *q) {
+    uint64_t one = 1;
+    if (write(q->fd, &one, sizeof one) != sizeof one) lw_error("Redis: eventfd: %s", strerror(errno));
+}
+
+static void answer(struct lw_finding *q, const struct lw_redis_url *found, const struct lw_err *err) {
+    q->answered = q->searching;
+    q->searching = 0;
+    q->taken = false;
+    lw_redis_url_free(&q->found);
+    q->err = *err;
+    if (!err->text[0] && lw_redis_url_copy(found, &q->found, NULL)) lw_fail_memory(&q->err);
+    if (q->answered == q->asked) rouse(q);
+}
+
+/* Searches for one server without the mutex, and answers everybody who had asked for it before. */
+static void search(struct lw_finder *f, const struct lw_finding *first) {
+    struct lw_redis_url found;
+    struct lw_err err = {0};
+    int shard = first->shard;
+    size_t place = place_of(first);
+    for (struct lw_finding *q = f->all; q; q = q->next)
+        if (place_of(q) == place && q->asked != q->answered) q->searching = q->asked;
+    pthread_mutex_unlock(&f->mutex);
+    lw_redis_servers_find(&f->servers, shard, SEARCH_MS, &found, &err);
+    pthread_mutex_lock(&f->mutex);
+    for (struct lw_finding *q = f->all; q; q = q->next)
+        if (q->searching && place_of(q) == place) answer(q, &found, &err);
+    lw_redis_url_free(&found);
+}
+
+static void *thread_main(void *arg) {
+    struct lw_finder *f = arg;
+    pthread_mutex_lock(&f->mutex);
+    while (!f->stopping) {
+        const struct lw_finding *q = next_question(f);
+        if (q)
+            search(f, q);
+        else
+            pthread_cond_wait(&f->asked, &f->mutex);
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return NULL;
+}
+
+/* Signals stay blocked in the thread, because the main thread handles them. */
+static int start_thread(struct lw_finder *f) {
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int e = pthread_create(&f->thread, NULL, thread_main, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return e;
+}
+
+/* --- opening and closing -------------------------------------------------------------------------------------------------------- */
+
+static void free_finder(struct lw_finder *f) {
+    lw_redis_servers_free(&f->servers);
+    pthread_mutex_destroy(&f->mutex);
+    pthread_cond_destroy(&f->asked);
+    free(f);
+}
+
+struct lw_finder *lw_finder_open(struct lw_redis_servers *servers, struct lw_err *err) {
+    struct lw_finder *f = lw_alloc(sizeof *f);
+    f->servers = *servers;
+    *servers = (struct lw_redis_servers){0};
+    pthread_mutex_init(&f->mutex, NULL);
+    pthread_cond_init(&f->asked, NULL);
+    f->threaded = f->servers.kind != LW_REDIS_LIST;
+    int e = f->threaded ? start_thread(f) : 0;
+    if (!e) return f;
+    lw_fail(err, "the thread that finds Redis can't be started: %s", strerror(e));
+    free_finder(f);
+    return NULL;
+}
+
+void lw_finder_close(struct lw_finder *f) {
+    if (!f) return;
+    pthread_mutex_lock(&f->mutex);
+    f->stopping = true;
+    pthread_cond_signal(&f->asked);
+    pthread_mutex_unlock(&f->mutex);
+    if (!f->threaded || lw_join_within(f->thread, CLOSE_MS)) free_finder(f);
+}
+
+size_t lw_finder_count(const struct lw_finder *f) { return lw_redis_servers_count(&f->servers); }
+
+struct lw_finding *lw_finding_open(struct lw_finder *f, int shard) {
+    struct lw_finding *q = lw_alloc(sizeof *q);
+    *q = (struct lw_finding){.finder = f, .shard = shard, .fd = -1, .taken = true};
+    if (!f->threaded) return q;
+    q->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_lock(&f->mutex);
+    q->next = f->all;
+    f->all = q;
+    pthread_mutex_unlock(&f->mutex);
+    return q;
+}
+
+static void leave(struct lw_finding *q) {
+    pthread_mutex_lock(&q->finder->mutex);
+    struct lw_finding **at = &q->finder->all;
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
+    pthread_mutex_unlock(&q->finder->mutex);
+    if (q->fd >= 0) close(q->fd);
+}
+
+void lw_finding_close(struct lw_finding *q) {
+    if (!q) return;
+    if (q->finder->threaded) leave(q);
+    lw_redis_url_free(&q->found);
+    free(q);
+}
+
+/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+
+int lw_finding_fd(const struct lw_finding *q) { return q->fd; }
+
+void lw_finding_doubt(struct lw_finding *q) { lw_redis_servers_doubt(&q->finder->servers); }
+
+void lw_finding_ask(struct lw_finding *q) {
+    if (!q->finder->threaded) return;
+    pthread_mutex_lock(&q->finder->mutex);
+    if (!++q->asked) q->asked = 1; /* 0 means none */
+    pthread_cond_signal(&q->finder->asked);
+    pthread_mutex_unlock(&q->finder->mutex);
+}
+
+static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
+    uint64_t n;
+    ssize_t r = read(q->fd, &n, sizeof n); /* EAGAIN means that it was empty */
+    (void)r;
+    if (q->asked != q->answered || q->taken) return 0;
+    q->taken = true;
+    *out = q->found;
+    q->found = (struct lw_redis_url){0};
+    return q->err.text[0] ? (*err = q->err, -1) : 1;
+}
+
+int lw_finding_take(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
+    *out = (struct lw_redis_url){0};
+    if (!q->finder->threaded) return lw_redis_servers_find(&q->finder->servers, q->shard, 0, out, err) ? -1 : 1;
+    pthread_mutex_lock(&q->finder->mutex);
+    int taken = take_answer(q, out, err);
+    pthread_mutex_unlock(&q->finder->mutex);
+    return taken;
+}

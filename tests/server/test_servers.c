@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Servers that Sentinels name: real Sentinels, masters and replicas on the loopback. */
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/redis/connection.h"
+#include "base/redis/servers.h"
+#include "base/redis/wire.h"
+#include "lock/client.h"
+#include "tests/support/redis_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+/* cmocka wants those first */
+#include <cmocka.h>
+
+enum { LIMIT_MS = 30000, FIND_MS = 10000, HURRIED_MS = 1500 };
+
+static char folder[] = "/tmp/lw-servers-XXXXXX";
+static int server_port[2], sentinel_port;
+static struct lw_test_redis *server[2]; /* the first is what the Sentinel monitors as "m" when a test begins */
+static pid_t sentinel_pid;
+
+/* --- servers -------------------------------------------------------------------------------------------------------------------- */
+
+/* A socket bound to a free port, whose number goes to *port. */
+static int bound(int *port) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+static int free_port(void) {
+    int port;
+    close(bound(&port));
+    return port;
+}
+
+static struct lw_test_redis *start_server(int port) {
+    char number[12];
+    snprintf(number, sizeof number, "%d", port);
+    struct lw_test_redis *r = lw_test_redis_start((const char *[]){"--port", number, "--bind", "127.0.0.1", NULL});
+    assert_non_null(r);
+    return r;
+}
+
+static struct lw_redis_url place(int port) { return (struct lw_redis_url){.host = (char *)(uintptr_t) "127.0.0.1", .port = port}; }
+
+/* Sends one command of words to a port, and expects no error. */
+static void say(int port, const char *const *words) {
+    struct lw_redis_url at = place(port);
+    struct lw_err err = {0};
+    int n = 0;
+    while (words[n]) n++;
+    struct lw_redis *c = lw_redis_open(&at, NULL, LIMIT_MS, LIMIT_MS, &err);
+    if (!c) fail_msg("port %d: %s", port, err.text);
+    redisReply *r = lw_redis_ask_argv(c, n, (const char **)(uintptr_t)words, NULL);
+    if (!r || r->type == REDIS_REPLY_ERROR) fail_msg("%s: %s", words[0], r ? r->str : c->why);
+    freeReplyObject(r);
+    lw_redis_close(c);
+}
+#define SAY(port, ...) say(port, (const char *const[]){__VA_ARGS__, NULL})
+
+static void run_sentinel(const char *file, pid_t parent) {
+    const char *named = getenv("LW_REDIS_SERVER");
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
+    execlp(named && *named ? named : "redis-server", "redis-server", file, "--sentinel", (char *)NULL);
+    _exit(127);
+}
+
+static void pause_ms(long ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
+
+static bool listens(int port) {
+    struct lw_redis_url at = place(port);
+    struct lw_stream s;
+    bool up = !lw_stream_open(&s, &at, LIMIT_MS, NULL);
+    lw_stream_close(&s);
+    return up;
+}
+
+/* A Sentinel of its own, with further lines of configuration, that watches the first server as "m". */
+static pid_t start_sentinel(int port, const char *more) {
+    char file[100];
+    snprintf(file, sizeof file, "%s/%d.conf", folder, port);
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "bind 127.0.0.1\ndir %s\nlogfile %s/%d.log\n%s\nsentinel monitor m 127.0.0.1 %d 1\nsentinel down-after-milliseconds m 300\n"
+            "sentinel failover-timeout m 3000\n",
+            folder, folder, port, more, server_port[0]);
+    assert_int_equal(fclose(f), 0);
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) run_sentinel(file, parent);
+    assert_true(pid > 0);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; !listens(port); pause_ms(5)) assert_true(lw_boot_ms() < until);
+    return pid;
+}
+
+static void end_sentinel(pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static pid_t plain_sentinel(int port) {
+    char more[64];
+    snprintf(more, sizeof more, "port %d", port);
+    return start_sentinel(port, more);
+}
+
+static int start(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    for (int i = 0; i < 2; i++) server[i] = start_server(server_port[i] = free_port());
+    sentinel_pid = plain_sentinel(sentinel_port = free_port());
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    char command[64];
+    end_sentinel(sentinel_pid);
+    for (int i = 0; i < 2; i++) lw_test_redis_stop(server[i]);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+/* From now on the Sentinel names server i as the master "m". */
+static void name_master(int i) {
+    char port[12];
+    snprintf(port, sizeof port, "%d", server_port[i]);
+    SAY(sentinel_port, "SENTINEL", "REMOVE", "m");
+    SAY(sentinel_port, "SENTINEL", "MONITOR", "m", "127.0.0.1", port, "1");
+}
+
+/* As after a fail-over, at the old master: it follows the new one, but nobody has cut its clients off. */
+static void demote(int i) {
+    char port[12];
+    snprintf(port, sizeof port, "%d", server_port[!i]);
+    SAY(server_port[i], "REPLICAOF", "127.0.0.1", port);
+}
+
+static int begin(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) SAY(server_port[i], "REPLICAOF", "NO", "ONE");
+    name_master(0);
+    return 0;
+}
+
+/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+
+static struct lw_redis_servers sentinels(const char *master, const int *ports, size_t n) {
+    struct lw_redis_servers s = {.kind = LW_REDIS_SENTINEL, .n = n, .at = lw_alloc(n * sizeof *s.at), .master = lw_strdup(master)};
+    for (size_t i = 0; i < n; i++)
+        s.at[i] = (struct lw_redis_url){.host = lw_strdup("127.0.0.1"), .port = ports[i], .via = LW_VIA_SENTINEL};
+    return s;
+}
+
+static struct lw_redis_servers one_sentinel(void) { return sentinels("m", (int[]){sentinel_port}, 1); }
+
+static void find(struct lw_redis_servers *s, int port) {
+    struct lw_redis_url at;
+    struct lw_err err = {0};
+    if (lw_redis_servers_find(s, 0, FIND_MS, &at, &err)) fail_msg("%s", err.text);
+    assert_string_equal(at.host, "127.0.0.1");
+    assert_int_equal(at.port, port);
+    assert_true(at.only_master);
+    lw_redis_url_free(&at);
+}
+
+static void refuse(struct lw_redis_servers *s, const char *why) {
+    struct lw_redis_url at;
+    struct lw_err err = {0};
+    assert_int_equal(lw_redis_servers_find(s, 0, FIND_MS, &at, &err), -1);
+    if (!strstr(err.text, why)) fail_msg("\"%s\" is not in: %s", why, err.text);
+    assert_null(at.host);
+}
+
+static void the_login_goes_to_the_master(void **state) {
+    (void)state;
+    struct lw_redis_servers s = one_sentinel();
+    struct lw_redis_url at;
+    s.login = (struct lw_redis_url){.user = lw_strdup("u"), .password = lw_strdup("p"), .db = 3, .tls.on = true};
+    assert_int_equal(lw_redis_servers_find(&s, 5, FIND_MS, &at, NULL), 0);
+    assert_string_equal(at.user, "u");
+    assert_string_equal(at.password, "p");
+    assert_int_equal(at.db, 3);
+    assert_true(at.tls.on && at.only_master);
+    assert_int_equal(lw_redis_servers_count(&s), 1);
+    lw_redis_url_free(&at);
+    lw_redis_servers_free(&s);
+}
+
+static void a_name_that_is_unknown(void **state) {
+    (void)state;
+    struct lw_redis_servers s = sentinels("other", (int[]){sentinel_port}, 1);
+    refuse(&s, "no Sentinel names the master \"other\"");
+    refuse(&s, "correct redis.sentinel.master");
+    lw_redis_servers_free(&s);
+}
+
+/* One refuses connections, one accepts them and stays silent: neither may use up the time, and both come last from then on. */
+static void dead_sentinels_before_a_live_one(void **state) {
+    (void)state;
+    int silent_port, silent = bound(&silent_port);
+    assert_int_equal(listen(silent, 8), 0);
+    struct lw_redis_servers s = sentinels("m", (int[]){free_port(), silent_port, sentinel_port}, 3);
+    struct lw_redis_url at;
+    assert_int_equal(lw_redis_servers_find(&s, 0, HURRIED_MS, &at, NULL), 0);
+    lw_redis_url_free(&at);
+    assert_int_equal(atomic_load(&s.first), 2);
+    find(&s, server_port[0]);
+    lw_redis_servers_doubt(&s);
+    assert_int_equal(atomic_load(&s.first) % s.n, 0);
+    lw_redis_servers_free(&s);
+    close(silent);
+}
+
+static void each_failure_is_named(void **state) {
+    (void)state;
+    char first[32], second[32];
+    int ports[] = {free_port(), free_port()};
+    struct lw_redis_servers s = sentinels("m", ports, 2);
+    snprintf(first, sizeof first, "127.0.0.1:%d: Connection refused", ports[0]);
+    snprintf(second, sizeof second, "127.0.0.1:%d: Connection refused", ports[1]);
+    refuse(&s, first);
+    refuse(&s, second);
+    lw_redis_servers_free(&s);
+}
+
+static void a_sentinel_with_a_password(void **state) {
+    (void)state;
+    char more[128];
+    int port = free_port();
+    snprintf(more, sizeof more, "port %d\nrequirepass secret", port);
+    pid_t pid = start_sentinel(port, more);
+    struct lw_redis_servers s = sentinels("m", &port, 1);
+    refuse(&s, "set redis.sentinel.password");
+    s.at[0].password = lw_strdup("guess");
+    refuse(&s, "correct redis.sentinel.username and redis.sentinel.password");
+    free(s.at[0].password);
+    s.at[0].password = lw_strdup("secret");
+    find(&s, server_port[0]);
+    lw_redis_servers_free(&s);
+    end_sentinel(pid);
+}
+
+static void a_sentinel_with_tls(void **state) {
+    (void)state;
+    char command[128], more[600];
+    int port = free_port();
+    snprintf(command, sizeof command, "tests/support/certs.sh %s", folder);
+    assert_int_equal(system(command), 0);
+    snprintf(
+        more, sizeof more,
+        "port 0\ntls-port %d\ntls-ca-cert-file %s/ca.pem\ntls-cert-file %s/server.pem\ntls-key-file %s/server.key\ntls-auth-clients no",
+        port, folder, folder, folder);
+    pid_t pid = start_sentinel(port, more);
+    struct lw_redis_servers s = sentinels("m", &port, 1);
+    refuse(&s, "set redis.sentinel.tls");
+    snprintf(command, sizeof command, "%s/ca.pem", folder);
+    s.at[0].tls = (struct lw_tls){.on = true, .ca_file = lw_strdup(command), .server_name = lw_strdup("localhost")};
+    find(&s, server_port[0]);
+    lw_redis_servers_free(&s);
+    end_sentinel(pid);
+}
+
+/* --- wires ---------------------------------------------------------------------------------------------------------------------- */
+
+struct seen {
+    struct lw_finder *finder;
+    struct lw_wire *wire;
+    int ups, downs;
+    char why[256], text[64];
+};
+
+static void on_up(void *ctx) { ((struct seen *)ctx)->ups++; }
+
+static void on_down(void *ctx, const char *why) {
+    struct seen *s = ctx;
+    s->downs++;
+    snprintf(s->why, sizeof s->why, "%s", why);
+}
+
+static void on_reply(void *ctx, const redisReply *r) {
+    struct seen *s = ctx;
+    snprintf(s->text, sizeof s->text, "%s", r->str ? r->str : "");
+}
+
+static void open_wire(struct seen *s, struct lw_redis_servers servers) {
+    *s = (struct seen){.finder = lw_finder_open(&servers, NULL)};
+    assert_non_null(s->finder);
+    assert_null(servers.at);
+    struct lw_wire_setup setup = {
+        .finder = s->finder, .name = "test", .backoff_max_ms = 100, .up = on_up, .reply = on_reply, .down = on_down, .ctx = s};
+    s->wire = lw_wire_open(&setup);
+}
+
+static void close_wire(struct seen *s) {
+    lw_wire_close(s->wire);
+    lw_finder_close(s->finder);
+}
+
+static void turn(struct seen *s) {
+    int64_t left = lw_wire_due_ms(s->wire) - lw_boot_ms();
+    struct pollfd p = lw_wire_poll(s->wire);
+    poll(&p, 1, left < 0 ? 0 : left > 20 ? 20 : (int)left);
+    lw_wire_serve(s->wire, p.revents);
+}
+
+#define UNTIL(s, condition)                                                       \
+    for (int64_t until_ = lw_boot_ms() + LIMIT_MS; !(condition); turn(s))         \
+        if (lw_boot_ms() > until_)                                                \
+    fail_msg("never: %s (ups %d downs %d, %s)", #condition, (s)->ups, (s)->downs, \
+             lw_wire_trouble((s)->wire) ? lw_wire_trouble((s)->wire) : "")
+
+static void set_on(struct seen *s, const char *value) {
+    struct lw_commands c = {0};
+    s->text[0] = '\0';
+    lw_cmd(&c, "SET"), lw_arg_text(&c, "k"), lw_arg_text(&c, value);
+    lw_wire_send(s->wire, &c);
+    lw_commands_free(&c);
+}
+
+static void expect_on(int i, const char *value) {
+    struct lw_redis_url at = place(server_port[i]);
+    struct lw_redis *c = lw_redis_open(&at, NULL, LIMIT_MS, LIMIT_MS, NULL);
+    redisReply *r = lw_redis_ask(c, "GET k");
+    assert_non_null(r);
+    assert_string_equal(r->str ? r->str : "(nothing)", value);
+    freeReplyObject(r);
+    lw_redis_close(c);
+}
+
+/* The old master was made a replica behind our back: its refusal is not told as a reply, and the write goes to the new one. */
+static void a_master_that_was_demoted(void **state) {
+    (void)state;
+    struct seen s;
+    open_wire(&s, one_sentinel());
+    UNTIL(&s, s.ups == 1);
+    set_on(&s, "before");
+    UNTIL(&s, s.text[0]);
+    expect_on(0, "before");
+    name_master(1);
+    demote(0);
+    set_on(&s, "lost");
+    UNTIL(&s, s.ups == 2);
+    assert_int_equal(s.downs, 1);
+    assert_non_null(strstr(s.why, "READONLY"));
+    assert_string_equal(s.text, "");
+    set_on(&s, "after");
+    UNTIL(&s, s.text[0]);
+    assert_string_equal(s.text, "OK");
+    expect_on(1, "after");
+    close_wire(&s);
+}
+
+/* A Sentinel that is behind names a replica. */
+static void a_replica_is_no_master(void **state) {
+    (void)state;
+    struct seen s;
+    demote(0);
+    open_wire(&s, one_sentinel());
+    UNTIL(&s, lw_wire_trouble(s.wire));
+    assert_non_null(strstr(lw_wire_trouble(s.wire), "its role is slave"));
+    assert_int_equal(s.ups, 0);
+    SAY(server_port[0], "REPLICAOF", "NO", "ONE");
+    UNTIL(&s, s.ups == 1);
+    close_wire(&s);
+}
+
+static void no_sentinel_answers(void **state) {
+    (void)state;
+    struct seen s;
+    open_wire(&s, sentinels("m", (int[]){free_port()}, 1));
+    UNTIL(&s, lw_wire_trouble(s.wire));
+    assert_non_null(strstr(lw_wire_trouble(s.wire), "no Sentinel names the master"));
+    close_wire(&s);
+}
+
+/* Closing does not wait for a search whose Sentinel is silent. */
+static void closed_in_a_search(void **state) {
+    (void)state;
+    struct seen s;
+    int port, silent = bound(&port);
+    assert_int_equal(listen(silent, 8), 0);
+    open_wire(&s, sentinels("m", &port, 1));
+    for (int i = 0; i < 3; i++) turn(&s);
+    assert_int_equal(lw_wire_poll(s.wire).events, POLLIN);
+    lw_wire_connect(s.wire);
+    for (int i = 0; i < 3; i++) turn(&s);
+    close(silent);
+    close_wire(&s);
+    assert_int_equal(s.ups, 0);
+}
+
+static bool knows_the_replica(void) {
+    struct lw_redis_url at = place(sentinel_port);
+    struct lw_redis *c = lw_redis_open(&at, NULL, LIMIT_MS, LIMIT_MS, NULL);
+    redisReply *r = lw_redis_ask(c, "SENTINEL REPLICAS m");
+    assert_non_null(r);
+    bool known = r->elements == 1;
+    freeReplyObject(r);
+    lw_redis_close(c);
+    return known;
+}
+
+/* A real fail-over: the master is killed, its replica takes over. */
+static void a_master_that_is_killed(void **state) {
+    (void)state;
+    struct seen s;
+    demote(1);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
+        assert_true(lw_boot_ms() < until);
+        name_master(0); /* it asks a new master for its replicas at once, and an old one every ten seconds */
+    }
+    SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
+    open_wire(&s, one_sentinel());
+    UNTIL(&s, s.ups == 1);
+    lw_test_redis_kill(server[0]);
+    UNTIL(&s, s.ups == 2);
+    set_on(&s, "taken over");
+    UNTIL(&s, s.text[0]);
+    assert_string_equal(s.text, "OK");
+    expect_on(1, "taken over");
+    close_wire(&s);
+    assert_true(lw_test_redis_restart(server[0]));
+}
+
+/* --- the lock library ----------------------------------------------------------------------------------------------------------- */
+
+static bool sets(struct latchwork_client *c, struct latchwork_error *error) {
+    struct lw_call call;
+    lw_call_script(&call, NULL, 0);
+    lw_call_text(&call, "SET"), lw_call_text(&call, "k"), lw_call_text(&call, "by the client");
+    redisReply *r = lw_client_call(c, &call, error);
+    if (r) freeReplyObject(r);
+    return r;
+}
+
+static void a_client_finds_the_new_master(void **state) {
+    (void)state;
+    struct lw_redis_servers servers = one_sentinel();
+    struct latchwork_error error = {0};
+    struct latchwork_client *c = lw_client_open_servers(&servers, 0, "master \"m\"", &error);
+    assert_non_null(c);
+    assert_null(servers.at);
+    assert_true(sets(c, &error));
+    name_master(1);
+    demote(0);
+    assert_false(sets(c, &error));
+    assert_int_equal(error.code, LATCHWORK_E_READONLY);
+    assert_true(lw_may_pass(&error));
+    if (!sets(c, &error)) fail_msg("%s", error.text);
+    expect_on(1, "by the client");
+    latchwork_client_close(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_login_goes_to_the_master, begin),
+        cmocka_unit_test_setup(a_name_that_is_unknown, begin),
+        cmocka_unit_test_setup(dead_sentinels_before_a_live_one, begin),
+        cmocka_unit_test_setup(each_failure_is_named, begin),
+        cmocka_unit_test_setup(a_sentinel_with_a_password, begin),
+        cmocka_unit_test_setup(a_sentinel_with_tls, begin),
+        cmocka_unit_test_setup(a_master_that_was_demoted, begin),
+        cmocka_unit_test_setup(a_replica_is_no_master, begin),
+        cmocka_unit_test_setup(no_sentinel_answers, begin),
+        cmocka_unit_test_setup(closed_in_a_search, begin),
+        cmocka_unit_test_setup(a_client_finds_the_new_master, begin),
+        cmocka_unit_test_setup(a_master_that_is_killed, begin),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
