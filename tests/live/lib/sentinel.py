@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A master and a replica behind three Sentinels, on the loopback."""
+import os
+import socket
+import subprocess
+
+from .process import wait_until
+from .redis import REDIS_SERVER, Redis, RedisError
+
+NAME = "live"
+LIMIT_S = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Sentinel(Redis):
+    def __init__(self, directory, master_port):
+        super().__init__(directory)
+        self.port = free_port()
+        self.file = os.path.join(directory, "sentinel.conf")
+        with open(self.file, "w") as f:
+            f.write("bind 127.0.0.1\nport %d\nunixsocket %s\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\n"
+                    "sentinel down-after-milliseconds %s 400\nsentinel failover-timeout %s 5000\n"
+                    % (self.port, self.path, directory, NAME, master_port, NAME, NAME))
+
+    def start(self):
+        with open(os.path.join(self.dir, "redis.log"), "ab") as log:
+            self.server = subprocess.Popen([REDIS_SERVER, self.file, "--sentinel"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_until(self.answers, 20, "answer of a Sentinel")
+
+    def master_port(self):
+        return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+
+    def ready(self):
+        """Whether a fail-over could begin: a quorum of Sentinels, and a replica in good order."""
+        try:
+            self.call("SENTINEL", "CKQUORUM", NAME)
+            replicas = [dict(zip(r[::2], r[1::2])) for r in self.call("SENTINEL", "REPLICAS", NAME)]
+        except RedisError:
+            return False
+        return any(r[b"flags"] == b"slave" and r[b"master-link-status"] == b"ok" for r in replicas)
+
+
+class Guarded:
+    """Stands for one Redis in a scenario: what is asked goes to the master of the moment."""
+
+    def __init__(self, directory):
+        self.data = {}
+        self.dir = directory
+        port = self.add(None)
+        self.add(port)
+        self.sentinels = [Sentinel(os.path.join(directory, "sentinel-%d" % i), port) for i in range(3)]
+        self.url = None
+
+    def add(self, master_port):
+        port = free_port()
+        follow = ["--replicaof", "127.0.0.1 %d" % master_port] if master_port else []
+        self.data[port] = Redis(os.path.join(self.dir, "data-%d" % port), "--port", str(port), "--bind", "127.0.0.1",
+                                "--repl-diskless-sync-delay", "0", *follow)
+        return port
+
+    def start(self):
+        for server in list(self.data.values()) + self.sentinels:
+            server.start()
+        self.wait_ready()
+
+    def wait_ready(self):
+        wait_until(lambda: all(s.ready() for s in self.sentinels), LIMIT_S, "Sentinels that could fail over")
+
+    def settings(self):
+        return {"url": None, "sentinel": {"addresses": ["127.0.0.1:%d" % s.port for s in self.sentinels], "master": NAME}}
+
+    def master(self):
+        return self.data[self.sentinels[0].master_port()]
+
+    def kill_master(self):
+        """Returns when the Sentinels agree on another master."""
+        old = self.sentinels[0].master_port()
+        self.data[old].kill()
+        self.wait_other(old)
+        return old
+
+    def wait_other(self, old):
+        wait_until(lambda: old not in {s.master_port() for s in self.sentinels}, LIMIT_S, "another master")
+
+    def restore(self, old):
+        """The server that was killed comes back, empty, as a replica."""
+        server = self.data[old]
+        server.options = list(server.options[:6]) + ["--replicaof", "127.0.0.1 %d" % self.sentinels[0].master_port()]
+        server.start()
+        self.wait_ready()
+
+    def switch(self):
+        """A planned fail-over, with both servers up."""
+        old = self.sentinels[0].master_port()
+        self.sentinels[0].call("SENTINEL", "FAILOVER", NAME)
+        self.wait_other(old)
+
+    def call(self, *args):
+        return self.master().call(*args)
+
+    def info(self, section):
+        return self.master().info(section)
+
+    def keys(self):
+        return self.master().keys()
+
+    def stop(self):
+        for server in self.sentinels + list(self.data.values()):
+            server.stop()

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Redis behind Sentinels: a master that is killed. Arguments: build folder [scenario…].
+LW_SOAK=1: the master is killed 20 times."""
+from lib.process import boot_us, wait_until
+from lib.scenario import SOAK, main, scenario
+from lib.sentinel import Guarded
+
+RATE = 250
+KILLS = 20 if SOAK > 1 else 3
+ROUND_S = 20  # a fail-over, the quarantine, and the old master back in its place
+BACK_S = 2 + 10  # lock.ttl_ms, and ten seconds
+
+
+def start(t, rounds):
+    t.redis = Guarded(t.dir)
+    t.servers = [t.redis]
+    t.redis.start()
+    t.make_topics()
+    run = t.start(redis=t.redis.settings())
+    run.wait_workers(4)
+    t.generate(RATE * ROUND_S * rounds, keys=200, rate=RATE, wait=False)
+    wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)
+    return run, sorted(run.workers())
+
+
+def back_at_work(t, since_us):
+    """Seconds until a run begins that the new master has granted."""
+    def later():
+        return next((r for r in t.runs() if r.start_us > since_us), None)
+    return (wait_until(later, 60, "run after the fail-over").start_us - since_us) / 1e6
+
+
+def finish(t, run, before, pauses):
+    t.same(sorted(run.workers()), before, "workers: none ended because of this")
+    t.wait_finished(240)
+    t.judge_idle()
+    run.stop()
+    t.judge(wiped=True)  # a replica may lack the last writes
+    t.check(max(pauses) <= BACK_S, "back at work after %.1f s" % max(pauses))
+    t.figure(longest_pause="%.1f s" % max(pauses))
+
+
+@scenario
+def master_killed(t):
+    """Row 7: kill -9 of the master under load, again and again: nothing is lost, no leases overlap, work goes on with the replica."""
+    run, before = start(t, KILLS)
+    pauses = []
+    for _ in range(KILLS):
+        t.check(t.producing(), "the load ended too early")
+        old = t.redis.kill_master()
+        pauses.append(back_at_work(t, boot_us()))
+        t.redis.restore(old)
+    t.figure(kills=KILLS)
+    finish(t, run, before, pauses)
+    t.check("is lost" in run.log(), "no epoch was lost")
+
+
+if __name__ == "__main__":
+    main()
