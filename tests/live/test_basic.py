@@ -78,14 +78,21 @@ class Trial:
             "name": name,
             "workers": 4,
             "kafka": {"topics": self.topics, "properties": {"bootstrap.servers": brokers, "session.timeout.ms": "6000"}},
-            "redis": {"url": f"unix://{redis.path}"},
+            "redis": {"url": f"unix://{name}:secret@{redis.path}"},
             "lock": {"ttl_ms": TTL_MS},
             "handler": {"type": "exec", "command": ["python3", os.path.join(HERE, "journal_handler.py")], "processes": 2},
         }
         with open(self.config, "w") as f:
             json.dump(config, f)
+        self.make_user()
         for topic in self.topics:
             self.tool("create", topic, "4")
+
+    def make_user(self):
+        line = subprocess.run([f"{BUILD}/latchwork", "check", "--acl", self.name, "-c", self.config], check=True, timeout=60, text=True,
+                              stdout=subprocess.PIPE).stdout
+        said = self.redis.ask(*line.split(), ">secret")
+        expect(said == "OK", f"{line}: {said}")
 
     def tool(self, *words):
         done = subprocess.run([f"{BUILD}/tests/tools/kafkatool", self.brokers, *words], capture_output=True, text=True, timeout=60, check=False)
@@ -199,6 +206,7 @@ def survives(trial):
     after(8000)
     trial.redis.stop()
     trial.redis.start()
+    trial.make_user()
     after(11000)
     sleeper = random.choice(trial.live_workers())
     print(f"  SIGSTOP {sleeper}")

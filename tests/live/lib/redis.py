@@ -8,6 +8,7 @@ import subprocess
 from .process import Failure, end_popen, send, wait_until
 
 REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
+PASSWORD = "secret"
 
 
 class RedisError(Exception):
@@ -57,15 +58,32 @@ class Redis:
         self.path = os.path.join(directory, "redis.sock")
         self.options = options
         self.server = None
+        self.users = {}  # name: rules of the ACL
         os.makedirs(directory, exist_ok=True)
 
     @property
     def url(self):
         return "unix://" + self.path
 
+    def url_of(self, user):
+        return "unix://%s:%s@%s" % (user, PASSWORD, self.path)
+
+    def grant(self, line):
+        """A user as `check --acl` prints it; it is there again after each start()."""
+        user, rules = line.split()[2], line.split()[3:]
+        self.users[user] = rules
+        self.call("ACL", "SETUSER", user, "reset", ">" + PASSWORD, *rules)
+
+    def refusals(self):
+        """What users were refused since the server started: [(user, reason, command or key)]."""
+        entries = [dict(zip(e[::2], e[1::2])) for e in self.call("ACL", "LOG", "128")]
+        return [tuple(e[name].decode(errors="replace") for name in (b"username", b"reason", b"object")) for e in entries]
+
     def start(self):
         log = open(os.path.join(self.dir, "redis.log"), "ab")
         command = [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.dir, "--daemonize", "no"]
+        for user, rules in self.users.items():
+            command += ["--user", user, ">" + PASSWORD] + rules
         self.server = subprocess.Popen(command + list(self.options), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
         wait_until(self.answers, 20, "answer of redis-server")

@@ -3,9 +3,11 @@
 
 A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as long.
 LW_KEEP=1 keeps the folders of scenarios that passed, too."""
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -69,6 +71,7 @@ class Scenario:
         self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
         self.dead = set()   # identities that are not expected to be done: dead letters, skipped
+        self.rights_taken = False  # the scenario takes rights from the user
         self.stops = []     # (worker pid, boot us of its SIGSTOP)
         self.begun = time.monotonic()
 
@@ -111,16 +114,29 @@ class Scenario:
         return any(tool.poll() is None for tool in self.tools)
 
     def start(self, *options, label=None, work_ms="0-4", environment=None, **over):
-        settings = latchwork.config(self.id, self.kafka.brokers, self.redis.url, self.topics, **over)
+        settings = latchwork.config(self.id, self.kafka.brokers, self.redis.url_of(self.id), self.topics, **over)
         if self.shards > 1:
-            settings["redis"].update(url=[server.url for server in self.servers], shards=self.shards)
+            settings["redis"].update(url=[server.url_of(self.id) for server in self.servers], shards=self.shards)
         label = label or "run-%d" % (len(self.instances) + 1)
+        self.make_user(settings)
         env = {"LW_TEST_JOURNAL": self.journal_path, "LW_TEST_WORK_MS": work_ms}
         if settings["handler"]["type"] != "exec":
             env["LATCHWORK_JOURNAL"] = self.journal_path
         instance = latchwork.Instance(self.rig.build, self.dir, label, settings, dict(env, **(environment or {})), *options)
         self.instances.append(instance)
         return instance
+
+    def make_user(self, settings):
+        """Workers and commands log in with the rights of `check --acl`; only the test itself may do everything."""
+        if all(self.id in server.users for server in self.servers):
+            return
+        path = os.path.join(self.dir, "acl")
+        with open(path, "w") as f:
+            json.dump(settings, f)
+        line = subprocess.run([os.path.join(self.rig.build, "latchwork"), "check", "--acl", self.id, "-c", path], check=True, timeout=60,
+                              stdout=subprocess.PIPE, text=True).stdout
+        for server in self.servers:
+            server.grant(line)
 
     def sample_commits(self, every_s=0.4):
         sampler = CommitSampler(self.kafka, self.id, self.topics, every_s)
@@ -212,6 +228,12 @@ class Scenario:
             time.sleep(0.2)
         self.expect(left)
 
+    def judge_rights(self):
+        """Nothing that a worker or a command wanted was refused: the rights of `check --acl` are enough."""
+        for server in self.servers:
+            if not self.rights_taken and server.server.poll() is None:
+                self.expect(["user %s was refused: %s %s" % refusal for refusal in server.refusals()])
+
     # --- the end
 
     def close(self):
@@ -230,6 +252,7 @@ def run_one(rig, function):
     begun = time.monotonic()
     try:
         function(t)
+        t.judge_rights()
     except Failure as e:
         t.violations.append(str(e))
     except Exception:
