@@ -17,7 +17,7 @@ def start(t, rounds):
     t.servers = [t.redis]
     t.redis.start()
     t.make_topics()
-    run = t.start(redis=t.redis.settings())
+    run = t.start(redis=t.redis.settings(t.id))
     run.wait_workers(4)
     t.generate(RATE * ROUND_S * rounds, keys=200, rate=RATE, wait=False)
     wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)

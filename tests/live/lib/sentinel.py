@@ -5,7 +5,7 @@ import socket
 import subprocess
 
 from .process import wait_until
-from .redis import REDIS_SERVER, Redis, RedisError
+from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
 LIMIT_S = 60
@@ -54,7 +54,7 @@ class Guarded:
         port = self.add(None)
         self.add(port)
         self.sentinels = [Sentinel(os.path.join(directory, "sentinel-%d" % i), port) for i in range(3)]
-        self.url = None
+        self.users = {}
 
     def add(self, master_port):
         port = free_port()
@@ -71,8 +71,23 @@ class Guarded:
     def wait_ready(self):
         wait_until(lambda: all(s.ready() for s in self.sentinels), LIMIT_S, "Sentinels that could fail over")
 
-    def settings(self):
-        return {"url": None, "sentinel": {"addresses": ["127.0.0.1:%d" % s.port for s in self.sentinels], "master": NAME}}
+    def url_of(self, user):
+        return None
+
+    def grant(self, line):
+        for server in self.data.values():
+            server.grant(line)
+            self.users = server.users
+
+    def refusals(self):
+        return self.master().refusals()
+
+    @property
+    def server(self):
+        return self.master().server
+
+    def settings(self, user):
+        return {"url": None, "username": user, "password": PASSWORD, "sentinel": {"addresses": ["127.0.0.1:%d" % s.port for s in self.sentinels], "master": NAME}}
 
     def master(self):
         return self.data[self.sentinels[0].master_port()]
