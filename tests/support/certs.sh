@@ -19,7 +19,7 @@ signed() {
     shift 3
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$name.key" -out "$name.csr" -subj "/CN=$name" 2> /dev/null
     printf 'subjectAltName=%s\n' "$names" > "$name.ext"
-    openssl x509 -req -in "$name.csr" -CA "$ca.pem" -CAkey "$ca.key" -CAcreateserial -extfile "$name.ext" -out "$name.pem" "$@" 2> /dev/null
+    openssl x509 -req -in "$name.csr" -CA "$ca.pem" -CAkey "$ca.key" -CAcreateserial -extfile "$name.ext" -out "$name.pem" "$@" 2> /dev/null || return 1
     rm "$name.csr" "$name.ext"
 }
 
