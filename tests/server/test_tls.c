@@ -175,7 +175,8 @@ static void test_client_certificate(void **state) {
     configure("tls-auth-clients", "optional");
 }
 
-/* A port without TLS, and a port with it that is talked to without. */
+/* A port without TLS, where some servers answer the handshake with an error and others say nothing; and a port with TLS that is talked to
+ * without. */
 static void test_not_tls(void **state) {
     (void)state;
     char number[12];
@@ -183,7 +184,7 @@ static void test_not_tls(void **state) {
     port = free_port();
     snprintf(number, sizeof number, "%d", port);
     configure("port", number);
-    try(&(struct way){.ca = "ca.pem", .wait_ms = SHORT_MS}, "does the server speak TLS on this port?");
+    try(&(struct way){.ca = "ca.pem", .wait_ms = SHORT_MS}, "speak TLS on this port");
     configure("port", "0");
     port = tls;
     try(&(struct way){.plain = true}, "if this port speaks TLS, write rediss://");
