@@ -200,7 +200,8 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     const char *dry[] = {"ACL", "DRYRUN", s->user, "PING"};
     if (may(s, 4, dry)) return ask_each(s, all, dry, 3, letters);
     if (!may(s, 1, (const char *[]){"MULTI"})) return false;
-    return ask_each(s, all, NULL, 0, letters) & may(s, 1, (const char *[]){"DISCARD"});
+    bool known = ask_each(s, all, NULL, 0, letters);
+    return may(s, 1, (const char *[]){"DISCARD"}) && known;
 }
 
 /* Fills letters[all->n]. Returns false, with a problem added, if nothing can be learned. */
