@@ -125,7 +125,8 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s. librdkafka %s can't log in by SCRAM to Apache Kafka 4.0 or later, even with the right password", text,
                  lw_librdkafka_loaded()->text);
-    else if (strstr(text, "SSL handshake failed") && (strstr(text, "unexpected eof") || strstr(text, "wrong version number")))
+    else if ((strstr(text, "SSL handshake failed") || strstr(text, "in state SSL_HANDSHAKE")) &&
+             (strstr(text, "unexpected eof") || strstr(text, "wrong version number")))
         snprintf(out, LW_EXPLAINED_MAX, "%s. Perhaps this listener has no TLS: try another port or another security.protocol", text);
     else if (strstr(text, "SSL alert number"))
         snprintf(out, LW_EXPLAINED_MAX,

@@ -60,16 +60,17 @@ def handlers_that_misbehave(t):
     t.wait_finished(60)
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
-    runs, _ = t.judge()
+    runs, again = t.judge()
+    counted_twice = DEATHS if not again else where  # a run that was repeated has the same attempt once more
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
         # while no process has answered yet, a death is the command's fault and costs no attempt
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
-        t.same(sorted(set(attempts)) if key in DEATHS else attempts, wanted, "attempts of " + key.decode())
+        t.same(sorted(set(attempts)) if key in counted_twice else attempts, wanted, "attempts of " + key.decode())
     for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        t.same(sorted(set(attempts)) if key in DEATHS else attempts, list(range(1, last + 1)), "attempts of " + key.decode())
+        t.same(sorted(set(attempts)) if key in counted_twice else attempts, list(range(1, last + 1)), "attempts of " + key.decode())
     letters = t.dead_letters()
     t.same(len(letters), len(poison), "dead letters in Redis")
     reasons = sorted(l[b"reason"].decode() for l in letters)

@@ -124,9 +124,10 @@ def password_rotated(t):
     cut(t)
     wait_until(lambda: re.search("refuses the user or password.*WRONGPASS", run.log()), 30, "word of the password")
     write(t.password, "third")
+    before, done = set(run.workers()), t.ends_so_far()
     os.kill(run.pid, signal.SIGHUP)
-    done = t.ends_so_far()
-    wait_until(lambda: t.ends_so_far() > done + 50, 60, "work after the reload")
+    wait_until(lambda: len(run.workers()) == 4 and not before & set(run.workers()), 120, "new workers once more")
+    wait_until(lambda: t.ends_so_far() > done + 50 or not t.producing(), 60, "work after the reload")
     finish(t, run)
 
 
