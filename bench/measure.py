@@ -59,7 +59,7 @@ class Sampler(threading.Thread):
                 self.over.wait(SAMPLE_S)
 
     def active_s(self):
-        """From the last sample before the first SET to the first sample with all of them; None without SETs."""
+        """Seconds from the last sample before the first SET to the first sample that counts all SETs; None if there were none."""
         if not self.marks or self.marks[0][1] == self.marks[-1][1]:
             return None
         begin = max(t for t, n in self.marks if n == self.marks[0][1])

@@ -81,7 +81,7 @@ class Goals:
         self.lines.append(f"| {what} | {goal} | {got} | {'–' if met is None else 'yes' if met else '**no**'} |")
 
     def limit(self, what, goal, v, most=None, least=None):
-        """By the median."""
+        """Compares the median of v with the goal."""
         if not v:
             return self.add(what, goal, "not measured", None)
         m = statistics.median(v)

@@ -144,7 +144,7 @@ void lw_config_free(struct lw_config *c);
 /* How to find the servers of the shards, and as whom to log in: all that the section `redis` says. The caller frees *out with
  * lw_redis_servers_free(). -1 with *err only when an allocation failed: loading has checked the rest. */
 int lw_config_servers(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err);
-/* lw_redis_servers_count() of them. */
+/* Returns the number that lw_redis_servers_count() gives for the servers of this configuration. */
 size_t lw_config_servers_count(const struct lw_config *c);
 /* A connection to the server of a shard (base/redis/connection.h), logged in. NULL with *err, which names the server. */
 struct lw_redis *lw_config_connect(const struct lw_config *c, int shard, const char *client_name, int64_t connect_ms, int64_t answer_ms,

@@ -115,7 +115,7 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        struct lw_anchor anchor; /* cut off, because only the partition's owner uses it */
+        struct lw_anchor anchor; /* decoded only to cut it off, because only the partition's owner uses it */
         size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
         struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
         s->ev.looked(s->ctx, &o);

@@ -72,11 +72,11 @@ struct latchwork_hold {
     int64_t end_ms; /* set by max_hold_ms; INT64_MAX: no limit */
     /* Guarded by the lock's mutex. */
     int renewals;     /* renewals sent and not answered */
-    int64_t least_ms; /* the earliest deadline that any of them may have set */
+    int64_t least_ms; /* the earliest deadline that any of those renewals may have set */
     /* Guarded by the keeper's mutex. */
     bool kept;
     int64_t renew_ms; /* when to renew it next */
-    /* Of reentrant locks. */
+    /* For reentrant locks. */
     uint64_t owner;
     bool owner_is_thread;
     int count;

@@ -20,8 +20,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    i->since_ms =
-        (int64_t)(i->fence / 1000); /* true while Redis' clock is ahead of the counter, which fails only after the clock jumped back */
+    /* A fence is the time of its grant in µs, unless Redis' clock had jumped back before. */
+    i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);
     if (!slash) return;

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SWALLOW_MAX = 1 << 20 }; /* maximum bytes read of a body that is too large; then the connection ends */
+enum { SWALLOW_MAX = 1 << 20 }; /* how much is read of a body that is too large, before the connection is closed */
 
 struct pending {
     struct lw_http_request q;
@@ -45,7 +45,7 @@ struct lw_http {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t more;
     struct pending *first, **last;
-    int waiting; /* number in the list or being answered */
+    int waiting; /* number of requests in the list or being answered */
     bool closing;
 };
 

@@ -42,7 +42,7 @@ struct lw_places {
 };
 
 void lw_places_clear(struct lw_places *p);
-bool lw_places_fit(const struct lw_places *p, int groups); /* so many segments more */
+bool lw_places_fit(const struct lw_places *p, int groups); /* true if that many more segments fit */
 /* Adds a message; returns its segment, until the next is added. */
 struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64_t offset);
 
@@ -56,15 +56,15 @@ struct lw_call {
     const char *epoch_id;
     int64_t redis_ms; /* expected time of Redis; gate and claim */
     int64_t ttl_ms, handoff_ms;
-    int fences; /* that a lane may need */
-    bool skip;  /* retry.order; settle and claim */
+    int fences; /* how many fences a lane may need */
+    bool skip;  /* retry.order is skip; settle and claim */
 };
 
 /* Bounds in bytes of settle and claim. */
 struct lw_call_bounds {
-    size_t lane; /* granted of a lane */
-    size_t call; /* read of waiting lists */
-    size_t met;  /* about the largest envelope of late */
+    size_t lane; /* granted per lane */
+    size_t call; /* read from waiting lists */
+    size_t met;  /* about the size of the largest envelope met recently */
 };
 
 enum { LW_TOKEN_TEXT = 256 };
@@ -84,7 +84,7 @@ struct lw_gate_call {
     bool drop;              /* on_busy */
     bool dedup;             /* messages carry a business id */
     struct lw_bytes token;  /* copied */
-    struct lw_bytes counts; /* a byte a lane: its messages, plus LW_GATE_…; copied; empty: one each and nothing more */
+    struct lw_bytes counts; /* a byte per lane: its number of messages, plus LW_GATE_…; copied; empty: one message per lane, no flags */
 };
 
 void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes);
@@ -94,12 +94,12 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
 
 /* What becomes of a lane. */
 struct lw_settle_item {
-    int value; /* which of the call's, from 0, its lock has */
+    int value; /* index of its lock's value among those of the call */
     int n_done;
-    enum lw_outcome outcome; /* of the last of these; LW_DONE of none. Those before it are done */
+    enum lw_outcome outcome; /* of the last of the n_done, LW_DONE if there is none; those before it are done */
     enum lw_go go;
     int n_named;
-    int want, before; /* heads; how many stand before them in the list */
+    int want, before; /* number of heads wanted, and of messages that stand before them in the list */
 };
 enum { LW_ITEM_BYTES = 7 };
 void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BYTES]);

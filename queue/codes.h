@@ -84,8 +84,8 @@ enum lw_gated {
     LW_GATED_RUN = 'R',       /* the lane is the caller's */
     LW_GATED_ALSO = 'A',      /* run it after the one before it, under the same lease */
     LW_GATED_WAITS = 'W',     /* it stands in the list of its lane */
-    LW_GATED_FINISHED = 'D',  /* before */
-    LW_GATED_DROPPED = 'X',   /* for a busy lane (on_busy drop) */
+    LW_GATED_FINISHED = 'D',  /* it was finished before this call */
+    LW_GATED_DROPPED = 'X',   /* because its lane is busy (on_busy drop) */
     LW_GATED_DUPLICATE = 'U', /* dropped: its business id is another message's */
     LW_GATED_UNDECIDED = 'G', /* ask again; with on_busy drop: once the lane's run is over */
     LW_GATED_ENVELOPE = 'E',  /* it has to wait: ask again with its envelope */

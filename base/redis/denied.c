@@ -23,7 +23,7 @@ static void add_name(char *out, const char *name, size_t n) {
     snprintf(out + has, LW_DENIED_NAMES - has, "%s%.*s", has ? " or " : "", (int)n, name);
 }
 
-/* "… run the 'zadd' command …" */
+/* Reads the command from an error like "… run the 'zadd' command …". */
 static bool quoted(const char *error, char *out) {
     const char *at = strstr(error, " run the '");
     if (!at) return false;
@@ -33,10 +33,10 @@ static bool quoted(const char *error, char *out) {
     return true;
 }
 
-/* "… in LPUSH script: …": pcall_ of queue/lua/parts/epoch.lua */
+/* Reads the command from an error like "… in LPUSH script: …", which pcall_ of queue/lua/parts/epoch.lua raises. */
 static bool caught(const char *error, char *out) {
     const char *end = NULL, *at = error;
-    while ((at = strstr(at, " script: "))) end = at++; /* the last one: the words of the error may be the same */
+    while ((at = strstr(at, " script: "))) end = at++; /* the last one, because the error itself may contain the same words */
     at = end;
     while (at && at > error && isupper((unsigned char)at[-1])) at--;
     if (!at || at == end || at - error < 4 || strncmp(at - 4, " in ", 4) != 0) return false;
@@ -44,7 +44,7 @@ static bool caught(const char *error, char *out) {
     return true;
 }
 
-/* What that line calls: "call('ZADD', lanes" */
+/* Adds the commands that a line of the script calls: "call('ZADD', lanes" adds ZADD. */
 static void in_line(const char *text, long line, char *out) {
     while (text && --line > 0) text = (text = strchr(text, '\n')) ? text + 1 : NULL;
     for (size_t end = text ? strcspn(text, "\n") : 0, i = 0; i < end; i++) {

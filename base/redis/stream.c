@@ -185,7 +185,7 @@ short lw_stream_events(const struct lw_stream *s, bool writing) {
     return (short)(POLLIN | s->wants | (writing ? POLLOUT : 0));
 }
 
-/* What a call of OpenSSL came to; `usual` is the event that it waits for if nothing is special. */
+/* Turns the result of an OpenSSL call into a number of bytes, 0 to wait, or an error. `usual`: the event that it mostly waits for. */
 static ssize_t tls_result(struct lw_stream *s, int r, short usual, struct lw_err *err) {
     short event = r > 0 ? usual : awaited(s, r);
     s->wants = event == usual ? 0 : event;

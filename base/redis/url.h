@@ -17,9 +17,9 @@ enum lw_redis_via { LW_VIA_URL, LW_VIA_SENTINEL, LW_VIA_FOUND };
 
 struct lw_redis_url {
     char *host;            /* NULL for unix:// */
-    int port;              /* 6379 where none is given; 0 for unix:// */
+    int port;              /* 6379 if none is given; 0 for unix:// */
     char *path;            /* of the socket; NULL for redis:// */
-    char *user, *password; /* NULL where not given */
+    char *user, *password; /* NULL if not given */
     int db;
     struct lw_tls tls;     /* rediss:// sets `on`; the rest is for the caller to fill */
     bool only_master;      /* the login asks for the ROLE; for the caller to set */
@@ -28,7 +28,7 @@ struct lw_redis_url {
 
 /* Fills *out (all owned); on failure *out is empty and err never holds the password. */
 int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err);
-/* The same for host[:port]. default_port: where it has none. */
+/* The same for host[:port]; default_port is used if the text has no port. */
 int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out, struct lw_err *err);
 /* A deep copy into *out. -1 when an allocation failed; then *out is empty. */
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err);

@@ -17,8 +17,8 @@ static int victim(const struct dev_view *v) {
     return -1;
 }
 
-/* Kills a worker. Half-way lies inside a burst, so that the dead worker leaves leases, parked
- * messages and unsettled ones behind. */
+/* Kills a worker when half of the messages are done. That moment lies inside a burst, so that the dead
+ * worker leaves leases, parked messages and unsettled ones behind. */
 static void strike(struct dev_demo *d, struct dev_view *v) {
     int64_t done = (int64_t)atomic_load(&v->shared->done);
     int i = victim(v);

@@ -17,8 +17,8 @@ struct msg;
 
 /* A topic's partition; `gen` is 0 while it is not ours. A partition of Kafka exists until the process
  * ends. A partition of replays is freed soon after its last message (parts_sweep), because operators
- * create any number of them. What no comment gives to another file is assigned by partition.c only
- * (tests/cli/test_owners.py). */
+ * create any number of them. Only partition.c assigns a field, unless the field's comment names another
+ * file (tests/cli/test_owners.py checks it). */
 struct part {
     UT_hash_handle hh;
     size_t n_msgs;          /* its messages in memory; msg.c */

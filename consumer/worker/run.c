@@ -490,7 +490,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
     }
 }
 
-/* Removes a run of a lost hold that is over. */
+/* Removes a run that is over and whose hold was lost. */
 void late_remove(struct lw_worker *w, struct run *r) {
     check_run(r);
     check_hold(r->hold);

@@ -381,8 +381,8 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* The lease was another's: of the dones only the first was recorded. Whoever has the lane now runs
- * the others again, in order. */
+/* The lease was no longer ours, so of the done messages at most the first was recorded. Whoever has the
+ * lane now runs the others again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;

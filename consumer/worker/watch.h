@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the states in Redis of what waits there. */
+/* watch: reads from Redis the states of the messages that wait there. */
 #ifndef LW_CONSUMER_WORKER_WATCH_H
 #define LW_CONSUMER_WORKER_WATCH_H
 
@@ -27,7 +27,7 @@ struct watch { /* watch.c */
     struct look_item item[LOOK_BATCH];
     int n;
     int64_t at_ms; /* when the next round begins */
-    size_t from;   /* the partition with which it begins */
+    size_t from;   /* picks the partition with which the next call begins */
 };
 
 /* What is known of a partition's states. */

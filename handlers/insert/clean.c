@@ -15,8 +15,8 @@
 enum {
     ROUND_MS = 1000,
     SLICE = 1000,        /* rows per transaction */
-    SLICES_A_ROUND = 50, /* after so many slices others may write first */
-    BUSY_MS = 250,       /* how long to wait for writers of other processes, while the slots of this one wait for this thread */
+    SLICES_A_ROUND = 50, /* maximum number of slices in a round, so that others can write in between */
+    BUSY_MS = 250,       /* limit of the wait for writers in other processes; short, because the slots of this process wait meanwhile */
     FENCE_AGE_S = 24 * 3600,
     REPLAY_AGE_S = 7 * 24 * 3600,
 };

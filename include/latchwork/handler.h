@@ -76,7 +76,7 @@ extern "C" {
 #define LATCHWORK_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* How a message went. */
+/* The outcome of a message. */
 enum latchwork_outcome {
     LATCHWORK_DONE = 0,  /* the effect has happened, now or earlier under the same identity; the key's next message may start at once */
     LATCHWORK_RETRY = 1, /* try again after a backoff; counts an attempt */

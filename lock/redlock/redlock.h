@@ -27,11 +27,11 @@ struct lw_link {
     struct lw_redis *redis; /* NULL: not connected */
     int greetings;          /* answers to come before it may be asked */
     int owed;               /* answers to questions of earlier asks */
-    int64_t since_ms;       /* that the first of those was expected */
-    bool fresh;             /* made during this ask */
+    int64_t since_ms;       /* when the first of those answers was expected */
+    bool fresh;             /* the connection was made during this ask */
     bool asked;             /* the question of this ask has been sent */
-    bool whole;             /* with the script's text: its answer is not NOSCRIPT again */
-    struct lw_text out;     /* what the socket did not take yet */
+    bool whole;             /* the question carried the script's text, so the answer can't be NOSCRIPT again */
+    struct lw_text out;     /* bytes that the socket has not taken yet */
 };
 
 struct lw_bundle {
@@ -42,8 +42,8 @@ struct lw_bundle {
 struct lw_node {
     struct latchwork_client *client; /* its address and login; its pool is not used */
     char run_id[LW_RUN_ID_MAX + 1];
-    int64_t started_ms; /* it was not started later than this, by our clock; INT64_MIN: unknown */
-    int64_t silent_ms;  /* until then nobody waits for it if that can be avoided */
+    int64_t started_ms; /* the server was started no later than this, on our clock; INT64_MIN: unknown */
+    int64_t silent_ms;  /* until this time, asks avoid waiting for this server */
 };
 
 struct latchwork_redlock {

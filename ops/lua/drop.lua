@@ -4,7 +4,7 @@
 -- stands at its end goes at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
 -- ARGV 1 how many messages of a lane its holder may have been granted, 2 'dry': only say what would be done; then per message: topic:partition[#replay], offset
--- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
+-- Result: 'NOEPOCH', 'QUARANTINE', or a letter per message:
 --      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held   - ask again: enough
 --      for one call
 -- @locks @heads

@@ -4,7 +4,7 @@
 -- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the job that goes on, or of none; 5 audit
 -- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms; begin: 4 least number, 5 '' or the number of the job to go on with,
 --      6.. name, value… to record; renew, end: 4 number, 5.. name, value… to record
--- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 where another has begun. One that was silent for
+-- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 if another has begun. One that was silent for
 --      longer than ttl_ms, and after which none began, goes on.
 -- @states
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]

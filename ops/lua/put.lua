@@ -5,7 +5,7 @@
 -- ARGV 1 handoff_ms, 2 how the originals' states count: 'any', 'undone' (what is done is left out), 3 'dry': only say what would be done;
 --      then per message: its envelope,
 --      the original's topic:partition where it is a replay of one that is read again, '' otherwise; id in `dead` where it leaves from there, ''
--- Result: 'NOEPOCH', 'QUARANTINE', or a letter a message:
+-- Result: 'NOEPOCH', 'QUARANTINE', or a letter per message:
 --      P put   A there already, or finished: this identity was put before   D left out: the original is done   U left out: the original is not
 --      finished and comes by itself   G its dead letter has gone   B not put: a name holds another type
 -- Order of writes: `lanes`, the list, its state, and last the dead letter that leaves.

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- wake: lanes that were paused go on.
+-- wake: resume paused lanes.
 -- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 handoff_ms
--- Result: a letter a lane: R it goes on   N it was not paused
+-- Result: a letter per lane: R: it goes on; N: it was not paused
 -- @lanes @hints
 local handoff, out = tonumber(ARGV[1]), {}
 for i = 1, #KEYS - 4 do

@@ -3,11 +3,11 @@
 -- claim: take a batch of lanes that hints say may be runnable. Heads stay in their lists until they are settled.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 handoff_ms, 6 retry.order, 7 how many hints leave `claimed`, 8 token, the
---      same for all lanes of the call, 9 how many fences a lane may need, 10 how many heads are wanted of each lane, at most,
---      11 "LANE CALL MET": LANE: maximum bytes granted of a lane, or one message; CALL: maximum bytes that the call reads, plus one page
+--      same for all lanes of the call, 9 how many fences a lane may need, 10 maximum number of heads wanted per lane,
+--      11 "LANE CALL MET": LANE: maximum bytes granted per lane, or one message; CALL: maximum bytes that the call reads, plus one page
 --      (parts/heads.lua); MET: the largest envelope that the caller met recently. Lanes that the call does not reach get another hint.
--- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a lane, duplicates dropped, tries, heads, how many heads each lane gave, a byte
---      each}: letters as LW_CLAIMED in queue/codes.h; the i-th head of a lane has fence + i, from 0; tries as in gate
+-- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per lane, duplicates dropped, tries, heads, one byte per lane: how many heads
+--      it gave}: letters as LW_CLAIMED in queue/codes.h; the i-th head of a lane has fence + i, from 0; tries as in gate
 -- @fences @locks @heads @grants @hints
 local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),
     ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])

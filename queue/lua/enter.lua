@@ -30,7 +30,7 @@ if ttl > used then
     used = ttl
 end
 
--- The distance of Redis time from each host's wall clock, "offset:HOST": if mine moved, Redis' clock jumped, and leases with it. A host
+-- "offset:HOST" is the distance of Redis time from the wall clock of a host: if mine moved, Redis' clock jumped, and leases with it. A host
 -- unknown so far that is far from all known ones counts as a jump too, once: its own distance is known from then on.
 local slack, moved, mine = used / 4, false, redis.call('HGET', epoch_key, 'offset:' .. host)
 if host == '' then
@@ -51,7 +51,7 @@ else
     moved = known and not near
 end
 
--- The same life under another replication id: a replica was attached or has gone, and this server was none meanwhile.
+-- The life is the same under another replication id if only a replica was attached or has gone, and this server was no replica in between.
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
 -- quarantine_ms is the length of the quarantine. It covers the largest TTL of this epoch, and old leases of which only a caller knows (Redis
@@ -62,10 +62,10 @@ if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fe
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not same or jumped == id or moved then
     id = candidate
-    local left = not_before - now -- of the last quarantine; a clock that went back says too much
+    local left = not_before - now -- of the last quarantine; if the clock went back, this is too long and does not count
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
-    -- looks that were planned on another clock; beyond these tend finds them
+    -- These looks were planned on another clock, so they are brought forward. If there are more, tend finds them.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end

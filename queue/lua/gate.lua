@@ -4,12 +4,12 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park', or 'drop' and for each segment ' N', the offset from
 --      which on its partition is new in this epoch, or ' -' if that is not known, 6 token, the same for all lanes of the call, 7 '1'
---      where messages carry a dedup id, 8 how many fences a lane may need, 9 how many messages each lane has, a byte each,
+--      where messages carry a dedup id, 8 how many fences a lane may need, 9 a byte per lane: how many messages it has,
 --      LW_GATE_ENVELOPES more where their envelopes are here, LW_GATE_BEHIND more (with 'drop') where the caller runs one of the lane and
 --      asks only which of these are dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (parts/groups.lua),
 --      11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are
 --      such: envelope, dedup id
--- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter a message (LW_GATED in queue/codes.h), tries}:
+-- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter per message (LW_GATED in queue/codes.h), tries}:
 --      the i-th message that a lane grants has fence + i, from 0
 --      tries: number of a grant, from 1, and its attempts so far, where there are any
 -- Order of writes: locks, which the same token finds again; `lanes` before a list; states of what waits after its list.

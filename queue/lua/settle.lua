@@ -12,10 +12,10 @@
 --      at least; how many stand before those. Every letter has its name in queue/codes.h
 --   What an item needs stands in this order: what the last message needs (LW_RETRY, LW_BACK: backoff_ms, envelope; LW_DEAD: reason, envelope);
 --   with dedup ids, those of the finished, then of the named
--- Result: 'LOST', 'QUARANTINE', or {fence, a letter an item (LW_SETTLED), a letter a named message (LW_NAMED), duplicates dropped, tries,
---      heads, how many heads each item was given, a byte each}; the i-th message granted to an item has fence + i, from 0; tries as in gate,
+-- Result: 'LOST', 'QUARANTINE', or {fence, a letter per item (LW_SETTLED), a letter per named message (LW_NAMED), duplicates dropped, tries,
+--      heads, a byte per item: how many heads it was given}; the i-th message granted to an item has fence + i, from 0; tries as in gate,
 --      over all grants in order
---   stale: of what is done only the first was recorded: whoever has the lane now runs it again and those behind it, in order
+--   stale: of the done messages at most the first was recorded; whoever has the lane now runs the others again, in order
 -- Order of writes: dead letters and business ids, states, tries that end, lists, states of what was put back, locks, and last the tries that
 -- count. Each item is looked at twice: record, then, when its states are in Redis, go_on.
 -- @fences @locks @groups @heads @grants @hints

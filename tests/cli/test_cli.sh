@@ -148,7 +148,7 @@ t "ledger: all problems"       2 "" "lock\.ttl_sm.*ttl_ms" ledger -c wrong.json
 t "check: metrics"             0 "^# Metrics" "" check --reference-metrics
 t "check: names of metrics"    0 "^latchwork_messages_total$" "" check --metric-names
 
-# What is wrong with a command line, and what is meant.
+# An error about a command line names what is wrong and suggests what was meant.
 t "near option"                2 "" "unknown option --sett; did you mean --set\?" run -c good.json --sett a=b
 t "nothing near"               2 "" "unknown option --zzzzzz; see" run -c good.json --zzzzzz
 t "unknown letter"             2 "" "unknown option -q; see" run -q

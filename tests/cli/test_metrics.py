@@ -262,7 +262,7 @@ class Running(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    """Made by hand, where no worker is left to mend them."""
+    """The ledger finds faults that were made by hand, after the workers had ended, so that none repairs them."""
 
     @classmethod
     def setUpClass(cls):

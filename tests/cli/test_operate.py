@@ -60,7 +60,7 @@ class World:
         return os.path.join(self.dir, name)
 
     def terminal(self, text, name):
-        """What stays in a terminal until Ctrl-C."""
+        """Runs a command that stays in a terminal until Ctrl-C, in the background."""
         with open(self.path(name), "wb") as out:
             p = subprocess.Popen(["bash", "-ec", text], cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                  start_new_session=True)
@@ -77,7 +77,7 @@ class World:
         return done.stdout
 
     def until(self, command, good, limit_s=60):
-        """A look, again and again, as an operator would: its output once it is good."""
+        """Runs the command again and again, as an operator would, and returns its output as soon as that is good."""
         seen = []
 
         def look():

@@ -123,7 +123,7 @@ def ls_tells_of_lanes(w):
 
 @test
 def ls_of_many_lanes(w):
-    """More than a cursor's page, and than the limit."""
+    """There are more lanes than a page of the cursor holds, and more than the limit."""
     for i in range(1000):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
     rows = w.rows("queue", "ls", "--limit", "0")

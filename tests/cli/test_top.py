@@ -35,7 +35,7 @@ class Screen:
     def __init__(self, rows, cols):
         self.rows, self.cols, self.y, self.x = rows, cols, 0, 0
         self.cells = [[" "] * cols for _ in range(rows)]
-        self.top, self.bottom = 0, rows - 1  # what scrolls
+        self.top, self.bottom = 0, rows - 1  # the region that scrolls
         self.rest = b""
 
     def text(self):

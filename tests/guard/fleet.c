@@ -331,7 +331,7 @@ static void produce(struct fleet *f) {
         struct log *log = &f->log[draw(f, FLEET_PARTITIONS)];
         struct rec *r = &log->rec[log->n++];
         bool stays = log == &f->log[0] && log->n % 4 == 1 && log->n < 4 * f->shape->stays;
-        int first = f->shape->stays ? 1 : 0; /* key 0 is theirs */
+        int first = f->shape->stays ? 1 : 0; /* key 0 belongs to the records that stay */
         r->key_number = stays ? 0 : first + (int)draw(f, (uint64_t)(f->shape->keys - first));
         r->n_key = (size_t)snprintf(r->key, sizeof r->key, "k-%d", r->key_number);
     }

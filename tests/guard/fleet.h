@@ -17,17 +17,17 @@ struct fleet_shape {
     int workers;      /* the partitions are shared out among them */
     int keys;         /* drawn uniformly */
     int records;      /* delivered in all, of 200 bytes, each to a random partition */
-    int ahead;        /* records of its partitions that a worker has taken and that have not run, at most: as many arrive as are done */
+    int ahead;        /* maximum number of records that a worker has taken and not run yet; as many arrive as are done */
     int stride;       /* between two offsets; 0: 1 */
     int max_waiting;  /* queue.max_waiting; 0: the default */
     int part_records; /* most records remembered of a partition; 0: the default */
-    int stays;        /* so many of the first records, of partition 0, have a key of their own, which is paused until all others are done */
-    bool paused; /* all lanes, until what is measured is over: what is counted as a message is one that was parked, not one that is done */
-    int from;    /* measured from here on: so many are done by then */
-    int to;      /* … up to here */
+    int stays;        /* this many early records of partition 0 share a key that no other has; it stays paused until all others are done */
+    bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, not when it is done */
+    int from;         /* the measurement begins when this many messages have been counted */
+    int to;           /* and ends when this many have */
 };
 
-struct fleet_figures { /* of what was measured */
+struct fleet_figures { /* totals of the measured part */
     uint64_t messages;
     uint64_t rounds;
     uint64_t commands, bytes; /* sent to Redis, bytes as on the wire */
@@ -36,8 +36,8 @@ struct fleet_figures { /* of what was measured */
     uint64_t parked, drained;
 };
 
-/* Runs all of it. Ends the program where a message did not run exactly once, or not in the order of its partition and key: what a wrong
- * worker costs is of no interest. */
+/* Runs the whole shape. Ends the program if a message did not run exactly once, or not in the order of its partition and key, because
+ * the cost of a wrong worker is of no interest. */
 void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out);
 
 #endif

@@ -158,8 +158,8 @@ static void guard(size_t g, const struct count *c) {
     if (c) judge(s->name, "instructions", counted(s->name, c) / n, JUDGES_INSTRUCTIONS ? most->instructions : -1);
 }
 
-/* One lane stays until all the others are done: their records lie over more segments of states than a call reads, and more of
- * them are parked than may wait. What is done above the watermark must be seen wherever it is. */
+/* One lane stays paused until all the others are done. Their records lie over more segments of states than a call reads, and more
+ * of them are parked than may wait. The worker must notice what is done above the watermark, however far above. */
 static void far(void) {
     static const struct fleet_shape shapes[] = {
         {.name = "far", .workers = 2, .keys = 12, .records = 8000, .ahead = 200, .stride = 20000, .max_waiting = 150, .stays = 100},

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that die or stop: kill -9, SIGSTOP past the lease. Arguments: build folder [scenario…]."""
+"""Workers that die or stop: kill -9, SIGSTOP past the lease. Arguments: build folder [scenario…].
+Rows, and oracles such as O3, are those of doc/design/faults.md."""
 import json
 import os
 import random
@@ -31,13 +32,13 @@ def kill_often(t, run, every_s):
 
 
 def check_blame(t, run, again):
-    """Each message that ran again had been run before by a worker that was killed, and at most what it had in hand did."""
+    """Each message that ran again had been run before by a worker that was killed; counts the re-runs per kill."""
     for earlier, later in again:
         t.check(earlier.pid in run.deaths, "ran again though nobody was killed: %r, then %r" % (earlier, later))
     # handlers end with their worker, long before the lease does
     for r in t.runs():
         t.check(r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000, "outlived its worker and its lease: %r" % r)
-    # in hand: running, or finished and not settled yet, which a turn of the loop does
+    # what a killed worker had in hand runs again: what was running, or finished and not settled yet
     per_kill = {}
     for earlier, _ in again:
         per_kill[earlier.pid] = per_kill.get(earlier.pid, 0) + 1
@@ -87,7 +88,7 @@ def newest_by_key(t):
 
 @scenario
 def kill_workers(t):
-    """Rows 1, 2, 3: kill -9 of a random worker every 1.5 s: nothing lost, misordered or at once; re-runs: what was in flight."""
+    """Rows 1, 2, 3: kill -9 of a random worker every 1.5 s: nothing is lost, misordered or concurrent; only what was in flight runs again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -145,7 +146,7 @@ def kill_supervisor(t):
 
 @scenario
 def kill_workers_insert_update(t):
-    """O3: the deduplicated insert, later messages of an id replacing earlier ones: the table is what the reference model has."""
+    """O3: an insert in which later messages of an id replace earlier ones: the table equals the reference model."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -163,7 +164,7 @@ def kill_workers_insert_update(t):
 
 @scenario
 def kill_workers_insert_ignore(t):
-    """O3: each message is its own row, over two topics: none is missing."""
+    """O3: each message of two topics is a row of its own: none is missing."""
     t.start_redis()
     t.make_topics()
     store = os.path.join(t.dir, "orders.db")
@@ -190,7 +191,7 @@ def stop_often(t, run, ttl_ms, family):
         pids = [pid] + (descendants(pid) if family else [])
         for p in pids:
             send(p, signal.SIGSTOP)
-        t.stops.append((pid, boot_us()))  # then: a run may still begin between two of the signals
+        t.stops.append((pid, boot_us()))  # after the signals, because a run may still begin between two of them
         time.sleep(3 * ttl_ms / 1000)
         for p in reversed(pids):
             send(p, signal.SIGCONT)
@@ -200,7 +201,7 @@ def stop_often(t, run, ttl_ms, family):
 
 @scenario
 def stop_workers(t):
-    """Row 4: workers with their handlers stopped for 3 × TTL: their keys move on meanwhile, what they report late is refused."""
+    """Row 4: workers are stopped with their handlers for 3 × TTL: their keys move on meanwhile, and what they report late is refused."""
     t.start_redis()
     t.make_topics()
     run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
@@ -215,7 +216,7 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Row 4, O3: workers stopped on their way into the store, so long that their partitions and keys move on: what they write late is refused."""
+    """Row 4, O3: workers are stopped while they wait for the store, until their partitions and keys have moved on: late writes are refused."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")

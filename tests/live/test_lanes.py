@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The promises without faults of servers: no faults, deploys, rebalances, a slow handler, foreign metadata. Arguments: build folder [scenario…]."""
+"""The promises hold while no server fails: no faults, deploys, rebalances, a slow handler, foreign metadata. Arguments: build folder [scenario…].
+Oracles such as O1 are those of doc/design/faults.md."""
 import re
 
 from lib.process import wait_until
@@ -11,7 +12,7 @@ SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked
 
 @scenario
 def no_faults_drain(t):
-    """O1, O2, O5: all runs once, in order, alone; --drain ends with 0 and counts right."""
+    """O1, O2, O5: each message runs once, in order, never beside another of its key; --drain ends with 0, and its counts are right."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)

@@ -41,13 +41,13 @@ def ended(t):
 
 
 def judge_replays(t, wanted):
-    """Each of these ran once, and no other did."""
+    """Checks that each of these replays ran once, and that no other did."""
     ran = Counter(r.identity for r in replays(t) if r.outcome == "done")
     t.same(sorted(ran.elements()), sorted(wanted), "replays that are done")
 
 
 def agree(t):
-    """The audit from outside: status 0, no differences."""
+    """Checks that `ledger` exits with 0 and finds no differences. Returns its summary."""
     rows = tool(t, "ledger")
     t.check(rows[-1]["ok"], "ledger: %r" % rows)
     return rows[-1]
@@ -61,7 +61,7 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """What a killed tool leaves ends by itself within 30 s; here at once."""
+    """Frees the job of a killed tool at once. By itself it would end within 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 
@@ -113,7 +113,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call("DEL", t.prefix() + b"vanished")  # it stays for 100 ttl on purpose
+    t.redis.call("DEL", t.prefix() + b"vanished")  # it would stay for 100 × TTL, on purpose
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()

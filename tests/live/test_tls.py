@@ -107,7 +107,7 @@ def certificates_replaced(t):
 
 @scenario
 def password_rotated(t):
-    """As the how-to says, without a pause; then in the wrong order, which is an outage that ends with the reload."""
+    """The password is changed in the order of the how-to, without an outage; then in the wrong order, which is an outage until the reload."""
     run = start(t, 8000 * SOAK, 400)
     t.redis.call("ACL", "SETUSER", "tester", ">second")
     write(t.password, "second")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: run at once, wait, or be known finished. */
+/* gate: a message runs at once, waits, or is known to be finished. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

@@ -81,7 +81,7 @@ static void hold(struct lt *l, const char *value) { lt_text(l, "SET " LT_TAG "lo
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
 static int replay_state(struct lt *l, int64_t offset, int64_t replay) {
-    char *bytes = lt_dump(l, true); /* as text: only whether it is there counts */
+    char *bytes = lt_dump(l, true); /* only whether the name is in it counts */
     char name[80];
     snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay, offset / 16384);
     bool there = strstr(bytes, name) != NULL;
@@ -101,12 +101,12 @@ static void put_into_a_free_lane_hints(void **state) {
     int64_t from = lt_now_ms(l);
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    assert_int_equal(replay_state(l, 3, 7), 1); /* with an end */
+    assert_int_equal(replay_state(l, 3, 7), 1); /* waiting, and the key expires */
     assert_int_equal(lt_state(l, message(3)), 0);
     assert_int_equal(hints(l), 1);
     assert_true(score(l) >= from + LT_HANDOFF_MS && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "A"); /* its answer was lost, or the job goes on */
+    assert_string_equal(lt_call_again(l), "A"); /* the same call again, as after a lost answer or when a job is resumed */
     lt_assert_unchanged(l, before, true);
 }
 
@@ -121,7 +121,7 @@ static void put_stands_behind_those_that_wait(void **state) {
     assert_int_equal(hints(l), 1); /* of the other lane */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
     assert_int_equal(lt_state(l, message(20000)), 1);
-    assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1); /* of Kafka: it stays */
+    assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1); /* a state of a Kafka record does not expire */
 }
 
 static void put_into_a_held_lane_leaves_it_to_the_holder(void **state) {

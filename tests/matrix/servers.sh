@@ -63,7 +63,7 @@ gather() { # PROGRAM
     local file
     mkdir -p "$work/lib" "$work/bin"
     while read -r file; do
-        cp -L "$file" "$work/lib/" 2>/dev/null || true # a link to what no package here has
+        cp -L "$file" "$work/lib/" 2>/dev/null || true # fails on a link whose target is in no package that was fetched
     done < <(find "$work/root" -name '*.so*' -path '*/lib*' \( -type f -o -type l \))
     cp -L "$work/root/usr/bin/$1" "$work/program"
     cp "$(find "$work/root" -name 'ld-linux*.so.*' -type f | head -n 1)" "$work/loader"

@@ -476,7 +476,7 @@ static bool dones_of_an_ended_lease(void) {
     for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
     bool both = finish_k() && s.n_effects >= 2 && s.effect[s.n_effects - 2] == 2 && s.effect[s.n_effects - 1] == 4;
     struct scene b = {.k_lingers = true, .x_lingers = true, .committed = -1, .asked = -1, .run_ahead = 1, .ttl_ms = 10000};
-    exchange(&b); /* b: the first worker, cut off */
+    exchange(&b); /* b is now the first worker, which is cut off */
     begin_worker("b-2");
     for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
     bool again = finish_k() && s.effect[s.n_effects - 1] == 2;
@@ -513,7 +513,7 @@ static bool a_wipe_with_two_ttls(void) {
     for (int i = 0; i < s.n_job; i++)
         if (s.job[i]->key.p[0] == 'K') lease_ms = atomic_load(&s.job[i]->lease->deadline_ms);
     b.committed = s.committed;
-    exchange(&b); /* b: the first worker, cut off */
+    exchange(&b); /* b is now the first worker, which is cut off */
     store_flushall(s.store);
     assign(2);
     rounds(400);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of the scripts, as their headers say. */
+/* Makes messages for tests, and builds the calls of the scripts as the comments at their heads describe them. */
 #include "tests/support/lanes_build.h"
 
 #include "queue/calls.h"

@@ -29,9 +29,10 @@ redisContext *lw_test_redis_connect(const struct lw_test_redis *r);
 
 /* FLUSHALL. False, with the reason on stderr, if the server refused. */
 bool lw_test_redis_flush(struct lw_test_redis *r);
-/* kill -9, and reaped. */
+/* Kills the server with kill -9 and reaps it. */
 void lw_test_redis_kill(struct lw_test_redis *r);
-/* kill -9 if it is up, then started in the same folder with the same arguments: what it had saved there is loaded, the rest is gone. */
+/* Kills the server with kill -9 if it is up, then starts it in the same folder with the same arguments: it loads what it had saved, and
+ * has lost the rest. Returns false if it does not start. */
 bool lw_test_redis_restart(struct lw_test_redis *r);
 /* Ends the server, removes the folder, frees r. NULL is ignored. */
 void lw_test_redis_stop(struct lw_test_redis *r);

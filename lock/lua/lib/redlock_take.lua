@@ -2,8 +2,8 @@
 -- redlock_take: take one server's part of a lock
 -- KEYS 1 lock, 2 fence
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 ttl_ms to give to a lock
---      that has none ('0' leave it)
--- Result: the fence as a string; or, held by another, the ms that are left, -1 where it has no TTL
+--      that has none ('0': change nothing)
+-- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
 -- (Redlock's scripts are short, without the common part: each new connection loads them.)
 local lock, fence_key, token = KEYS[1], KEYS[2], ARGV[1]
 if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then

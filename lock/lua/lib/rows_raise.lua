@@ -2,7 +2,7 @@
 -- rows_raise: rows that were taken one after the other get one fence, and all the same time from now on
 -- KEYS for each row: lock, fence
 -- ARGV 1 token, 2 ttl_ms, 3 fence: as large as any of theirs, 4 how long the fence counters are kept, ms, 5 '1' plain
--- Result: 1, or 0 where not all of them are ours (any more) and nothing was changed
+-- Result: 1, or 0 if not all of them are ours (any more) and nothing was changed
 -- @fences
 local token, ttl, fence, keep_ms, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 for i = 1, #KEYS, 2 do

@@ -2,7 +2,7 @@
 -- share_keep: extend a lease of a zset that is ours, or look at it. Never takes it again.
 -- KEYS 1 zset of leases
 -- ARGV 1 value, 2 ttl_ms, '0' to look only
--- Result: 1, or 0 where it is not ours (any more)
+-- Result: 1, or 0 if it is not ours (any more)
 -- @fences
 -- @shares
 if not share_is_live(KEYS[1], ARGV[1]) then return 0 end

@@ -2,7 +2,7 @@
 -- string_keep: extend a lease that is ours, or look at it. Never takes it again.
 -- KEYS 1 lock
 -- ARGV 1 value, 2 ttl_ms, '0' to look only
--- Result: 1, or 0 where it is not ours
+-- Result: 1, or 0 if it is not ours
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What all lane scripts share; scripts/embed-lua.sh puts it where a script says so. It reads the epoch and the time once a call.
+-- What all lane scripts share; scripts/embed-lua.sh inserts it where a script names it. It reads the epoch and the time once per call.
 -- KEYS[1] is always lw:{NAME.SHARD}:epoch; every other name begins with the same tag, so all live in one slot. Names of messages found
 -- inside a waiting list (their state and tries) can't be declared before the list is read; they are made from that tag.
 -- Redis does not roll back a script that fails in the middle. So a script writes in an order in which every prefix is a safe state, whether

@@ -32,8 +32,8 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Without what a stopped worker's handler only began when it woke, with the request already in its pipe: a run that starts after the stop of its
-    worker, when a larger fence of its key has run already, has no live lease; the fence is what such a run is for."""
+    """Leaves out the runs that began only when a stopped worker's handler woke, with the request already in its pipe. Such a run starts after the
+    stop of its worker, when a larger fence of its key has run already, so it has no live lease, and its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -86,7 +86,8 @@ def misordered(runs):
 
 
 def stale_last(runs, stops=()):
-    """O1: whatever ran again, the last effect of a (partition, key) is that of its newest message. What a stopped worker wrote late is for fences."""
+    """O1: whatever ran again, the last effect of a (partition, key) is that of its newest message. Late writes of stopped workers do not count:
+    fences refuse them."""
     bad = []
     for line in by_order(runs).values():
         done = [r for r in line if r.outcome == "done" and last_sign(r, stops) == r.end_us]
@@ -102,7 +103,7 @@ AHEAD = 96  # what a lane may have done and not settled: 32 and what was granted
 
 
 def backwards(runs):
-    """Without a loss of Redis' data what runs again is what was done last and not settled yet, from there on in order: never farther back."""
+    """Unless Redis lost data, only what was done last and not settled yet runs again, from there on in order: never farther back."""
     bad = []
     for line in by_order(runs).values():
         done, highest, back = [], None, None  # done: offsets in order of their first end
@@ -157,7 +158,7 @@ def reruns(runs):
 
 
 def effects(history, messages):
-    """O3: of messages 0 … messages - 1 each took effect once, those of a key in order. history: (key, message) in the order of the effects."""
+    """O3: each of the messages 0 … messages - 1 took effect once, those of a key in order. history: (key, message) in the order of the effects."""
     bad, seen, latest = [], set(), {}
     for key, message in history:
         if message in seen:
@@ -170,7 +171,7 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: whatever was committed at a time, all below it was finished by then. samples: (boot us, (topic, partition), offset); others:
+    """O5: whenever an offset was committed, everything below it was finished. samples: (boot us, (topic, partition), offset); others:
     identities that end otherwise (dead, skipped)."""
     done_us = {}
     for r in runs:

@@ -14,7 +14,7 @@ def command(t, *args):
 
 
 def tool(t, *args, status=0, given=b""):
-    """With --json: its lines. status None: any."""
+    """Runs a command with --json and returns its lines. It must end with `status`; None allows any."""
     done = subprocess.run(command(t, *args) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
     if status is not None and done.returncode != status:
         raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()[-500:]))
@@ -22,7 +22,7 @@ def tool(t, *args, status=0, given=b""):
 
 
 def begin(t, *args):
-    """In the background; what it prints is in `out` of the result, complete lines only, also after its death."""
+    """Starts a command with --json in the background. Its output goes to a file, which lines() reads, also after it was killed."""
     path = os.path.join(t.dir, "tool-%d.jsonl" % len(os.listdir(t.dir)))
     with open(path, "wb") as out:
         p = subprocess.Popen(command(t, *args) + ["--json"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=t.dir)
@@ -32,6 +32,6 @@ def begin(t, *args):
 
 
 def lines(p):
-    """What a tool that ended by itself printed: its JSON lines."""
+    """The complete JSON lines that a command started by begin() has printed so far."""
     with open(p.out_path) as f:
         return [json.loads(line) for line in f if line.startswith("{") and line.endswith("\n")]

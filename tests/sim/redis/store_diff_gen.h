@@ -23,13 +23,13 @@ struct diff_step {
     const char *argv[DIFF_ARGS];
     size_t len[DIFF_ARGS];
     enum diff_mode mode;
-    unsigned sleep_ms; /* afterwards */
+    unsigned sleep_ms; /* how long to sleep after the step */
     char text[DIFF_TEXT];
     size_t used;
 };
 
 uint64_t diff_random(uint64_t *state);
-/* The next random step. expired: that a key with a short expiry may be made, which needs a sleep. */
+/* Makes the next random step. may_sleep: it may give a key a short expiry and sleep until that is over. */
 void diff_next(uint64_t *state, bool may_sleep, struct diff_step *step);
 /* One well-formed call of the named command. */
 void diff_command(uint64_t *state, const char *name, struct diff_step *step);

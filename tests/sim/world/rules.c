@@ -135,11 +135,11 @@ static int64_t number(const char *p, size_t n) {
 }
 
 struct place {
-    int part, index; /* -1: of a replay */
+    int part, index; /* index: -1 for a replay */
     char tp[40];
 };
 
-/* A place of three bytes; `groups` is the argument in front of the first group. */
+/* Reads a place of three bytes; `groups` points to the argument in front of the first group. */
 static struct place place_of(const struct world *w, const unsigned char *at, char **groups, const size_t *len) {
     int g = 1 + 4 * (at[0] - 1);
     struct place p = {.index = -1};
@@ -154,7 +154,7 @@ static bool is_script(const char *sha, int argc, char **argv) {
     return argc > 2 && sha[0] && !strcmp(argv[0], "EVALSHA") && !strcmp(argv[1], sha);
 }
 
-/* Attempts that a settle may record. */
+/* Notes the attempts that a settle may record. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len) {
     struct rules *u = w->rules;
     u->n_retries = 0;

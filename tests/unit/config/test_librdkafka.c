@@ -15,7 +15,7 @@
 
 #define ALL "gzip,ssl,sasl,sasl_gssapi,sasl_plain,sasl_scram,sasl_oauthbearer,oidc"
 
-/* W: a warning that holds `says`; R: refused with it; -: nothing. */
+/* `what` is expected: W a warning that contains `says`, R an error that contains it, - neither. */
 static void judged(int line, const char *text, int version, const char *features, const char *name, const char *value, char what,
                    const char *says) {
     struct lw_librdkafka k = {version, text, features};

@@ -221,7 +221,7 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
-/* The status of the run after a worker that was asked to stop ended in its own way, `fenced` being what it said before. */
+/* True if the run fails after a worker that was asked to stop ended by `end`; `fenced` is what it had reported before. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -237,7 +237,7 @@ static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event e
     return failed;
 }
 
-/* Another member has joined under its id: the worker was ending anyway, to join again without one. */
+/* A worker that stops is fenced because another member has joined under its id: the run has not failed, unless the worker crashes. */
 static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
@@ -248,7 +248,7 @@ static void test_fenced_while_it_stops_is_no_failure(void **state) {
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
 }
 
-/* Ticks until it is taken for hung; -1 where 1,000 do not suffice. */
+/* Number of ticks until the worker is taken for hung; -1 if 1,000 are not enough. */
 static int ticks_until_hung(struct lw_sup_worker *w, bool beats) {
     for (int i = 1; i <= 1000; i++) {
         if (beats) atomic_fetch_add(&board->workers[0].heartbeat_ms, 1);
@@ -265,7 +265,7 @@ static void test_hung_main_loop(void **state) {
     assert_int_equal(ticks_until_hung(w, true), -1);
     assert_int_equal(ticks_until_hung(w, false), 91); /* 90.7 s in ticks of 1 s */
     assert_non_null(strstr(w->why, "main loop"));
-    w->state = LW_SUP_STOPPING; /* its deadline rules there */
+    w->state = LW_SUP_STOPPING; /* in this state only its deadline counts */
     assert_int_equal(ticks_until_hung(w, false), -1);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commit metadata: what goes in comes out, what does not fit is left out from the top, and nothing else is ever believed. */
+/* Commit metadata: decoding gives back what was encoded, ranges that do not fit are left out, highest first, and any other text is
+ * rejected. */
 #include "queue/commit_meta.h"
 
 #include <inttypes.h>

@@ -72,7 +72,7 @@ static void assert_equal(const struct lw_envelope *a, const struct lw_envelope *
     }
 }
 
-/* A copy of its own length, so that the sanitizer sees a read past the end. */
+/* Decodes a copy in a buffer of exactly its length, so that the sanitizer sees a read past the end. */
 static int decode_copy(const char *p, size_t n, struct lw_buf *again) {
     char *copy = malloc(n ? n : 1);
     assert_non_null(copy);

@@ -272,7 +272,7 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
     return same;
 }
 
-/* A copy of its own length, so that the sanitizer sees a read past the end. */
+/* Compares with jansson on a copy of exactly the text's length, so that the sanitizer sees a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
     if (text.n && !text.p[text.n - 1]) text.n--; /* jansson takes a NUL behind the document for its end */
