@@ -15,7 +15,7 @@ import concurrent.futures, os, shutil, subprocess, sys
 SEEDS, LIMIT_S = 60, 120  # the seeds decide; the limit is for what hangs
 M = {
     'gate ignores waiters': [("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")],
-    'no quarantine': [('queue/lua/enter.lua', "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- looks", "'not_before', '0')\n    -- looks")],
+    'no quarantine': [('queue/lua/enter.lua', "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- These looks", "'not_before', '0')\n    -- These looks")],
     'head popped at claim': [("queue/lua/claim.lua", "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n", "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n            call('RPOP', P .. 'wait:' .. lane)\n")],
     'no janitor': [('queue/lua/tend.lua', "local why = refuse", "if id then return 0 end\nlocal why = refuse")],
     'done not recorded': [("queue/lua/settle.lua", "if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end", "")],
