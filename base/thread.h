@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Starts a thread in which every signal is blocked, so that the program's own threads handle them. Returns 0, or an errno value. */
+int lw_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 /* Waits at most timeout_ms for the end of a thread. Returns false if it has not ended: it is
  * detached then, and what it uses must stay valid. */
 bool lw_join_within(pthread_t thread, int64_t timeout_ms);

@@ -2,9 +2,9 @@
 #include "lock/keeper.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "lock/hold.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -285,11 +285,7 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
     pthread_cond_init(&k->changed, &monotonic);
     pthread_cond_init(&k->called_back, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
-    int failed = pthread_create(&k->thread, NULL, keep, k);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = lw_thread_start(&k->thread, keep, k);
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread for renewals: %s", strerror(failed));
     free_keeper(k);

@@ -2,10 +2,10 @@
 #include "lock/waking.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -293,11 +293,7 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
     pthread_mutex_init(&k->mutex, NULL);
     pthread_condattr_init(&k->monotonic);
     pthread_condattr_setclock(&k->monotonic, CLOCK_MONOTONIC);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
-    int failed = k->stop_fd < 0 || pthread_create(&k->thread, NULL, listen_always, k);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = k->stop_fd < 0 || lw_thread_start(&k->thread, listen_always, k);
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread, or no descriptor, to wait with");
     if (k->stop_fd >= 0) close(k->stop_fd);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -89,16 +88,6 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* Signals stay blocked in the thread, because the main thread handles them. */
-static int start_thread(struct lw_finder *f) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int e = pthread_create(&f->thread, NULL, thread_main, f);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return e;
-}
-
 /* --- opening and closing -------------------------------------------------------------------------------------------------------- */
 
 static void free_finder(struct lw_finder *f) {
@@ -115,7 +104,7 @@ struct lw_finder *lw_finder_open(struct lw_redis_servers *servers, struct lw_err
     pthread_mutex_init(&f->mutex, NULL);
     pthread_cond_init(&f->asked, NULL);
     f->threaded = f->servers.kind != LW_REDIS_LIST;
-    int e = f->threaded ? start_thread(f) : 0;
+    int e = f->threaded ? lw_thread_start(&f->thread, thread_main, f) : 0;
     if (!e) return f;
     lw_fail(err, "the thread that finds Redis can't be started: %s", strerror(e));
     free_finder(f);

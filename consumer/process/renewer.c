@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "base/redis/script.h"
 #include "base/redis/wire.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -218,16 +218,6 @@ static void free_renewer(struct lw_renewer *r) {
     free(r);
 }
 
-/* Starts the thread with signals blocked, because the main thread handles them. */
-static int start_thread(struct lw_renewer *r) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int e = pthread_create(&r->thread, NULL, thread_main, r);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return e;
-}
-
 struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct lw_err *err) {
     struct lw_renewer *r = lw_alloc(sizeof *r + (size_t)setup->shards * sizeof(struct shard));
     r->set = *setup;
@@ -235,7 +225,7 @@ struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct 
     r->fds = lw_alloc(((size_t)setup->shards + 1) * sizeof *r->fds);
     for (int s = 0; s < setup->shards; s++) open_shard(r, s);
     r->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int e = r->stop_fd < 0 ? errno : start_thread(r);
+    int e = r->stop_fd < 0 ? errno : lw_thread_start(&r->thread, thread_main, r);
     if (!e) return r;
     lw_fail(err, "the thread that renews leases can't be started: %s", strerror(e));
     free_renewer(r);

@@ -4,10 +4,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,11 +192,7 @@ struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err) {
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
     bool ok = l->epoll >= 0 && l->wake >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &ev) == 0;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* the main thread handles signals */
-    ok = ok && pthread_create(&l->thread, NULL, run, l) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    ok = ok && lw_thread_start(&l->thread, run, l) == 0;
     if (ok) return l;
     lw_fail(err, "exec: cannot start the thread that reads stderr");
     if (l->epoll >= 0) close(l->epoll);

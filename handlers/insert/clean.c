@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -295,11 +295,7 @@ struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *
     pthread_cond_init(&c->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     int r = open_store(c, err);
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* the main thread handles signals */
-    if (!r && pthread_create(&c->thread, NULL, run, c)) r = lw_fail(err, "insert: cannot start the cleaner's thread");
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!r && lw_thread_start(&c->thread, run, c)) r = lw_fail(err, "insert: cannot start the cleaner's thread");
     if (!r) return c;
     free_all(c);
     return NULL;
