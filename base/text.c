@@ -50,3 +50,8 @@ void lw_text_free(struct lw_text *t) {
     free(t->p);
     *t = (struct lw_text){0};
 }
+
+bool lw_text_copy(char **to, const char *from) {
+    *to = from ? strdup(from) : NULL;
+    return *to || !from;
+}

@@ -21,4 +21,7 @@ void lw_text_addf(struct lw_text *t, const char *fmt, ...) __attribute__((format
 char *lw_text_take(struct lw_text *t);
 void lw_text_free(struct lw_text *t);
 
+/* Sets *to to a copy of `from`, which may be NULL. Returns false if the allocation failed; *to is NULL then. */
+bool lw_text_copy(char **to, const char *from);
+
 #endif

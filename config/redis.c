@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a shard's Redis is reached: what several keys say together. */
 #include "base/redis/connection.h"
+#include "base/text.h"
 #include "config/option.h"
 
 #include <errno.h>
@@ -9,11 +10,7 @@
 #include <unistd.h>
 
 /* *to becomes a copy of `from` if it is empty and there is one. */
-static bool fill(char **to, const char *from) {
-    if (*to || !from) return true;
-    *to = strdup(from);
-    return *to != NULL;
-}
+static bool fill(char **to, const char *from) { return *to || lw_text_copy(to, from); }
 
 static bool fill_tls(struct lw_tls *t, const struct lw_tls *from) {
     t->no_verify = from->no_verify;

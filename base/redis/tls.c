@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/tls.h"
 
+#include "base/text.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/bio.h>
@@ -15,15 +17,10 @@
 
 /* --- settings ------------------------------------------------------------------------------------------------------------------- */
 
-static bool copy_text(const char *from, char **out) {
-    *out = from ? strdup(from) : NULL;
-    return *out || !from;
-}
-
 int lw_tls_copy(const struct lw_tls *from, struct lw_tls *out, struct lw_err *err) {
     *out = (struct lw_tls){.on = from->on, .no_verify = from->no_verify};
-    if (copy_text(from->ca_file, &out->ca_file) && copy_text(from->cert_file, &out->cert_file) &&
-        copy_text(from->key_file, &out->key_file) && copy_text(from->server_name, &out->server_name))
+    if (lw_text_copy(&out->ca_file, from->ca_file) && lw_text_copy(&out->cert_file, from->cert_file) &&
+        lw_text_copy(&out->key_file, from->key_file) && lw_text_copy(&out->server_name, from->server_name))
         return 0;
     lw_tls_free(out);
     return lw_fail_memory(err);

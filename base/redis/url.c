@@ -152,15 +152,10 @@ void lw_redis_url_free(struct lw_redis_url *u) {
     *u = (struct lw_redis_url){0};
 }
 
-static bool copy_text(const char *from, char **out) {
-    *out = from ? strdup(from) : NULL;
-    return *out || !from;
-}
-
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err) {
     *out = (struct lw_redis_url){.port = from->port, .db = from->db, .only_master = from->only_master, .via = from->via};
-    if (copy_text(from->host, &out->host) && copy_text(from->path, &out->path) && copy_text(from->user, &out->user) &&
-        copy_text(from->password, &out->password) && !lw_tls_copy(&from->tls, &out->tls, err))
+    if (lw_text_copy(&out->host, from->host) && lw_text_copy(&out->path, from->path) && lw_text_copy(&out->user, from->user) &&
+        lw_text_copy(&out->password, from->password) && !lw_tls_copy(&from->tls, &out->tls, err))
         return 0;
     lw_redis_url_free(out);
     return lw_fail_memory(err);

@@ -12,13 +12,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import urllib.error
-import urllib.request
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 sys.dont_write_bytecode = True
-from lib.latchwork import Instance, config, merged  # noqa: E402
+from lib.latchwork import Instance, config, merged, readyz  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
@@ -199,15 +197,6 @@ class Rights(unittest.TestCase):
         subprocess.run([BUILD + "/latchwork", "lock", "break", "a", *url, "--execute"], stdout=subprocess.DEVNULL, timeout=60)
         self.nothing_refused()
 
-    def readyz(self, port):
-        try:
-            with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, e.read().decode()
-        except OSError as e:
-            return 0, str(e)
-
     def test_a_right_that_is_taken_away_is_named(self):
         """In the log and at /readyz, until it is given back. Under load and with the oracles: tests/live/test_redis.py, rights_taken."""
         self.be(self.rules())
@@ -225,7 +214,7 @@ class Rights(unittest.TestCase):
             acl("resetpass", ">another")
             self.redis.call("CLIENT", "KILL", "USER", "orders")
         try:
-            wait_until(lambda: self.readyz(port)[0] == 200, 60, "/readyz 200")
+            wait_until(lambda: readyz(port)[0] == 200, 60, "/readyz 200")
             for take, give, said in (
                     (lambda: acl("-evalsha"), lambda: acl("+evalsha"), "may not run EVALSHA"),
                     (lambda: acl("-time"), lambda: acl("+time"), "may not run TIME"),
@@ -233,9 +222,9 @@ class Rights(unittest.TestCase):
                     (lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "hints of waiting messages are refused: .*'brpoplpush'"),
                     (new_password, lambda: acl(">secret"), "not connected: .*WRONGPASS")):
                 take()
-                wait_until(lambda: self.readyz(port)[0] == 503 and re.search(said, self.readyz(port)[1]), 60, "word at /readyz of " + said)
+                wait_until(lambda: readyz(port)[0] == 503 and re.search(said, readyz(port)[1]), 60, "word at /readyz of " + said)
                 give()
-                wait_until(lambda: self.readyz(port)[0] == 200, 60, "/readyz 200 after " + said)
+                wait_until(lambda: readyz(port)[0] == 200, 60, "/readyz 200 after " + said)
             with open(one.log_path) as f:
                 log = f.read()
             for said in ("a right is missing: .* may not run TIME", "a right is missing: .* may not use a key", "Redis refused: .*'brpoplpush'",

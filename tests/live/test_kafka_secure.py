@@ -124,14 +124,19 @@ def oauthbearer(t):
     works(t, "orders", properties, seconds=12)
 
 
+def have_certificate(k, name, **by):
+    """The scenarios share a broker, and any of them may be the first."""
+    if not os.path.exists(k.certificates.path(name + ".pem")):
+        k.certificates.sign(name, "DNS:client", **by)
+
+
 @more
 def mtls(t):
     """Who the client is, its certificate tells; one of a strange CA, or none, is not let in."""
     begin(t)
     k = t.kafka
-    if not os.path.exists(k.certificates.path("client.pem")):
-        k.certificates.sign("client", "DNS:client")
-        k.certificates.sign("stranger", "DNS:client", ca="strange-ca")
+    have_certificate(k, "client")
+    have_certificate(k, "stranger", ca="strange-ca")
     works(t, "CN=client", k.client("MTLS", certificate="client"))
     refused = "does not accept this client's certificate"
     named(t, k.client("MTLS", certificate="stranger"), refused, "stranger")
@@ -143,8 +148,7 @@ def mtls_rights(t):
     """A right that is missing is named with the certificate."""
     begin(t)
     k = t.kafka
-    if not os.path.exists(k.certificates.path("client.pem")):
-        k.certificates.sign("client", "DNS:client")
+    have_certificate(k, "client")
     k.allow("CN=client", "read", "topic", t.topics[0])
     named(t, k.client("MTLS", certificate="client"), "the user of the certificate in .*client.pem may not READ the consumer group " + t.id, "group")
 

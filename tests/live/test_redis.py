@@ -5,10 +5,8 @@ import re
 import signal
 import socket
 import time
-import urllib.error
-import urllib.request
 
-from lib.latchwork import exec_handler
+from lib.latchwork import exec_handler, readyz
 from lib.process import alive, boot_us, descendants, send, wait_until
 from lib.scenario import SOAK, main, scenario
 from lib.tool import tool
@@ -38,16 +36,6 @@ def check_same_workers(t, run, before):
 def back_at_work(t, since_us):
     """Seconds from a fault until a run began after it: O6."""
     return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
-
-
-def readyz(port):
-    try:
-        with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as r:
-            return r.status, r.read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code, e.read().decode()
-    except OSError as e:
-        return 0, str(e)
 
 
 def check_refused(t, run, when):

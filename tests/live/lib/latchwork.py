@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 from .process import Failure, alive, boot_us, children, descendants, send, wait_until
 
@@ -51,6 +53,17 @@ def config(name, brokers, redis_url, topics, **over):
         "http": {"listen": "off"},  # many runs at once: one port is not enough
     }
     return merged(base, over)
+
+
+def readyz(port):
+    """Status and text of /readyz; 0 and the reason if nothing answers."""
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except OSError as e:
+        return 0, str(e)
 
 
 class Instance:
