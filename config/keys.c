@@ -147,8 +147,8 @@ const struct lw_option lw_options[] = {
      .take = lw_take_addresses,
      .show = lw_show_addresses,
      .form = "list of 1 to 64 `host[:port]`",
-     .help = "The Sentinels, in place of `redis.url`; their port is 26379 where none is given. They are asked, one after the other, where "
-             "the master is, before each connection. All shards live on it."},
+     .help = "The Sentinels, in place of `redis.url`; their port is 26379 if none is given. Before each connection they are asked, "
+             "one after the other, for the address of the master. All shards live on it."},
     {.path = "redis.sentinel.master",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.sentinel.master),

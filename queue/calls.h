@@ -5,9 +5,9 @@
  * The parts of a call come in this order:
  *
  *     gate     lw_places_add (each message) → lw_gate_begin → lw_call_lane (each lane) → lw_gate_args → lw_call_envelope, lw_call_dedup
- *              (each message, where it has one)
+ *              (for each message that has one)
  *     settle   lw_places_add (of each item the finished, then the named) → lw_settle_begin → lw_call_lane (each item) → lw_settle_args →
- *              lw_call_value (each value) → of each item: lw_settle_last, lw_call_dedup (the finished, then the named, where there are ids)
+ *              lw_call_value (each value) → of each item: lw_settle_last, lw_call_dedup (the finished, then the named; only with ids)
  *     claim    lw_claim_begin → lw_call_lane (each lane) → lw_claim_args
  *
  * Texts are lent until the pipeline is sent, unless it says that they are copied. */

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 enum {
-    LOW_WATER = 4,   /* when only so many messages are still granted, ask for more before they finish */
+    LOW_WATER = 4,   /* ask for more messages once this many or fewer of the granted ones are left */
     PARTIAL_MS = 20, /* report finished messages after at most this time, even if the lane goes on */
 };
 

@@ -7,11 +7,11 @@
 --      where messages carry a dedup id, 8 how many fences a lane may need, 9 a byte per lane: how many messages it has,
 --      LW_GATE_ENVELOPES more where their envelopes are here, LW_GATE_BEHIND more (with 'drop') where the caller runs one of the lane and
 --      asks only which of these are dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (parts/groups.lua),
---      11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then per message, where there are
---      such: envelope, dedup id
+--      11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then for each message that has
+--      one: envelope, dedup id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter per message (LW_GATED in queue/codes.h), tries}:
 --      the i-th message that a lane grants has fence + i, from 0
---      tries: number of a grant, from 1, and its attempts so far, where there are any
+--      tries: number of a grant, from 1, and its attempts so far, for lanes that have any
 -- Order of writes: locks, which the same token finds again; `lanes` before a list; states of what waits after its list.
 -- @fences @locks @groups @envelopes @lanes @grants
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],

@@ -609,7 +609,7 @@ def drop_beside_many_held_lanes(w):
     assert sorted(rows[-1]["results"].values()) == [20 * 6, 20 * 64], rows[-1]
     assert [w.state(k * 100 + i) for k in (0, 19) for i in (0, 63, 64, 69)] == [1, 1, 2, 2] * 2
     assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, "each is told of once"
-    for k in range(20):  # so many that one call carries several lanes
+    for k in range(20):  # enough for one call to carry several lanes
         for i in range(3):
             w.park("few%02d" % k, 5000 + k * 3 + i)
         w.call("SET", P + "lock:few%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
