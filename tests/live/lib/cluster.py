@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Redis Cluster on the loopback: three masters with a replica each, on ports of their own.
+
+    c = Cluster(directory); c.start()          # until each node says that the cluster is ok
+    c.settings(user)                           # the section `redis` of a configuration
+    c.owner(slot), c.replica_of(node)          # nodes: Redis objects with .port, .id, .call()
+    node = c.kill_owner(slot); c.restart(node) # another master has the slot; then the old one is its replica
+    c.migrate(slot, node)                      # moves the slot with its data, as resharding does
+    c.call(command, name, …)                   # asks the owner of the name
+
+The default user of the nodes may do everything, without a password: so MIGRATE needs none either."""
+import os
+
+from .process import Failure, wait_until
+from .redis import PASSWORD, Redis, RedisError
+from .sentinel import free_port
+
+SLOTS = 16384
+MASTERS = 3
+NODE_TIMEOUT_MS = 2000
+LIMIT_S = 60
+
+
+def crc16(data):
+    """CRC-16/XMODEM, as the Redis cluster specification has it."""
+    crc = 0
+    for byte in data:
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xffff
+    return crc
+
+
+def slot_of(name):
+    """The slot of a name: only what stands between its first braces counts."""
+    name = name if isinstance(name, bytes) else str(name).encode()
+    begin = name.find(b"{")
+    end = name.find(b"}", begin + 1) if begin >= 0 else -1
+    return crc16(name[begin + 1:end] if end > begin + 1 else name) % SLOTS
+
+
+def shard_tag(name, shard, shards):
+    """NAME.SHARD.K with the smallest K whose slot is at most 64 from its place. Shard 0's place is slot 96, whatever the number of shards, so that
+    workers that differ in it meet there; the others follow at equal distances."""
+    place, k = 96 + shard * SLOTS // shards, 0
+    while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
+        k += 1
+    return "%s.%d.%d" % (name, shard, k)
+
+
+def parsed(line):
+    """A line of CLUSTER NODES: (id, port, flags, id of the master, [(first slot, last slot)])."""
+    words = line.split()
+    spans = [w.split("-") for w in words[8:] if not w.startswith("[")]
+    return words[0], int(words[1].split("@")[0].rsplit(":", 1)[1]), words[2].split(","), words[3], [(int(s[0]), int(s[-1])) for s in spans]
+
+
+class Node(Redis):
+    def __init__(self, directory, *options):
+        self.port, self.bus_port = free_port(), free_port()
+        super().__init__(directory, "--port", str(self.port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(self.bus_port),
+                         "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-replica-validity-factor", "0",
+                         "--repl-diskless-sync-delay", "0", *options)
+        self.id = None
+
+    def start(self):
+        super().start()
+        self.id = self.call("CLUSTER", "MYID").decode()
+
+    def alive(self):
+        return self.server is not None and self.server.poll() is None
+
+    def view(self):
+        """The cluster as this node sees it: lines of CLUSTER NODES, parsed."""
+        return [parsed(line) for line in self.call("CLUSTER", "NODES").decode().splitlines()]
+
+    def ok(self):
+        return self.call("CLUSTER", "INFO").decode().startswith("cluster_state:ok")
+
+    def follows(self):
+        """Whether this is a replica in good order."""
+        info = self.info("replication")
+        return info["role"] == "slave" and info["master_link_status"] == "up"
+
+
+class Cluster:
+    """Stands for one Redis in a scenario. Options are given to each redis-server."""
+
+    def __init__(self, directory, *options):
+        self.dir = directory
+        self.nodes = [Node(os.path.join(directory, "node-%d" % i), *options) for i in range(2 * MASTERS)]
+        self.users = {}
+
+    # --- its life
+
+    def start(self):
+        for i, node in enumerate(self.nodes):
+            node.start()
+            node.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        for i in range(MASTERS):
+            self.nodes[i].call("CLUSTER", "ADDSLOTSRANGE", i * SLOTS // MASTERS, (i + 1) * SLOTS // MASTERS - 1)
+        for node in self.nodes[1:]:
+            self.nodes[0].call("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
+        wait_until(lambda: all(self.knows_all(node) for node in self.nodes), LIMIT_S, "nodes that know each other")
+        for i in range(MASTERS):
+            self.nodes[MASTERS + i].call("CLUSTER", "REPLICATE", self.nodes[i].id)
+        self.wait_ok()
+
+    def knows_all(self, node):
+        view = node.view()
+        return len(view) == len(self.nodes) and not any("handshake" in flags for _, _, flags, _, _ in view)
+
+    def alive(self):
+        return [node for node in self.nodes if node.alive()]
+
+    def stop(self):
+        for node in self.nodes:
+            node.stop()
+
+    def ready(self):
+        """All live nodes agree on the owners of all slots, and each live replica follows its master."""
+        live = self.alive()
+        try:
+            maps = [self.map_of(node) for node in live]
+            owners = set(maps[0].values())
+            return all(m == maps[0] for m in maps) and all(node.ok() and (node.id in owners or node.follows()) for node in live)
+        except (OSError, RedisError):
+            return False
+
+    def wait_ok(self):
+        wait_until(self.ready, LIMIT_S, "cluster in good order")
+
+    # --- who is who
+
+    @staticmethod
+    def map_of(node):
+        """Which node has which slots, as `node` sees it: {(first, last): id}."""
+        return {span: name for name, _, flags, _, spans in node.view() if "master" in flags for span in spans}
+
+    def by_id(self, name):
+        return next(node for node in self.nodes if node.id == name)
+
+    def masters(self):
+        """Live nodes with slots."""
+        return [node for node in self.alive() if any("myself" in flags and spans for _, _, flags, _, spans in node.view())]
+
+    def owner(self, slot, asked=None):
+        """The node that has the slot, as `asked` sees it, or the first live node."""
+        for (first, last), name in self.map_of(asked or self.alive()[0]).items():
+            if first <= slot <= last:
+                return self.by_id(name)
+        raise Failure("slot %d has no owner" % slot)
+
+    def owner_of(self, name):
+        return self.owner(slot_of(name))
+
+    def replica_of(self, node):
+        """A live replica of this master, or None."""
+        mine = [name for name, _, flags, master, _ in self.alive()[0].view() if "slave" in flags and master == node.id]
+        return next((n for n in self.alive() if n.id in mine), None)
+
+    # --- faults
+
+    def kill_owner(self, slot):
+        """kill -9 of the slot's master. Returns it when the others agree on another owner and say that the cluster is ok."""
+        old = self.owner(slot)
+        old.kill()
+        def replaced():
+            return all(self.owner(slot, node) is not old and node.ok() for node in self.alive())
+        wait_until(replaced, LIMIT_S, "another owner of slot %d" % slot)
+        return old
+
+    def restart(self, node):
+        """A node that was killed comes back, empty. If a replica has taken over, the node is its replica when this returns."""
+        node.start()
+        self.wait_ok()
+
+    def switch(self, slot):
+        """CLUSTER FAILOVER: the replica takes over, with all data; both nodes stay up."""
+        old = self.owner(slot)
+        new = self.replica_of(old)
+        def switched():
+            if new.follows():
+                new.call("CLUSTER", "FAILOVER")  # an attempt that finds no majority in time is over without a trace
+            return all(self.owner(slot, node) is new for node in self.alive())
+        wait_until(switched, LIMIT_S, "another owner of slot %d" % slot, 1)
+        self.wait_ok()
+
+    def open_slot(self, slot, target):
+        """The first half of a migration: keys that are not at the source any more are asked for at the target (ASK)."""
+        source = self.owner(slot)
+        target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        return source
+
+    def move_keys(self, slot, source, target, at_once=100):
+        """Moves `at_once` keys of the slot. Returns how many there were to move."""
+        keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, at_once)
+        if keys:
+            source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 10000, "KEYS", *keys)
+        return len(keys)
+
+    def close_slot(self, slot, target):
+        """The last step: the target owns the slot. It is told first, then the other masters."""
+        for node in [target] + [m for m in self.masters() if m is not target]:
+            node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        wait_until(lambda: all(self.owner(slot, node) is target for node in self.alive()), LIMIT_S, "map with the new owner of slot %d" % slot)
+
+    def migrate(self, slot, target):
+        """Moves a slot with all its data to another master while clients work. Returns how many keys moved."""
+        source, moved = self.open_slot(slot, target), 0
+        for n in iter(lambda: self.move_keys(slot, source, target), 0):
+            moved += n
+        self.close_slot(slot, target)
+        return moved
+
+    # --- as lib/redis.py's Redis
+
+    def url_of(self, user):
+        return None
+
+    def settings(self, user):
+        return {"url": None, "username": user, "password": PASSWORD, "cluster": ["127.0.0.1:%d" % node.port for node in self.nodes[:2]]}
+
+    def grant(self, line):
+        for node in self.nodes:
+            node.grant(line)
+        self.users = self.nodes[0].users
+
+    def refusals(self):
+        return [refusal for node in self.alive() for refusal in node.refusals()]
+
+    @property
+    def server(self):
+        return self.alive()[0].server
+
+    def call(self, *args):
+        """At the owner of the first word that has a hash tag, or at a master if none has."""
+        tagged = [a for a in args if (b"{" if isinstance(a, bytes) else "{") in (a if isinstance(a, bytes) else str(a))]
+        node = self.owner_of(tagged[0]) if tagged else self.masters()[0]
+        return node.call(*args)
+
+    def keys(self):
+        return sorted(name for node in self.masters() for name in node.keys())
+
+
