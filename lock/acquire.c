@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Acquire: a wait, made of attempts.
- *
- *     one attempt → [stand in line → sleep until told, or time to look → try]… → leave the line */
+/* Acquires a lock that lives on one Redis. To wait is to make one attempt after another:
+ *     one attempt → [stand in line → sleep until told, or until it is time to look → attempt]… → leave the line */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -13,8 +12,8 @@
 
 enum {
     LOOK_MS = 5000,       /* mutex, semaphore: the first in line tries again after this time at the latest */
-    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same; each attempt also shows that its client lives */
-    POLL_MIN_MS = 10,     /* if nobody announces releases */
+    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same limit; it is shorter because each attempt also shows that the client is alive */
+    POLL_MIN_MS = 10,     /* bounds of the random wait between attempts if nobody announces releases */
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
 };
@@ -39,7 +38,7 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t most = lw_one_queues(t->lock) ? LOOK_QUEUE_MS : LOOK_MS;
     most = most - most / 5 + (int64_t)lw_random((uint64_t)most * 2 / 5);
     if (left <= 0) return most;
-    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* spread the attempts of clients that wait for the same expiry */
+    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* keeps clients apart that wait for the same expiry */
     left += 1 + (int64_t)lw_random((uint64_t)spread + 1);
     return left < most ? left : most;
 }
@@ -53,11 +52,11 @@ static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_e
                         (int)(key.n < 300 ? key.n : 300), key.p);
 }
 
-/* The lease had ended when the grant arrived: gives it back. */
+/* Gives a grant back whose lease had already ended when the answer arrived. */
 static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) {
     struct latchwork_error ignored;
     lw_one_release(t->hold, &ignored);
-    if (!lw_hold_token(t->hold, error)) return LW_FAILED; /* a new token, because a token names one acquisition */
+    if (!lw_hold_token(t->hold, error)) return LW_FAILED; /* each acquisition has a token of its own */
     atomic_store(&t->hold->loss, 0);
     t->left_ms = 1;
     return LW_HELD;
@@ -101,8 +100,8 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* When the next in line is to look: our release tells it, or our lease must have ended. (Other
- * permits and other readers may be free at once.) */
+/* Returns the time at which the next in line attempts: after our lease must have ended, because our release
+ * announces itself. It may be earlier, since other permits and other readers can be free at once. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;
@@ -117,7 +116,7 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, st
     bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_KIND_READ || t->lock->o.kind == LATCHWORK_KIND_SEMAPHORE;
     if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock))) return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
-    bool enqueue = queues && !fatal; /* from now on every waiter has a ticket of its own */
+    bool enqueue = queues && !fatal; /* the first attempt gives every waiter a ticket of its own */
     while (!fatal && took != LW_TAKEN && (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
         enqueue = false;
         took = try_in_line(w, error);
@@ -142,7 +141,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
-    if (!line) took = try_once(&w.take, &why); /* otherwise those that came earlier go first */
+    if (!line) took = try_once(&w.take, &why); /* if there is a line, those who came earlier go first */
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {
         result = took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(&w.take, &why);

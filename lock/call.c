@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls to Redis, and what their errors mean. */
+/* Sends calls to Redis and explains their errors. */
 #include "lock/client.h"
 
 #include "base/clock.h"
@@ -79,8 +79,8 @@ static bool fill_random(unsigned char *p, size_t n, struct latchwork_error *erro
     return true;
 }
 
-/* Random bytes come from a stock per thread that the kernel fills; a child of fork discards its
- * parent's stock. */
+/* Writes random hex digits. Each thread keeps a stock of random bytes, which the kernel fills. A child of fork()
+ * discards its parent's stock. */
 bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
     static _Thread_local unsigned char stock[256];
     static _Thread_local size_t left;
@@ -148,7 +148,7 @@ void lw_call_encode(struct lw_call *call, struct lw_text *out) {
     free(bytes);
 }
 
-/* Sends a call. Returns false, with *error, if an allocation failed; nothing was sent then. */
+/* Sends a call. If an allocation failed, it sends nothing and returns false with *error. */
 static bool send_call(struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
@@ -182,7 +182,7 @@ redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struc
     redisReply *reply = lw_next_reply(c, redis, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
     freeReplyObject(reply);
-    call->arg[0] = "EVAL", call->size[0] = 4; /* EVAL runs the script and keeps it for the next EVALSHA */
+    call->arg[0] = "EVAL", call->size[0] = 4; /* EVAL runs the script, and Redis keeps it for the next EVALSHA */
     call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
     return send_call(redis, call, error) ? lw_next_reply(c, redis, error) : NULL;
 }
@@ -230,7 +230,7 @@ static const struct {
 };
 
 static int meaning_of(const char *text) {
-    /* each version of Redis wraps an error inside a script differently: "ERR Error running script
+    /* Redis wraps an error inside a script, each version differently: "ERR Error running script
      * …: @user_script:3: OOM command…" */
     if (strstr(text, "WRONGTYPE ")) return 4;
     if (strstr(text, "OOM command not allowed")) return 5;

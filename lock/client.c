@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client: options, and the pool of connections. */
+/* Opens and closes clients: their options, and the pool of their connections. */
 #include "lock/client.h"
 
 #include "base/clock.h"
@@ -54,7 +54,7 @@ static void default_label(char *label) {
         if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0) *p = '-';
 }
 
-/* What the caller's structure, of this or an earlier version, says. */
+/* Reads the caller's options. An earlier version of the library may have laid them out, with fewer fields. */
 static bool read_options(const struct latchwork_client_options *given, struct latchwork_client_options *o, struct latchwork_error *error) {
     *o = (struct latchwork_client_options){0};
     if (!given) return true;
@@ -86,7 +86,7 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
     return true;
 }
 
-/* The place, with what the options add to it. */
+/* Sets the server's address, with the credentials and TLS settings that the options add to the URL. */
 static bool take_place(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
                        const struct latchwork_client_options *o, struct latchwork_error *error) {
     struct lw_redis_url u = *at;
@@ -105,7 +105,7 @@ static bool take_place(struct latchwork_client *c, const struct lw_redis_url *at
     return false;
 }
 
-/* Sets everything that needs no undoing but free(). */
+/* Sets all fields that need nothing but free() to undo. */
 static bool fill_in(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
                     const struct latchwork_client_options *given, struct latchwork_error *error) {
     struct latchwork_client_options o;
@@ -195,7 +195,7 @@ void latchwork_client_close(struct latchwork_client *c) {
         pthread_cond_destroy(&c->freed);
         pthread_mutex_destroy(&c->mutex);
         pthread_mutex_destroy(&c->start);
-    } /* after a fork its threads, and whoever held its mutexes, are in the parent only */
+    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so they are left alone */
     drop_idle(c);
     free_client(c);
 }
@@ -204,7 +204,7 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
     if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
-    pthread_mutex_lock(&c->start); /* a thread that is started from now on sees the flag */
+    pthread_mutex_lock(&c->start); /* a thread that starts after this sees `interrupted` */
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);
     if (waking) lw_waking_rouse(waking);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks and holds: what all kinds share, and the public functions. */
+/* Does what all kinds of locks share, and holds the public functions. */
 #include "lock/hold.h"
 
 #include "base/clock.h"
@@ -177,7 +177,7 @@ static uint64_t this_thread(void) {
     return me;
 }
 
-/* The hold that this owner already has, with its count raised; NULL: none. */
+/* Returns the hold that this owner already has, with its count raised, or NULL. */
 static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
     pthread_mutex_lock(&l->mutex);
     struct latchwork_hold *h = l->owned;
@@ -196,8 +196,8 @@ static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64
     pthread_mutex_unlock(&l->mutex);
 }
 
-/* Lowers the count of a reentrant hold. Returns true if it reached 0; the hold has no owner
- * then. */
+/* Lowers the count of a reentrant hold. Returns true if the count reached 0, so that the hold has no owner
+ * any more. */
 static bool count_down(struct latchwork_hold *h, bool all) {
     struct latchwork_lock *l = h->lock;
     if (l->o.kind != LATCHWORK_KIND_REENTRANT) return true;

@@ -1,49 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What locks and holds are inside, and what a kind of lock has to bring.
- *
- * A lock has a table of functions, its kind. The kinds that live on one Redis share theirs (one.c), with a shape for each: which names,
- * which scripts. Rows and Redlock bring their own functions and may keep what they need in `more` of lock and hold. The rest is the
- * same for all: counting reentrant holds, renewal (keeper.h), loss, the public functions. */
+/* Locks and holds inside the library, and the functions that a kind of lock must provide.
+ * Each kind of lock has a table of functions. The kinds that live on one Redis share one table (one.c) and differ in their shape: the names
+ * of their keys, and their scripts. Rows and Redlock have tables of their own, and may keep data in `more` of the lock and of the hold.
+ * Everything else is common: the count of reentrant holds, renewal (keeper.h), loss, and the public functions. */
 #ifndef LW_LOCK_HOLD_H
 #define LW_LOCK_HOLD_H
 
 #include "lock/client.h"
 
 enum {
-    LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* LABEL/HEX */
-    LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,       /* TOKEN:FENCE */
+    LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* a token is LABEL/HEX */
+    LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,       /* a value is TOKEN:FENCE */
     LW_LOCK_KEYS = 6,
     LW_FENCE_KEEP_MS =
-        7 * 24 * 3600 * 1000, /* a fence counter unused for this long is forgotten; Redis' clock must not go back by more than that */
+        7 * 24 * 3600 * 1000, /* a fence counter that was unused for this long is forgotten, so Redis' clock must not go back by more */
 };
 
 struct lw_lock_ops {
-    /* Tries until deadline_ms (0: once; INT64_MAX: for ever). On OK the hold's token, value, fence
-     * and lease are set. */
+    /* Attempts until deadline_ms (0: once; INT64_MAX: for ever). If it returns OK, it has set the hold's token,
+     * value, fence and lease. */
     enum latchwork_result (*acquire)(struct latchwork_lock *lock, struct latchwork_hold *hold, int64_t deadline_ms,
                                      struct latchwork_error *error);
     enum latchwork_result (*release)(struct latchwork_hold *hold, struct latchwork_error *error);
-    /* Extends the lease; ttl_ms 0 only looks. On OK it calls lw_hold_leased(). */
+    /* Extends the lease; with ttl_ms 0 it only checks whether the lock is held. If it returns OK, it has called lw_hold_leased(). */
     enum latchwork_result (*keep)(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
-    /* `keep` as a call, for renewing many holds in one pipeline; its reply is the integer 1 or 0.
-     * NULL: keep is called. */
+    /* Writes the call that extends a lease, so that many holds are renewed in one pipeline; the reply is the integer
+     * 1 or 0. NULL: the kind has only `keep`. */
     void (*keep_call)(struct latchwork_hold *hold, int64_t ttl_ms, struct lw_call *call);
-    uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* NULL: the kind has one fence */
+    uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* NULL: all names of the lock share one fence */
     void (*hold_fini)(struct latchwork_hold *hold);                    /* frees hold->more; may be NULL */
     void (*lock_fini)(struct latchwork_lock *lock);                    /* frees lock->more; may be NULL */
-    /* May be NULL; then the result is UNSUPPORTED. */
+    /* May be NULL: the result is then UNSUPPORTED. */
     enum latchwork_result (*show)(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
     enum latchwork_result (*end)(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
     enum latchwork_result (*give_ttl)(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
 };
 
-struct lw_shape; /* see one.c */
+struct lw_shape; /* defined in one.c */
 
 struct latchwork_lock {
     atomic_int refs;
     const struct lw_lock_ops *ops;
-    struct latchwork_client *client; /* for Redlock, that of the first server, which notices forks */
-    /* The keeper of the client, or of a lock that brings its own. */
+    struct latchwork_client *client; /* for Redlock the client of the first server, which notices a fork */
+    /* Returns the keeper of the client, or the lock's own if it has one. */
     struct lw_keeper *(*keeper)(struct latchwork_lock *lock, struct latchwork_error *error);
     struct latchwork_lock_options o; /* a copy of the options; names is NULL */
     char *name;
@@ -51,13 +50,13 @@ struct latchwork_lock {
     char label[LATCHWORK_MAX_LABEL + 1];
 
     const struct lw_shape *shape;
-    struct lw_bytes key[LW_LOCK_KEYS]; /* owned; in the order that the shape gives */
+    struct lw_bytes key[LW_LOCK_KEYS]; /* owned; in the order of LW_KEY_LOCK and those after it */
     struct lw_bytes hint_if, hint_to, hint;
     int64_t fence_keep_ms;
-    _Atomic uint64_t seen; /* the largest fence seen so far */
+    _Atomic uint64_t seen; /* the largest fence that this lock has seen */
 
     pthread_mutex_t mutex;        /* guards `owned`, and the leases of holds */
-    struct latchwork_hold *owned; /* reentrant: one hold per owner */
+    struct latchwork_hold *owned; /* reentrant locks only: the holds, one per owner */
     void *more;
 };
 
@@ -69,14 +68,14 @@ struct latchwork_hold {
     uint64_t fence;
     atomic_int loss; /* enum latchwork_loss */
     _Atomic int64_t deadline_ms, ttl_ms;
-    int64_t end_ms; /* set by max_hold_ms; INT64_MAX: no limit */
+    int64_t end_ms; /* boot clock; set by max_hold_ms; INT64_MAX: no limit */
     /* Guarded by the lock's mutex. */
-    int renewals;     /* renewals sent and not answered */
+    int renewals;     /* number of renewals that were sent and are not answered */
     int64_t least_ms; /* the earliest deadline that any of those renewals may have set */
     /* Guarded by the keeper's mutex. */
     bool kept;
-    int64_t renew_ms; /* when to renew it next */
-    /* For reentrant locks. */
+    int64_t renew_ms; /* boot clock; time of the next renewal */
+    /* The owner is set for reentrant locks only. */
     uint64_t owner;
     bool owner_is_thread;
     int count;
@@ -84,23 +83,23 @@ struct latchwork_hold {
     void *more;
 };
 
-/* For functions that open a lock: checks and copies what all kinds share. Returns NULL with *error
- * on failure. */
+/* Checks and copies the options that all kinds share, for functions that open a lock. Returns NULL with
+ * *error on failure. */
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
                                    const char *label, struct latchwork_error *error);
 void lw_lock_unref(struct latchwork_lock *lock);
-/* For lock->keeper. Returns NULL with *error if it cannot be started. */
+/* Serves as lock->keeper. Returns NULL with *error if the keeper cannot be started. */
 struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock, struct latchwork_error *error);
 
-/* A hold of `lock` with one reference. Returns NULL with *error if an allocation failed. */
+/* Makes a hold of `lock` with one reference. Returns NULL with *error if an allocation failed. */
 struct latchwork_hold *lw_hold_new(struct latchwork_lock *lock, struct latchwork_error *error);
 /* Gives the hold a new random token. Returns false, with *error, if the system gives no random
  * bytes. */
 bool lw_hold_token(struct latchwork_hold *hold, struct latchwork_error *error);
 void lw_hold_ref(struct latchwork_hold *hold);
 void lw_hold_unref(struct latchwork_hold *hold);
-/* Sets the lease to ttl_ms from sent_ms, a time before the request was sent; or to less, while
- * other renewals are under way. */
+/* Sets the lease to ttl_ms from sent_ms, a time before the request was sent. Sets it to less if other
+ * renewals are under way. */
 void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms);
 /* Call these around each request that may change the lease. Redis may execute overlapping requests
  * in any order, and may execute one whose answer is lost. So the deadline is never later than the
@@ -109,9 +108,10 @@ void lw_hold_renew_begin(struct latchwork_hold *hold, int64_t now_ms, int64_t tt
 void lw_hold_renew_end(struct latchwork_hold *hold);
 /* Marks the hold as lost and calls its callback, both at most once. */
 void lw_hold_lose(struct latchwork_hold *hold, enum latchwork_loss why);
-/* Says LOST in *error and loses the hold. */
+/* Sets *error to LOST and marks the hold as lost. */
 enum latchwork_result lw_hold_not_ours(struct latchwork_hold *hold, bool sent_again, struct latchwork_error *error);
-uint64_t lw_lock_saw(struct latchwork_lock *lock, uint64_t fence);                      /* remembers the largest fence; returns `fence` */
-int64_t lw_lock_ttl(const struct latchwork_hold *hold, int64_t ttl_ms, int64_t now_ms); /* ttl_ms, shortened to what max_hold_ms leaves */
+uint64_t lw_lock_saw(struct latchwork_lock *lock, uint64_t fence); /* remembers `fence` if it is the largest, and returns it */
+int64_t lw_lock_ttl(const struct latchwork_hold *hold, int64_t ttl_ms,
+                    int64_t now_ms); /* returns ttl_ms, or less if max_hold_ms leaves less */
 
 #endif

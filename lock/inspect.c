@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inspecting locks, breaking them, and giving them a TTL. */
+/* Inspects locks, breaks them, and gives them a TTL. */
 #include "lock/one.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    /* A fence is the time of its grant in µs, unless Redis' clock had jumped back before. */
+    /* A fence is usually the time of its grant in µs. It is a little more after Redis' clock was set back. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);
@@ -54,7 +54,7 @@ struct look {
     bool stopped;
     int64_t shown;
     struct latchwork_error *error;
-    struct lw_foreign *foreign; /* may be NULL */
+    struct lw_foreign *foreign; /* may be NULL: nobody wants the count */
 };
 
 static void show(struct look *k, struct latchwork_lock_info *info) {
@@ -198,7 +198,7 @@ static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const 
     return good;
 }
 
-/* A key lwl:{NAME}:WHAT. */
+/* Shows the lock whose key is lwl:{NAME}:WHAT. */
 static bool list_own(struct look *k, struct lw_bytes key) {
     const char *colon = memrchr(key.p, ':', key.n);
     if (!colon || key.n < 8 || memcmp(key.p, "lwl:{", 5) || colon < key.p + 6 || colon[-1] != '}') return true;
@@ -220,7 +220,7 @@ static bool list_key(struct look *k, struct lw_bytes key) {
     return show_string(k, &info, key, false);
 }
 
-/* Skips a key of another Redis type, which is not one of our locks, and lists the others. */
+/* Shows the lock of one key. Counts and skips a key of another Redis type, because it is not one of our locks. */
 static bool list_one(struct look *k, struct lw_bytes key, unsigned flags) {
     struct latchwork_error error = {0}, *wanted = k->error;
     k->error = &error;

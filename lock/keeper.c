@@ -12,7 +12,7 @@ enum { TRY_AGAIN_MS = 100, CONNECT_AT_LEAST_MS = 5, SLEEP_MAX_MS = 60000 };
 
 struct lw_keeper {
     struct latchwork_client *client;
-    struct lw_redis *redis; /* the thread's own */
+    struct lw_redis *redis; /* used by the keeper's thread alone */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed, called_back;
@@ -29,12 +29,12 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
         if (k->hold[i] == h) {
             k->hold[i] = k->hold[--k->n];
             h->kept = false;
-            lw_hold_unref(h); /* not the last reference: the caller has one */
+            lw_hold_unref(h); /* the caller has another reference */
             return;
         }
 }
 
-/* When the keeper gives the hold up: after two thirds of its lease. */
+/* Returns the time at which the keeper gives up the hold: after two thirds of its lease. */
 static int64_t give_up_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3; }
 static bool at_its_end(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) >= h->end_ms; }
 
@@ -85,10 +85,10 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
         struct latchwork_hold *h = k->hold[i];
-        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* include what is due soon */
+        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* renews early what is due soon, so that it joins this pipeline */
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
-        h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS); /* until it succeeds, which sets a later time */
+        h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS); /* the time of the next try; an answer sets a later one */
         lw_hold_ref(h);
         due[n++] = h;
     }
@@ -123,7 +123,7 @@ static redisReply *reply_in_time(struct lw_keeper *k) {
 
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours, int64_t sent_ms, int64_t ttl_ms) {
     pthread_mutex_lock(&k->mutex);
-    if (h->kept) { /* otherwise it was released meanwhile */
+    if (h->kept) { /* not kept: it was released meanwhile */
         if (ours) {
             lw_hold_leased(h, sent_ms, ttl_ms);
             h->renew_ms = at_its_end(h) ? INT64_MAX : sent_ms + ttl_ms / 3;
@@ -138,16 +138,16 @@ struct renewal {
     struct latchwork_hold *hold;
     struct lw_call call;
     int64_t ttl_ms;
-    bool unknown; /* NOSCRIPT: the text has to be sent */
+    bool unknown; /* the answer was NOSCRIPT, so the script's text has to be sent */
 };
 
 static void take_answer(struct lw_keeper *k, struct renewal *r, redisReply *reply, int64_t sent_ms) {
     r->unknown = lw_is_no_script(reply);
     if (reply->type == REDIS_REPLY_INTEGER) answered(k, r->hold, reply->integer == 1, sent_ms, r->ttl_ms);
-    freeReplyObject(reply); /* any other error: try again until the hold is given up */
+    freeReplyObject(reply); /* an error is not reported here: the keeper tries again until it gives up the hold */
 }
 
-/* Returns false if an allocation failed; nothing was sent then. */
+/* Sends all renewals at once. If an allocation failed, it sends nothing and returns false. */
 static bool send_pipeline(struct lw_keeper *k, struct renewal *r, size_t n, int64_t sent_ms) {
     struct lw_text out = {0};
     for (size_t i = 0; i < n; i++) {
@@ -165,7 +165,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
     if (!connected(k)) return;
     int64_t sent_ms = lw_boot_ms();
     for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_lock_ttl(r[i].hold, r[i].hold->lock->o.ttl_ms, sent_ms);
-    if (!send_pipeline(k, r, n, sent_ms)) return; /* tried again until they are given up, as after any error */
+    if (!send_pipeline(k, r, n, sent_ms)) return; /* the keeper tries again until it gives up the holds, as after any error */
     for (size_t i = 0; i < n; i++) {
         redisReply *reply = reply_in_time(k);
         if (!reply) break;
@@ -186,7 +186,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
 
 static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
-    bool kept = h->kept; /* otherwise it was released meanwhile */
+    bool kept = h->kept; /* not kept: it was released meanwhile */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;
@@ -198,7 +198,7 @@ static void end_calling(struct lw_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
 }
 
-/* If keep finds the hold lost, keep itself calls back. */
+/* Renews one hold by `keep`, which itself calls the callback if it finds the hold lost. */
 static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     struct latchwork_error error = {0};
     if (!begin_calling(k, h)) return;
@@ -220,7 +220,7 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     static const struct renewal none;
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
-    for (size_t i = 0; r && i < n; i++) { /* if memory is short they are tried again later, as after any error */
+    for (size_t i = 0; r && i < n; i++) { /* if memory is short, the keeper tries again later, as after any error */
         if (due[i]->lock->ops->keep_call && !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;
             r[piped++].hold = due[i];

@@ -10,8 +10,8 @@
 struct lw_shape {
     enum latchwork_kind kind;
     bool queues, shared;             /* shared: the lease is a member of a zset, not a string */
-    int leases;                      /* index of the key that holds the lease */
-    const char *names[LW_LOCK_KEYS]; /* endings of the keys' names, behind lwl:{NAME}: */
+    int leases;                      /* index of the key that contains the lease */
+    const char *names[LW_LOCK_KEYS]; /* the names of the keys are lwl:{NAME}: and one of these */
 };
 
 static const struct lw_shape shapes[] = {
@@ -50,7 +50,7 @@ void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms) {
     lw_hold_leased(h, sent_ms, t->lock->o.ttl_ms);
 }
 
-static void begin_take(struct lw_call *c, struct lw_take *t) { /* Appends the arguments that all kinds have. */
+static void begin_take(struct lw_call *c, struct lw_take *t) { /* appends the arguments that the scripts of all kinds have */
     lw_call_text(c, t->hold->token);
     lw_call_number(c, t->lock->o.ttl_ms);
     lw_call_number(c, (int64_t)atomic_load(&t->lock->seen));
@@ -240,7 +240,7 @@ static const struct lw_lock_ops one = {.acquire = lw_one_acquire,
                                        .end = lw_one_end,
                                        .give_ttl = lw_one_give_ttl};
 
-/* A name that the lock will own; *memory is set if it could not be allocated. */
+/* Returns a name that the lock will own. Sets *memory if an allocation failed. */
 static struct lw_bytes name_of(struct lw_text *t, bool *memory) {
     size_t n = t->n;
     char *p = lw_text_take(t);
@@ -262,8 +262,8 @@ static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what
     return name_of(&t, memory);
 }
 
-/* The name of a key beside somebody else's, in the same Cluster slot: it contains that key's tag if
- * it has one, otherwise all of it. */
+/* Returns the name of a key in the same Cluster slot as a key that is not ours. It contains the hash tag of that
+ * key, or the whole key if it has no tag. */
 static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what, bool *memory) {
     struct lw_bytes key = lw_bytes(l->name, l->n_name);
     const char *open = !key.p ? NULL : memchr(key.p, '{', key.n);
@@ -288,11 +288,11 @@ static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_na
     l->hint_if = copy(n->hint_if.p, n->hint_if.n, memory);
     l->hint_to = copy(n->hint_to.p, n->hint_to.n, memory);
     l->hint = copy(n->hint.p, n->hint.n, memory);
-    l->fence_keep_ms = 0; /* kept for ever, because others use this counter too */
+    l->fence_keep_ms = 0; /* never expires, because others use this counter as well */
     return true;
 }
 
-/* Returns NULL, or what is wrong with the options. *memory: an allocation failed. */
+/* Returns NULL, or what is wrong with the options. Sets *memory if an allocation failed. */
 static const char *take_names(struct latchwork_lock *l, bool *memory) {
     const struct latchwork_lock_names *names = l->o.names;
     bool mutex = l->o.kind == LATCHWORK_KIND_MUTEX || l->o.kind == LATCHWORK_KIND_REENTRANT;

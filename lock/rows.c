@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row locks: several mutexes as one hold, all or none.
- *
- *     [take in order up to the first held row → wait for that one, the rest renewed meanwhile]… → all get one fence and one lease
- *
- * Every row is a mutex named PREFIX TABLE:ID, so that one row, several rows and a mutex of that name exclude each other. Rows are taken
- * in one order, and a row is only waited for while smaller ones are held: no circle of waiting can close. The token is the same for all
- * rows of a hold; what is theirs in Redis is known by it. */
+/* Row locks: several mutexes under one hold, all of them or none.
+ *     [take in order up to the first held row → wait for that one while the keeper renews the rest]… → all get one fence and one lease
+ * Every row is a mutex named PREFIX TABLE:ID, so a lock of one row, a lock of several rows and a mutex of that name exclude each other.
+ * Rows are taken in one order, and a waiter holds only smaller rows than the one that it waits for, so waiters never form a circle. All
+ * rows of a hold have the same token, by which Redis knows whose they are. */
 #include "base/clock.h"
 #include "lock/keeper.h"
 #include "lock/one.h"
@@ -15,7 +13,7 @@
 #include <stdlib.h>
 
 enum {
-    /* Maximum rows per call. */
+    /* maximum number of rows per call; each needs two keys */
     TAKE_BATCH = (LW_CALL_ARGS - 3 - 6) / 2,
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
     DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
@@ -25,7 +23,7 @@ enum {
 
 struct rows {
     size_t n;
-    struct latchwork_lock *row[]; /* one mutex per row, in order */
+    struct latchwork_lock *row[]; /* one mutex per row, sorted */
 };
 
 static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }
@@ -33,7 +31,7 @@ static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags 
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_add(c, row->key[key].p, row->key[key].n); }
 
-/* Makes a call that answers with an integer; returns -1 with *error on failure. */
+/* Makes a call that answers with an integer. Returns -1 with *error on failure. */
 static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c, struct latchwork_error *error) {
     redisReply *r = lw_client_call(l->client, c, error);
     if (!r) return -1;
@@ -47,8 +45,8 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 /* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
 
-/* Releases the rows that are ours. Returns how many were; -1 with *error if not all could be
- * asked. */
+/* Releases the rows that are ours. Returns how many were ours, or -1 with *error if a call
+ * failed. */
 static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latchwork_error *error) {
     struct rows *rows = rows_of(h->lock);
     int64_t dropped = 0;
@@ -65,7 +63,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        if (some < 0) return -1; /* the other rows' locks expire */
+        if (some < 0) return -1; /* the other rows' locks will expire */
         dropped += some;
     }
     return dropped;
@@ -105,13 +103,13 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
 
 /* --- taking ----------------------------------------------------------------------------------------------------------------------- */
 
-/* One attempt to get all rows. */
+/* An attempt to get all rows. */
 struct taking {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
-    struct latchwork_hold **sub; /* holds of rows that were waited for, or that are renewed while another is; otherwise NULL */
-    size_t taken, kept;          /* number of rows taken, and how many of them the keeper renews */
-    bool piecemeal;              /* they were not taken in one call, so leases and fences differ */
+    struct latchwork_hold **sub; /* per row: its hold if the row was waited for, or is renewed during a wait; otherwise NULL */
+    size_t taken, kept;          /* number of rows taken, and number of those that the keeper renews */
+    bool piecemeal;              /* the rows were taken in several calls, so their leases and fences differ */
     int64_t sent_ms, left_ms, deadline_ms;
     uint64_t fence; /* the largest fence of the rows */
 };
@@ -125,7 +123,7 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
     size_t n = 0, most = smaller(rows->n - t->taken, TAKE_BATCH);
-    /* stop before a row for which another thread of this client stands in line: it goes first */
+    /* stop before a row for which another thread of this client stands in line: that thread goes first */
     while (n < most && !(t->deadline_ms && others_wait(rows->row[t->taken + n]))) n++;
     t->piecemeal = t->piecemeal || n < rows->n;
     if (!n) return LW_HELD;
@@ -160,7 +158,7 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     return took;
 }
 
-/* A hold of one row, with the token of the whole. */
+/* Makes a hold of one row, with the token of the whole hold. */
 static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchwork_error *error) {
     struct latchwork_hold *h = lw_hold_new(rows_of(t->lock)->row[i], error);
     if (!h) return NULL;
@@ -168,7 +166,7 @@ static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchw
     return h;
 }
 
-/* Makes a hold of a row that was taken together with others. */
+/* Makes a hold of a row that was taken together with others in one call. */
 static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error) {
     if (t->sub[i]) return true;
     struct latchwork_hold *h = t->sub[i] = sub_hold(t, i, error);
@@ -182,7 +180,7 @@ static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error
     return true;
 }
 
-/* Lets the client's keeper renew the rows taken so far, because the next may take longer than a
+/* Lets the client's keeper renew the rows taken so far, because the wait for the next may last longer than a
  * TTL. */
 static bool renew_taken(struct taking *t, struct latchwork_error *error) {
     struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock, error) : NULL;
@@ -209,7 +207,7 @@ static enum latchwork_result wait_for_next(struct taking *t, struct latchwork_er
     return LATCHWORK_LOCK_OK;
 }
 
-/* Gives all rows one fence and one lease. Returns 1; 0 if one was lost meanwhile; -1 with
+/* Gives all rows one fence and one lease. Returns 1, or 0 if a row was lost meanwhile, or -1 with
  * *error. */
 static int64_t make_one(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
@@ -242,7 +240,7 @@ static void end_sub_holds(struct taking *t) {
         struct latchwork_hold *h = t->sub[i];
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
-        if (strcmp(h->token, t->hold->token)) { /* its first grant came too late, so it got another token */
+        if (strcmp(h->token, t->hold->token)) { /* a row whose first grant came too late has a token of its own and is released by it */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }
@@ -260,7 +258,7 @@ static enum latchwork_result is_held(struct taking *t, struct latchwork_error *e
                         n, key.p);
 }
 
-/* *again: nothing is held, and another attempt at once makes sense. */
+/* Takes all rows. *again is set if nothing is held and another attempt makes sense at once. */
 static enum latchwork_result attempt(struct taking *t, bool *again, struct latchwork_error *error) {
     size_t n = rows_of(t->lock)->n;
     *again = false;
@@ -269,7 +267,7 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
         if (took == LW_TAKEN) continue;
         if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error))) return LATCHWORK_LOCK_ERROR;
         if (!t->deadline_ms) return is_held(t, error);
-        enum latchwork_result result = wait_for_next(t, error); /* after a temporary failure, too */
+        enum latchwork_result result = wait_for_next(t, error); /* a temporary failure is waited out as well */
         if (result != LATCHWORK_LOCK_OK) return result;
     }
     end_sub_holds(t);
@@ -301,9 +299,9 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         bool sent_again;
         struct latchwork_error ignored;
         end_sub_holds(&t);
-        drop_all(h, &sent_again, &ignored); /* this also releases what a call took whose answer was lost */
+        drop_all(h, &sent_again, &ignored); /* also releases rows that were taken by a call whose answer was lost */
         again = again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
-        if (again && !lw_hold_token(h, &why)) { /* a new token, because a token names one attempt */
+        if (again && !lw_hold_token(h, &why)) { /* each attempt has a token of its own */
             result = LATCHWORK_LOCK_ERROR;
             again = false;
         }
@@ -327,7 +325,7 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* The result of asking all rows: an error, otherwise OK if any row said so. */
+/* Returns OK if any row existed, otherwise an error. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
     return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "there is no such row");
 }
@@ -350,7 +348,7 @@ static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence, stru
     size_t any = 0;
     for (size_t i = 0; i < rows->n; i++) {
         uint64_t one = 0;
-        lw_lock_saw(rows->row[i], atomic_load(&l->seen)); /* the hold's fence may be that of another row */
+        lw_lock_saw(rows->row[i], atomic_load(&l->seen)); /* raise each row's fence, since the hold's fence may come from another row */
         enum latchwork_result r = lw_one_end(rows->row[i], &one, error);
         if (r == LATCHWORK_LOCK_ERROR) return r;
         any += r == LATCHWORK_LOCK_OK;
@@ -387,7 +385,7 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-static const struct lw_lock_ops many_ops = {.acquire = acquire, /* for more rows than one call can keep */
+static const struct lw_lock_ops many_ops = {.acquire = acquire, /* for more rows than one call can renew: the keeper calls `keep` */
                                             .release = release,
                                             .keep = keep,
                                             .lock_fini = close_rows,
@@ -411,7 +409,7 @@ static const char *check(const struct latchwork_row *rows, size_t n) {
     return NULL;
 }
 
-/* Opens the rows' mutexes; only the whole is renewed. */
+/* Opens the mutexes of the rows. Only the whole hold is renewed, never one of them. */
 static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row, size_t n, struct latchwork_error *error) {
     struct rows *rows = l->more = calloc(1, sizeof *rows + n * sizeof rows->row[0]);
     if (!rows) return lw_lock_no_memory(error), false;

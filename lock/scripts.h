@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock library's scripts, embedded from lock/lua/lib. They are run by EVALSHA and sent whole only where the server says NOSCRIPT.
- * They have no `#!lua` line, so that they run on any Redis since 5 and on its relatives; at maxmemory those that free or extend a lock go
- * on, since DEL, ZREM, PEXPIRE and PUBLISH do, and those that take one fail at their first write. */
+/* The scripts of the lock library, embedded from lock/lua/lib. They are run by EVALSHA, and sent whole only if the server says NOSCRIPT.
+ * They have no `#!lua` line, so they run on every Redis since 5 and on its relatives. At maxmemory the scripts that free or extend a
+ * lock still work, since DEL, ZREM, PEXPIRE and PUBLISH do. Those that take a lock fail at their first write. */
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 

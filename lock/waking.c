@@ -15,9 +15,9 @@
 enum { BUCKETS = 1024, BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, SILENT_MS = 15000, SLEEP_MAX_MS = 60000 };
 
 struct lw_line {
-    struct lw_line *next; /* next in its bucket of the hash table */
+    struct lw_line *next; /* next line in the same bucket of the hash table */
     struct lw_waiter *first, *last;
-    int64_t look_ms; /* when the first in line should look without being told; 0: at once */
+    int64_t look_ms; /* boot clock; when the first in line attempts although nothing was announced; 0: at once */
     size_t n_name;
     char name[];
 };
@@ -25,9 +25,9 @@ struct lw_line {
 struct lw_waking {
     struct latchwork_client *client;
     pthread_t thread;
-    int stop_fd; /* an eventfd */
+    int stop_fd; /* eventfd that stops the thread */
     atomic_bool up;
-    pthread_mutex_t mutex; /* guards everything below */
+    pthread_mutex_t mutex; /* guards all fields below */
     pthread_condattr_t monotonic;
     struct lw_line *bucket[BUCKETS];
 };
@@ -35,7 +35,7 @@ struct lw_waking {
 /* --- lines; the mutex is held ----------------------------------------------------------------------------------------------------- */
 
 static struct lw_line **find(struct lw_waking *k, const char *name, size_t n) {
-    uint64_t hash = 14695981039346656037U; /* FNV-1a */
+    uint64_t hash = 14695981039346656037U; /* offset of the FNV-1a hash */
     for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)name[i]) * 1099511628211U;
     struct lw_line **at = &k->bucket[hash % BUCKETS];
     while (*at && ((*at)->n_name != n || memcmp((*at)->name, name, n))) at = &(*at)->next;
@@ -125,7 +125,7 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
         after->next = w;
     else
         line->first = w;
-    if (line->first != was_first) { /* hand the wake-up on: it is now for the new first one */
+    if (line->first != was_first) { /* another waiter came before the first one, and takes over its wake-up */
         if (was_first && was_first->woken) line->first->woken = true;
         pthread_cond_signal(&line->first->changed);
     }
@@ -198,7 +198,7 @@ void lw_waking_rouse(struct lw_waking *k) {
 
 /* --- the connection's side ---------------------------------------------------------------------------------------------------------- */
 
-/* Waits until the connection is readable: 1 it is, 0 it was not within ms, -1 the thread has to
+/* Waits until the connection is readable. Returns 1 if it is, 0 if ms have passed, -1 if the thread has to
  * stop. */
 static int readable(struct lw_waking *k, int fd, int64_t ms) {
     struct pollfd p[2] = {{.fd = k->stop_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
@@ -245,8 +245,8 @@ static bool take_messages(struct lw_waking *k, struct lw_redis *redis) {
     return !redis->err;
 }
 
-/* Listens until the connection breaks. Returns false if the thread has to stop. A silent connection
- * is sent a PING, and given up if no answer comes. */
+/* Listens until the connection breaks. Returns false if the thread has to stop. Sends PING to a silent connection
+ * and gives it up if no answer comes. */
 static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     bool asked = false;
@@ -263,7 +263,7 @@ static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
 static void everybody_looks(struct lw_waking *k, bool up) {
     atomic_store(&k->up, up);
     pthread_mutex_lock(&k->mutex);
-    wake_all_first(k); /* messages may have been missed, or will not come any more */
+    wake_all_first(k); /* wake all: a message may have been missed, or none will come any more */
     pthread_mutex_unlock(&k->mutex);
 }
 

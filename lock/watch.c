@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mutex without scripts: WATCH, look, MULTI … EXEC, on one connection.
- *
- * Every step is sent in one write, so a call costs two round trips. If a watched key was changed in
- * between, EXEC does nothing, and the step is repeated. */
+ * Each step is sent in one write, so a call costs two round trips. If a watched key changed in between, EXEC does
+ * nothing, and the steps are repeated. */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -57,10 +56,10 @@ static void command(struct batch *b, const char *word, struct lw_bytes first, st
 }
 static const struct lw_bytes none = {NULL, 0};
 
-/* Sends the commands and reads all replies. Returns false if the connection broke or a reply is an
+/* Sends the commands and reads all replies. Returns false, with *error, if the connection broke or a reply is an
  * error. */
 static bool run(struct batch *b, struct latchwork_error *error) {
-    if (b->out.failed) { /* close it: it may be in the middle of WATCH or MULTI */
+    if (b->out.failed) { /* a broken one is closed, since it may be in the middle of WATCH or MULTI */
         lw_redis_break(b->redis, LW_REDIS_MEMORY, "out of memory");
         return lw_lock_no_memory(error), false;
     }
@@ -123,7 +122,7 @@ static void command_wait(struct batch *b, struct lw_take *t) {
     command_expire(b, wait, 60000);
 }
 
-/* Takes the lock: it is free, or already ours by a call whose answer was lost. */
+/* Takes the lock, which is free, or is already ours because an answer was lost. */
 static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
     const struct latchwork_lock *l = t->lock;
     char value[LW_LOCK_VALUE_MAX + 1];
@@ -146,7 +145,7 @@ static bool is_ours(const struct lw_take *t, const redisReply *held) {
     return t->lock->o.flags & LATCHWORK_FLAG_PLAIN ? held->len == n : held->str[n] == ':';
 }
 
-/* One round; returns true if *took is decided. */
+/* Makes one round of WATCH and EXEC. Returns true if *took is decided. */
 static bool take_round(struct batch *b, struct lw_take *t, enum lw_took *took, struct latchwork_error *error) {
     const struct latchwork_lock *l = t->lock;
     struct lw_bytes lock = l->key[LW_KEY_LOCK], fence_key = l->key[LW_KEY_FENCE];
@@ -199,7 +198,7 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
         for (int i = 0; i < ROUNDS && !known; i++) known = take_round(&b, t, &took, error);
         bool broken = b.redis->err != 0;
         end(&b);
-        if (!known) { /* other clients keep changing the key */
+        if (!known) { /* the key keeps changing */
             t->left_ms = 1;
             return LW_HELD;
         }
@@ -211,7 +210,7 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
 
 /* --- drop and keep ---------------------------------------------------------------------------------------------------------------- */
 
-/* Tells the client that has waited longest, and forgets one that does not receive it. This is best
+/* Tells the client that has waited longest of the release, and forgets it if nobody receives the message. This is best
  * effort, because waiters also look by themselves. */
 static void tell_next(struct batch *b, const struct latchwork_lock *l) {
     struct latchwork_error ignored;
@@ -242,7 +241,7 @@ static void command_hint(struct batch *b, const struct latchwork_lock *l) {
     run(b, &ignored);
 }
 
-/* Returns 1 if done, 0 if not ours, -1 with *error, -2 to repeat the round. */
+/* Makes one round. Returns 1 if it is done, 0 if the lock is not ours, -1 with *error, -2 to repeat the round. */
 static int change_round(struct batch *b, struct latchwork_hold *h, int64_t ttl_ms, bool drop, struct latchwork_error *error) {
     struct lw_bytes lock = h->lock->key[LW_KEY_LOCK];
     forget_replies(b);

@@ -11,9 +11,9 @@
 #include <time.h>
 
 enum {
-    BUNDLE_WAIT_MS = 2000, /* in addition to a multiple of node_ms */
-    SILENT_MS = 1000,      /* for this time nobody waits for a server that did not answer in time */
-    OWED_MAX_MS = 1000,    /* then the connection is given up */
+    BUNDLE_WAIT_MS = 2000, /* limit of the wait for a free bundle, besides a multiple of node_ms */
+    SILENT_MS = 1000,      /* a server that did not answer in time is not waited for during this time */
+    OWED_MAX_MS = 1000,    /* a connection whose answer is later than this is closed */
     OWED_MAX = 64,
 };
 
@@ -83,8 +83,8 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Notes when a server was started. A changed run_id means just now, as far as we know. If it is
- * seen for the first time, its uptime says when, by its own clock. */
+/* Notes when a server was started. The first time, INFO's uptime tells it. If the run_id has changed since, the server
+ * counts as started just now. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
     size_t n = info_field(info, "\nrun_id:", &id);
@@ -142,7 +142,7 @@ static void say(struct lw_link *k, const char *const *words) {
     k->greetings++;
 }
 
-/* The question could not be stored for lack of memory, so nothing of it is sent. */
+/* Gives up the connection, because there was no memory for the question. Nothing of the question was sent. */
 static void no_memory(struct lw_ask *a, struct lw_link *k) {
     struct latchwork_error why;
     lw_lock_no_memory(&why);
@@ -150,11 +150,11 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
     hang_up(k);
 }
 
-/* Afterwards the link may be broken; then this server has no vote. */
+/* Sends the question. If the link breaks meanwhile, this server has no vote. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
-/* Whether the server was seen before. If not, it may have been started just now, so its greeting
- * must come first. */
+/* Returns true if the server was seen before. An unknown server may have been started just now, so
+ * its greeting must be answered before it is asked for a lock. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;
     pthread_mutex_lock(&a->redlock->mutex);
@@ -163,8 +163,8 @@ static bool is_known(struct lw_ask *a, int i) {
     return known;
 }
 
-/* Number of scripts that a greeting loads. If a server is slower than the majority, nobody may be
- * left to react to its NOSCRIPT. */
+/* A greeting loads all scripts of Redlock. Otherwise a server that is slower than the majority could answer
+ * NOSCRIPT when nobody waits for its answer any more. */
 enum { LOADS = 4 };
 static const struct lw_script *const loads[LOADS] = {&lw_lock_script_redlock_take, &lw_lock_script_redlock_raise,
                                                      &lw_lock_script_redlock_drop, &lw_lock_script_string_keep};
@@ -187,7 +187,7 @@ static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
     say(k, (const char *const[]){"INFO", "server", NULL});
     if (k->out.failed) return no_memory(a, k), false;
     if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i))
-        ask_link(a, i, k, false); /* ask all at once, so that even a slow server gets the question */
+        ask_link(a, i, k, false); /* ask without waiting for the greeting's answers, so that even a slow server gets the question */
     return true;
 }
 
@@ -211,8 +211,8 @@ static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
     k->whole = whole;
 }
 
-/* Handles a broken connection. A restart may have closed an old one, so it asks once more on a new
- * one. */
+/* Handles a broken connection. An old connection may have been closed by a restart of the server, so the question is
+ * sent again on a new one, once. */
 static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const char *reason) {
     struct latchwork_error why;
     lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s", a->redlock->node[i].client->where, reason);
@@ -224,7 +224,7 @@ static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const ch
     settle(a, i, LW_VOTE_NONE);
 }
 
-/* False: still connecting, or it broke. */
+/* Returns false if the connection is still being made, or broke. */
 static bool is_ready(struct lw_ask *a, int i, struct lw_link *k) {
     struct lw_err why = {0};
     int ready = lw_stream_go_on(&k->redis->stream, &a->redlock->node[i].client->url, &why);
@@ -246,14 +246,14 @@ static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
 
 /* --- answers ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns false if the connection cannot be used. */
+/* Takes one answer to the greeting. Returns false if the connection cannot be used. */
 static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     k->greetings--;
     bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
-    /* A user who may not name itself goes on without; without SCRIPT LOAD it says NOSCRIPT; without INFO restarts are the fence's business.
-     */
+    /* A user with few rights may go on: without CLIENT SETNAME it has no name, without SCRIPT LOAD it gets NOSCRIPT, and without INFO
+     * only the growing fence protects against a restarted server. */
     bool may_fail = k->greetings <= LOADS + 1;
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {
@@ -268,7 +268,7 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     struct latchwork_error why;
     if (is_info && a->vote[i] == LW_VOTE_OPEN && !k->asked) {
         ask_link(a, i, k, false);
-    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* it was started since it was last asked */
+    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* the server was restarted after it was last asked */
         note_error(a, &why);
         settle(a, i, LW_VOTE_NONE);
     }
@@ -314,7 +314,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             k->since_ms = lw_boot_ms();
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
-            if (unknown) { /* nobody may be left to send the script's text: greet it anew */
+            if (unknown) { /* connect and greet again, because nobody may be left to send the script's text */
                 broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }
@@ -331,7 +331,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
 
 /* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Reads answers to earlier questions, and notices closed connections. */
+/* Reads late answers to earlier questions, and notices closed connections. */
 static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
     int n = a->redlock->n;
     struct pollfd fd[LATCHWORK_MAX_NODES];
@@ -365,11 +365,12 @@ static bool is_decided(const struct lw_ask *a) {
     int n = a->redlock->n, majority = a->redlock->majority;
     if (a->yes >= majority) return true;
     if (a->yes + a->open >= majority) return false;
-    return a->no > n - majority || a->no + a->open <= n - majority; /* others hold it, or too few servers can still answer */
+    return a->no > n - majority ||
+           a->no + a->open <= n - majority; /* no majority is possible: others hold the lock, or too few servers can still answer */
 }
 
-/* When dropping: every server that can be expected to answer has done so. Otherwise: the result is
- * decided, and every such server was at least asked. */
+/* Returns true if the ask needs to wait no longer. A release waits until every server that is not silent has answered; any
+ * other ask waits until the result is decided and every such server was sent the question. */
 static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;
@@ -397,7 +398,7 @@ static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_m
     }
 }
 
-/* Notes which answers are still owed. */
+/* Notes which servers still have to answer this question. */
 static void finish(struct lw_ask *a, struct lw_bundle *bundle, bool late) {
     for (int i = 0; i < a->redlock->n; i++) {
         struct lw_link *k = &bundle->link[i];

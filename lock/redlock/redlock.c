@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock: a lock made of the votes of several servers.
- *
+/* Redlock: a lock that needs the votes of a majority of several servers.
  *     [ask all for the lock → a majority gave it → tell all the largest fence → a majority knows it
  * and time is left → held
  *      else: release on all → random pause]… */
@@ -13,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DRIFT_MORE_MS = 2 }; /* for the precision of Redis' expiry, and 1 ms more for small TTLs */
+enum { DRIFT_MORE_MS = 2 }; /* covers the precision of Redis' expiry and 1 ms for small TTLs, as the algorithm asks */
 
-/* What a Redlock lock keeps. */
+/* What a lock of this kind keeps in `more`. */
 struct votes_lock {
     struct latchwork_redlock *redlock;
-    struct latchwork_lock *one; /* the same lock as on one server; it owns the names */
+    struct latchwork_lock *one; /* a lock of one server, whose key names are used on all */
 };
 
 static struct latchwork_redlock *redlock_of(const struct latchwork_lock *l) { return ((struct votes_lock *)l->more)->redlock; }
@@ -29,7 +28,7 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) 
     lw_call_add(c, b.p, b.n);
 }
 
-/* The bundle that acquired a lock also releases it, so that a slow server gets both requests in
+/* Returns the bundle that acquired the lock. It also releases it, so that a slow server gets both requests in
  * order. */
 static int bundle_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
 static void remember_bundle(struct latchwork_hold *h, int bundle) { h->more = (void *)(intptr_t)(bundle + 1); }
@@ -69,7 +68,7 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
-    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* this is the last renewal, and it should reach max_hold_ms */
+    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* the last renewal reaches max_hold_ms despite the drift */
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_string_keep, 1);
     add_key(&c, l, LW_KEY_LOCK);
@@ -111,8 +110,8 @@ static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sen
     return asked;
 }
 
-/* Tells the servers the largest fence. They count independently; the next majority shares at least
- * one server with the one that knows this fence. */
+/* Tells the servers the largest fence. They count independently, but each majority shares at least one server
+ * with the next, so the next fence is larger. */
 static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct lw_call c;
@@ -128,7 +127,7 @@ static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latch
     return asked;
 }
 
-/* Fewer than a majority granted it. Finds out whether others hold it or servers are missing. */
+/* Tells why fewer than a majority granted the lock: others hold it, or servers are missing. */
 static enum latchwork_result not_given(const struct lw_ask *a, struct latchwork_error *error) {
     if (a->no == 0 || a->yes + a->no + a->open < a->redlock->majority) return no_majority(a, error);
     if (a->no_ttl)
@@ -155,7 +154,7 @@ static enum latchwork_result try_once(struct latchwork_hold *h, struct latchwork
     return LATCHWORK_LOCK_OK;
 }
 
-/* Returns false if it was interrupted or the time is over. */
+/* Sleeps for a random time. Returns false if it was interrupted or the deadline has passed. */
 static bool pause_until_next(struct latchwork_redlock *r, int64_t deadline_ms) {
     int64_t now = lw_boot_ms();
     int64_t until = now + r->retry_min_ms + (int64_t)lw_random((uint64_t)(r->retry_max_ms - r->retry_min_ms) + 1);
@@ -175,10 +174,10 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         if (deadline_ms && atomic_load(&r->interrupted)) break;
         result = try_once(h, &why);
         if (result == LATCHWORK_LOCK_OK) return result;
-        struct lw_ask a; /* release on all: a server whose answer was an error or late may have granted it */
+        struct lw_ask a; /* release on all servers, since one whose answer was late or an error may have granted it */
         struct latchwork_error ignored;
         drop(h, &a, &ignored);
-        if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR; /* a new token, because a token names one attempt */
+        if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR; /* each attempt has a token of its own */
         bool passes = result == LATCHWORK_LOCK_BUSY || lw_may_pass(&why);
         if (!deadline_ms || !passes || (!pause_until_next(r, deadline_ms) && !atomic_load(&r->interrupted))) {
             if (error) *error = why;
@@ -316,7 +315,7 @@ void latchwork_redlock_close(struct latchwork_redlock *r) {
         pthread_cond_destroy(&r->roused);
         pthread_mutex_destroy(&r->mutex);
         pthread_mutex_destroy(&r->start);
-    } /* after a fork its threads are in the parent only */
+    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so they are left alone */
     lw_redlock_hang_up(r);
     for (int i = 0; i < r->n; i++) latchwork_client_close(r->node[i].client);
     free(r);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock: one question to all servers at once.
- *
- * A *bundle* is a connection to every server; a call takes a bundle, so at most `connections` ask at the same time. Nothing blocks on one
- * server: all sockets are non-blocking, the question is written to all, and one poll waits for what comes back, for node_ms at most. An
- * ask is over as soon as enough have answered. What a slow server answers later is read and thrown away when its bundle is next used; so
- * it gets the questions of a bundle in their order. One that owes an answer for too long is connected to anew.
- *
- * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. The run_id and uptime in it tell of a server that was
- * started a short time ago: it may have lost what it held, so it is asked for no lock until all that it can have lost must have expired. */
+/* Redlock: asks all servers one question at once.
+ * A *bundle* has a connection to every server. Each ask uses one bundle, so at most `connections` run at the same time. No server blocks an
+ * ask: the sockets are non-blocking, the question is written to all of them, and one poll() waits for the answers, for node_ms at most. An
+ * ask is over as soon as enough servers have answered. The late answer of a slow server is read and thrown away when its bundle is next
+ * used, so each server gets the questions of a bundle in order. A connection that owes an answer for too long is closed and opened again.
+ * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id and uptime tell whether the server was
+ * started a short time ago. Such a server may have lost its locks, so it is asked for none until every lost lease must have ended. */
 #ifndef LW_LOCK_REDLOCK_REDLOCK_H
 #define LW_LOCK_REDLOCK_REDLOCK_H
 
@@ -25,13 +23,13 @@ enum lw_vote {
 /* One connection of a bundle. */
 struct lw_link {
     struct lw_redis *redis; /* NULL: not connected */
-    int greetings;          /* answers to come before it may be asked */
-    int owed;               /* answers to questions of earlier asks */
-    int64_t since_ms;       /* when the first of those answers was expected */
+    int greetings;          /* answers of the greeting that must come before the server may be asked */
+    int owed;               /* number of answers to earlier asks that have not come */
+    int64_t since_ms;       /* boot clock; since when those answers are owed */
     bool fresh;             /* the connection was made during this ask */
-    bool asked;             /* the question of this ask has been sent */
-    bool whole;             /* the question carried the script's text, so the answer can't be NOSCRIPT again */
-    struct lw_text out;     /* bytes that the socket has not taken yet */
+    bool asked;             /* the question of this ask was sent */
+    bool whole;             /* the question carried the script's text, so its answer cannot be NOSCRIPT */
+    struct lw_text out;     /* bytes that the socket has not accepted yet */
 };
 
 struct lw_bundle {
@@ -40,10 +38,10 @@ struct lw_bundle {
 };
 
 struct lw_node {
-    struct latchwork_client *client; /* its address and login; its pool is not used */
+    struct latchwork_client *client; /* only its address and login are used, not its pool */
     char run_id[LW_RUN_ID_MAX + 1];
-    int64_t started_ms; /* the server was started no later than this, on our clock; INT64_MIN: unknown */
-    int64_t silent_ms;  /* until this time, asks avoid waiting for this server */
+    int64_t started_ms; /* boot clock; latest time at which the server can have been started; INT64_MIN: unknown */
+    int64_t silent_ms;  /* boot clock; until then no ask waits for this server */
 };
 
 struct latchwork_redlock {
@@ -53,10 +51,10 @@ struct latchwork_redlock {
     int drift_per_mille;
     atomic_bool interrupted;
 
-    pthread_mutex_t mutex; /* guards the bundles' `busy`, and the servers' times and run_id */
+    pthread_mutex_t mutex; /* guards `busy` of the bundles, and the times and the run_id of the servers */
     pthread_cond_t freed;  /* signalled when a bundle becomes free */
     pthread_cond_t roused; /* signalled by an interruption */
-    int bundles;           /* plus one more, for keeping holds */
+    int bundles;           /* number of bundles, without the one that is reserved for keeping holds */
     struct lw_bundle *bundle;
 
     pthread_mutex_t start; /* guards the start of the keeper */
@@ -65,24 +63,24 @@ struct latchwork_redlock {
 
 struct lw_ask {
     struct latchwork_redlock *redlock;
-    int bundle; /* in: the preferred one; -1: any */
+    int bundle; /* number of the bundle to use if it is free; -1: any */
     struct lw_call *call;
-    bool taking;   /* leave out servers that were started recently; a granted answer is a fence */
-    bool dropping; /* wait for all servers that are not silent, even when the result is decided; a no after a lost answer does not count */
+    bool taking;   /* the lock is asked for: recently started servers are left out, and each grant is a fence */
+    bool dropping; /* the lock is released: every server that is not silent is waited for, and a no does not count if an answer was lost */
     bool keeping;  /* use the bundle that is reserved for keeping */
-    int64_t restart_ms; /* taking: for this time after its start a server is left out */
+    int64_t restart_ms; /* with `taking`: how long a server is left out after its start */
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];
-    bool in_doubt[LATCHWORK_MAX_NODES]; /* the question was sent twice */
+    bool in_doubt[LATCHWORK_MAX_NODES]; /* the question was sent twice, since the first answer was lost */
     int yes, no, open;
-    uint64_t fence;             /* the largest fence answered */
-    bool no_ttl;                /* a server that refused holds a lock without a TTL */
-    struct latchwork_error why; /* the first error */
+    uint64_t fence;             /* the largest fence that a server granted */
+    bool no_ttl;                /* the lock has no TTL on a server that refused it */
+    struct latchwork_error why; /* the first error of any server */
 };
 
-/* Returns false, with *error, if there is no bundle or the process is a fork. */
+/* Asks all servers. Returns false, with *error, if no bundle is free or this process is a child of the client's. */
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error);
-/* Waits on cond with the mutex held, until it is signalled or until_ms; may wake up without
+/* Waits on cond, with the mutex held, until it is signalled or until_ms has come; may also return without
  * reason. */
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms);
 void lw_redlock_hang_up(struct latchwork_redlock *r); /* closes and frees all bundles */

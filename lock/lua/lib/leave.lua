@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- leave: the client waits no more. Where it had been told of a release meanwhile, the next is told.
+-- leave: removes a client that waits no more. If the client was told of a release meanwhile, the next client is told.
 -- KEYS 1 zset of waiting clients
 -- ARGV 1 client
 -- Result: 1

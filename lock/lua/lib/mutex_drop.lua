@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- mutex_drop: release a lock that is ours
--- KEYS 1 lock, 2 zset of waiting clients, or the lock's own name; and where a hint is wanted 3 zset that must know it, 4 list that gets it
+-- mutex_drop: releases a lock if it is ours
+-- KEYS 1 lock, 2 zset of waiting clients, or the lock's own name; and for a hint 3 zset that must contain it, 4 list that gets it
 -- ARGV 1 value, 2 hint
 -- Result: 1, or 0 if it is not ours and nothing was changed
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
--- mutex_take: take a lock
--- KEYS 1 lock, 2 fence, 3 zset of waiting clients; the lock's own name where nobody is woken
+-- mutex_take: takes a lock if nobody else holds it
+-- KEYS 1 lock, 2 fence, 3 zset of waiting clients, or the lock's own name if nobody is woken
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 '1' plain: the value is the
---      token alone, 6 client to tell of the release ('' none), 7 '1' where others of that client wait even if this call takes the
---      lock, 8 ttl_ms to give to a lock that has none ('0' leave it)
--- Result: the fence as a string; or, held by another, the ms that are left, -1 where it has no TTL
--- (What nearly always happens stands first, without the common part: its functions cost a call a microsecond.)
+--      token alone, 6 client to tell of the release ('' none), 7 '1' if others of that client wait even if this call takes the
+--      lock, 8 ttl_ms to give to a lock that has none ('0': none)
+-- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
+-- (The usual case stands first and needs no common part, since the functions of that part cost each call a microsecond.)
 local call = redis.call
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',
@@ -32,7 +32,7 @@ if not taken then
         start_waiting(wait, client)
         return left
     end
-    call('PEXPIRE', lock, ttl) -- ours already: the answer to the first call was lost
+    call('PEXPIRE', lock, ttl) -- ours already, since the answer to the first call was lost
 end
 stop_waiting(wait, client, more)
 return fence

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- permit_drop: give a permit back
+-- permit_drop: gives a permit back
 -- KEYS 1 zset of leases, 2 zset of waiting clients
 -- ARGV 1 value
--- Result: 1, or 0 if it is not ours (any more)
+-- Result: 1, or 0 if it is not, or no longer, ours
 -- @fences
 -- @waiting
 -- @shares

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- queue_take: take a fair lock, or one side of a read/write lock, in the order of tickets
+-- queue_take: takes a fair lock, or one side of a read/write lock, in the order of tickets
 -- KEYS 1 string of the writer, 2 fence, 3 queue of writers, 4 clients alive, and for read/write 5 zset of readers, 6 queue of readers
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 'r' to read, else 'w',
---      6 waiter CLIENT:NUMBER ('' does not wait), 7 its ticket ('' none yet), 8 how long its client counts as living, ms,
---      9 '1' where it is sent again
--- Result: the fence as a string; or {ms left, ticket}
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 'r' for a reader, 'w' for a
+--      writer, 6 waiter CLIENT:NUMBER ('' does not wait), 7 its ticket ('' none yet), 8 how long its client counts as alive, ms,
+--      9 '1' if the call is sent again
+-- Result: the fence as a string; or {ms until the lock may be free, 0 if others go first; ticket}
 -- @fences
 -- @waiting
 -- @queues
@@ -16,7 +16,7 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    if not ticket then -- behind the last ticket of both queues, and not before the time, so that after a wipe those that come again keep their order
+    if not ticket then -- larger than the last of both queues, and at least the time, so that waiters keep their order after a wipe
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
             local last = call('ZRANGE', q, -1, -1, 'WITHSCORES')
@@ -39,7 +39,7 @@ end
 local held = call('GET', lock)
 if held then
     if not reading and sub(held, 1, #token + 1) == token .. ':' then
-        call('PEXPIRE', lock, ttl) -- ours already: the answer to the first call was lost
+        call('PEXPIRE', lock, ttl) -- ours already, since the answer to the first call was lost
         return granted(sub(held, #token + 2))
     end
     local left = call('PTTL', lock)
@@ -53,7 +53,7 @@ if reading and again then
     end
 end
 
--- no writer holds it: which writer is ahead of us?
+-- From here on no writer holds the lock, and whether this waiter gets it depends on the writers in front of it.
 local writer, writer_ticket = first_of(writers, alive)
 if writer == waiter then writer = nil end
 if reading then

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_raise: rows that were taken one after the other get one fence, and all the same time from now on
+-- rows_raise: gives rows that were taken one after the other one fence, and a full TTL from now on
 -- KEYS for each row: lock, fence
--- ARGV 1 token, 2 ttl_ms, 3 fence: as large as any of theirs, 4 how long the fence counters are kept, ms, 5 '1' plain
--- Result: 1, or 0 if not all of them are ours (any more) and nothing was changed
+-- ARGV 1 token, 2 ttl_ms, 3 fence, at least the largest of the rows, 4 how long the fence counters are kept, ms, 5 '1' plain: the values
+--      are the token alone
+-- Result: 1, or 0 if one of them is not, or no longer, ours and nothing was changed
 -- @fences
 local token, ttl, fence, keep_ms, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 for i = 1, #KEYS, 2 do

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- string_keep: extend a lease that is ours, or look at it. Never takes it again.
+-- string_keep: extends a lock if it is ours, or only checks that. It never takes a lock.
 -- KEYS 1 lock
--- ARGV 1 value, 2 ttl_ms, '0' to look only
+-- ARGV 1 value, 2 ttl_ms, '0' to check only
 -- Result: 1, or 0 if it is not ours
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Queues of a fair or read/write lock. Needs fences and waiting.
--- Queues: zsets of waiters CLIENT:NUMBER, scored by their tickets. alive: clients, scored by the time until which they count as living.
+-- Queues of a fair or read/write lock. Needs the parts `fences` and `waiting`.
+-- A queue is a zset of waiters CLIENT:NUMBER, scored by their tickets; `alive` is a zset of clients, scored by the time until which they
+-- count as alive.
 local function client_of(waiter) return string.match(waiter, '^[^:]*') end
--- The first waiter whose client is alive, and its ticket; dead ones in front of it are removed.
+-- Returns the first waiter whose client is alive, and its ticket. Removes dead ones in front of it.
 local function first_of(queue, alive)
     while true do
         local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
@@ -12,7 +13,7 @@ local function first_of(queue, alive)
         call('ZREM', queue, first[1])
     end
 end
--- Tells the first waiter that receives it. One that does not has lost its connection, and loses its place until
+-- Tells the first waiter whose client hears it. A client that does not has lost its connection, and its waiter loses its place until
 -- it comes again.
 local function tell_first(queue)
     while true do
@@ -21,7 +22,7 @@ local function tell_first(queue)
         call('ZREM', queue, first[1])
     end
 end
--- Called after a change: tells whoever may take the lock now. The string `lock` holds no writer; readers is a
+-- Tells whoever may take the lock after a change. No writer holds the lock then; readers is a
 -- zset, or nil for a fair lock.
 local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end

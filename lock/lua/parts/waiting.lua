@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Clients that wait, and how they are told. Needs fences.
--- True where somebody heard it. A server that forbids channels: nobody.
+-- Clients that wait, and how they are told of a release. Needs the part `fences`.
+-- Publishes to a client. Returns true if it heard the message; nobody does on a server that forbids channels.
 local function tell(client, what)
     local heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)
     return type(heard) == 'number' and heard > 0
@@ -11,7 +11,7 @@ local function wake(wait)
     while first[1] and not tell(first[1], wait) do first = call('ZPOPMIN', wait) end
 end
 
--- Notes that a client waits. It is remembered for a minute; a waiting client comes again every few seconds.
+-- Notes that a client waits. This is remembered for a minute, and a client that still waits says so again every few seconds.
 local function start_waiting(wait, client)
     if client == '' then return end
     call('ZADD', wait, 'NX', text(now_us()), client)
