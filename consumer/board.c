@@ -90,7 +90,7 @@ enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, c
     return find(b, identity, &word, reason) >= 0 ? suspicion_of(word) : LW_INNOCENT;
 }
 
-/* Moves a slot to another suspicion, unless it changed since the word was read. */
+/* Moves a slot to another suspicion, unless the slot has changed since `word` was read. */
 static bool move(struct lw_board *b, struct lw_suspect *s, uint32_t word, enum lw_suspicion to) {
     if (!atomic_compare_exchange_strong(&s->word, &word, (word & ~3u) | (uint32_t)to)) return false;
     bool was = suspicion_of(word) != LW_INNOCENT, is = to != LW_INNOCENT;
@@ -110,9 +110,9 @@ void lw_board_forget(struct lw_board *b, const char *identity) {
     if (i >= 0) move(b, &b->suspects[i], word, LW_INNOCENT);
 }
 
-/* The lowest free slot. If there is none: the slot of the oldest suspect, and only then that of the
- * oldest blamed message. Forgetting a suspect costs one more run beside other handlers; forgetting
- * a blamed one costs an attempt that is not counted. */
+/* Returns the lowest free slot; if there is none, that of the oldest suspect, or (without
+ * suspects) that of the oldest blamed message. Forgetting a suspect costs one more run beside
+ * other handlers; forgetting a blamed message costs an attempt that is not counted. */
 static struct lw_suspect *slot_for_new(struct lw_board *b) {
     struct lw_suspect *best = NULL;
     enum lw_suspicion best_is = LW_BLAMED;
@@ -136,8 +136,8 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
     move(b, s, atomic_load(&s->word), is);
 }
 
-/* Raises the suspicion of a message by one death. A message that is already blamed stays blamed
- * until its attempt was counted. */
+/* Raises the suspicion of a message by one death. A blamed message stays blamed until its
+ * attempt is counted. */
 static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
     uint32_t word;
     int i = find(b, identity, &word, NULL);
@@ -175,7 +175,7 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* Stores an entry once even if it is owed twice. */
+/* Stores the id once, even if it is owed twice. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
@@ -222,8 +222,8 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
     }
 }
 
-/* Gives the worker a slot for the partition. Two workers that look for the same partition at once
- * each get a slot of their own, which they release with the partition. */
+/* Gives the worker a slot for the partition. Two workers that look for the same new partition at
+ * once may each get a slot, and give it up with the partition. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {

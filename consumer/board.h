@@ -20,16 +20,15 @@
 enum { LW_UNSURE_SHARDS = 64, LW_UNSURE = 256, LW_UNSURE_COUNTED = 1, LW_OWED = 1 << 15 };
 enum { LW_BOARD_WORKERS = 256, LW_BOARD_SEATS = 256, LW_BOARD_SUSPECTS = 1024, LW_BOARD_PARTITIONS = 4096 };
 
-/* What one handler thread is working on. */
+/* The message that one handler thread is working on. */
 enum { LW_SEAT_KEY = 128 };
 struct lw_seat {
     atomic_bool busy;
-    atomic_bool alone; /* the message is a suspect and runs while no other handler of the worker does */
-    _Atomic int64_t
-        since_ms; /* start of the run, on the boot clock; if a handler exceeds its timeout by a wide margin, its worker is replaced */
+    atomic_bool alone;        /* the message is a suspect and runs while no other handler of the worker does */
+    _Atomic int64_t since_ms; /* start of the run, ms on the boot clock */
     char identity[LW_IDENTITY_MAX];
     uint64_t key_hash;
-    uint32_t n_key; /* length of the key's stored beginning */
+    uint32_t n_key; /* number of bytes in `key`, which holds the beginning of the message's key */
     char key[LW_SEAT_KEY];
 };
 
@@ -42,7 +41,7 @@ struct lw_counts {
     _Atomic uint64_t locks_granted,
         locks_busy; /* lanes that gate or claim asked for: granted, or busy (held by another, or with waiting messages) */
     struct lw_hist handler, end_to_end,
-        redis; /* durations: of a handler's run (written by its threads), from a record's timestamp to its end, of a pipeline */
+        redis; /* durations: of a handler's run (added by its threads); from a record's timestamp to its end; of a pipeline */
 };
 
 /* A line of text that one process writes and others read. The version is odd during a write. */
@@ -54,8 +53,8 @@ struct lw_note {
 /* Whether another member joined the group with this worker's group.instance.id. */
 enum lw_fenced {
     LW_FENCED_NO,
-    LW_FENCED_NOW,   /* yes: this process ends, and its successor joins without an id */
-    LW_FENCED_BEFORE /* a predecessor was fenced, so this process has joined without an id */
+    LW_FENCED_NOW,   /* another member did: this process ends, and its successor joins without an id */
+    LW_FENCED_BEFORE /* it did before: this process is the successor that joined without an id */
 };
 
 /* What happens to a worker's membership of the consumer group when the worker ends. */
@@ -67,7 +66,7 @@ enum lw_ending {
 
 struct lw_board_worker {
     _Atomic int32_t pid;
-    _Atomic int64_t heartbeat_ms; /* boot clock; the main loop writes it at every turn */
+    _Atomic int64_t heartbeat_ms; /* time of the main loop's last turn, ms on the boot clock */
     _Atomic uint64_t waiting;     /* number of messages of its partitions that wait in Redis now */
     _Atomic uint64_t in_handler;  /* number of messages given to its handlers and not answered yet */
     atomic_bool ready;            /* connected to every shard, and a member of the group whose assignment is served */
@@ -87,8 +86,8 @@ struct lw_board_worker {
 
 enum lw_suspicion {
     LW_INNOCENT,
-    LW_SUSPECT, /* was in a handler when a worker died: run it alone */
-    LW_BLAMED,  /* a worker died of it while it ran alone: an attempt is counted before it may run again */
+    LW_SUSPECT, /* the message was in a handler when its worker died, so it runs alone */
+    LW_BLAMED,  /* its worker died while it ran alone, so an attempt is counted before it may run again */
 };
 
 /* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills one: first a new
@@ -96,43 +95,47 @@ enum lw_suspicion {
  * word before and after reading a text has therefore read it whole. */
 struct lw_suspect {
     _Atomic uint32_t word; /* generation << 2 | enum lw_suspicion */
-    int64_t since_ms;      /* time of the last death (boot clock); used by the supervisor only */
+    int64_t since_ms;      /* time of the last death, ms on the boot clock; used by the supervisor only */
     uint64_t age;          /* used by the supervisor only: when the table is full, the oldest entry is dropped */
     char identity[LW_IDENTITY_MAX];
-    char reason[LW_REASON_MAX]; /* "worker died of signal 11 (Segmentation fault)" */
+    char reason[LW_REASON_MAX]; /* such as "worker died of signal 11 (Segmentation fault)" */
 };
 
-/* --drain: the end offset of each partition at the start, and how far the workers have committed. */
+/* A partition during `run --drain`: its end offset when the run started, and how far it is
+ * committed. */
 struct lw_drain_partition {
     char topic[256];
     int32_t partition;
     int64_t end;
-    _Atomic int64_t committed; /* -1 until known; never goes down */
+    _Atomic int64_t committed; /* highest commit seen so far; -1 until one is known */
 };
 
-/* A partition of this fleet. A slot, once given out, names its partition for the life of the board;
- * `owner` tells which worker writes the rest now. Two workers may briefly get a slot each for one
- * partition; soon only one of the two slots has an owner. */
+/* A partition of this fleet. A slot that names a partition does so for the life of the board;
+ * `owner` is the worker that writes the fields after it now. If two workers look for a new
+ * partition at once, each may get a slot for it, but soon only one of the two slots has an
+ * owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
-    _Atomic uint32_t state; /* set to LW_SLOT_NAMED after the texts are written */
+    _Atomic uint32_t state; /* LW_SLOT_NAMED is stored after the topic and the partition */
     char topic[256];
     int32_t partition;
     _Atomic int32_t owner; /* worker + 1; 0: no worker of this fleet */
     _Atomic int64_t watermark, committed, log_end;
-    _Atomic int64_t unfinished, waiting; /* messages delivered and not finished, and how many of these wait in Redis */
-    _Atomic int64_t records;             /* records tracked above the watermark, finished or not */
-    _Atomic int64_t moved_ms;            /* when the watermark last moved, or when nothing was unfinished (boot clock) */
+    _Atomic int64_t unfinished, waiting; /* messages that were delivered and are not finished, and how many of these wait in Redis */
+    _Atomic int64_t records;             /* number of records tracked above the watermark, finished or not */
+    _Atomic int64_t moved_ms;            /* time when the watermark last moved or nothing was unfinished, ms on the boot clock */
 };
 
 struct lw_board {
-    _Atomic int n_workers;                      /* highest number so far, because totals include workers that have ended */
-    _Atomic int n_wanted;                       /* number of workers that should run; a reload may change it */
-    int member_slot;                            /* this supervisor's slot (member.h); -1: dynamic members */
-    _Atomic int64_t started_wall_ms, ticked_ms; /* of the supervisor: its start, and its last look at the workers (boot clock) */
-    atomic_bool quick;                          /* a second signal was received: end at once */
-    atomic_bool draining;                       /* --drain */
-    _Atomic int32_t n_suspects;                 /* number of slots in use; 0 lets readers skip the search */
+    _Atomic int n_workers; /* highest number so far, because totals include workers that have ended */
+    _Atomic int n_wanted;  /* number of workers that should run; a reload may change it */
+    int member_slot;       /* this supervisor's slot (member.h); -1: dynamic members */
+    /* Time of the supervisor's start (wall clock), and of its last look at the workers (boot
+     * clock). */
+    _Atomic int64_t started_wall_ms, ticked_ms;
+    atomic_bool quick;          /* true after a second signal: end at once */
+    atomic_bool draining;       /* true during `run --drain` */
+    _Atomic int32_t n_suspects; /* number of slots in use; 0 lets readers skip the search */
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;
     _Atomic uint64_t owed[LW_OWED]; /* hash table: outcomes that dead workers may not have counted */
@@ -145,67 +148,68 @@ struct lw_board {
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err); /* shared anonymous memory, inherited by fork */
 void lw_board_close(struct lw_board *b);
 
-/* note_get returns false, with an empty `out`, if each of its reads met a write in progress. */
+/* lw_note_get() returns false and an empty text if a write was in progress at each of its reads. */
 void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
-/* Called by handler threads around each run. */
+/* Handler threads call these before and after each run of a handler. */
 void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
-/* For workers: whether this message is under suspicion. Fills `reason` (LW_REASON_MAX) for
- * LW_BLAMED. */
+/* A worker asks whether a message is under suspicion. If it is LW_BLAMED, `reason`
+ * (LW_REASON_MAX bytes) says why. */
 enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
-/* For workers: a blamed message had its attempt counted (it becomes LW_SUSPECT again), or a message
- * is finished (and is forgotten). */
+/* A worker reports that the attempt of a blamed message was counted (the message is LW_SUSPECT
+ * again), or that a message is finished (it is forgotten). */
 void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
-/* For the supervisor: a worker died. `crashed` is true for a crash signal or an unasked exit, and
- * false for SIGKILL, which only makes suspects. */
+/* The supervisor calls this when a worker has died: the messages in its seats become suspects.
+ * If `crashed` (it died of a crash signal, or exited unasked), a message that ran alone is
+ * blamed. */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
 /* The supervisor calls this periodically. A suspicion ends LW_SUSPECT_MS after the last death,
  * because a worker of another supervisor may have finished the message, and nothing runs ahead while
  * there is a suspect. A message that crashes its worker later becomes a suspect again. */
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
-/* For workers: the committed offset of a partition, for --drain. Also called at assignment with the
- * offset where reading begins, because nothing below it will come. */
+/* A worker reports the committed offset of a partition, for --drain. After an assignment it
+ * reports the offset from which it reads, because no record below that will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 
-/* For workers: makes the slot of a partition this worker's; NULL if the table is full. Keep it: it
- * stays the partition's. */
+/* Makes a worker the owner of a partition's slot and returns the slot; NULL if the table is
+ * full. The slot belongs to the partition for the life of the board. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition);
-/* For workers: gives up the partition, unless another worker has already taken it over. */
+/* A worker gives up a partition, unless another worker has already taken it over. */
 void lw_board_disown(struct lw_board_partition *p, int worker);
-/* For the supervisor: a worker is gone, so it owns nothing any more. */
+/* The supervisor calls this when a worker is gone, so that the worker owns nothing any more. */
 void lw_board_disown_all(struct lw_board *b, int worker);
-/* The next partition owned by a worker, from slot *at on; NULL after the last. Begin with *at =
- * 0. */
+/* Returns the next slot that has an owner, from *at on; NULL after the last. Begin with *at = 0. */
 const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at);
 
-/* The id of an outcome that Redis may or may not have recorded: the hash of the message's identity,
- * and whether the message is done or dead. */
+/* Returns the id of an outcome that Redis may or may not have recorded: a hash of the message's
+ * identity, and whether the message is done or dead. */
 uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
-/* Marks the worker's unanswered outcomes as owed. The supervisor calls it when the worker has died;
- * the worker calls it when it gives up a shard's calls. shard -1: all shards. Beyond LW_OWED entries
- * some are forgotten. */
+/* Marks a worker's unanswered outcomes as owed, of one shard or (-1) of all. The supervisor
+ * calls it when the worker has died; the worker calls it when it gives up a shard's calls. If
+ * more than LW_OWED are owed, some are forgotten. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns whether the count of this finished message is owed, and removes the entry. `dead` (may be
- * NULL): whether it is to be counted as dead instead of done. */
+/* Returns whether this finished message is owed, so that the caller counts it, and removes the
+ * entry. Sets *dead (unless `dead` is NULL) if it counts as dead, not as done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
-/* How a worker process ends. */
+/* Exit statuses of a worker process. */
 enum {
     LW_EXIT_OK = 0,
     LW_EXIT_FAILED = 1, /* the supervisor restarts it with a backoff */
-    /* EX_CONFIG: a restart cannot help (it differs from the fleet's schema, offsets were moved back,
-     * no handler). The run ends with this status. */
+    /* EX_CONFIG: a restart cannot help, because the worker differs from the fleet's schema,
+     * offsets were moved back, or there is no handler. The run ends with this status. */
     LW_EXIT_REFUSED = 78,
 };
 
-/* The worker process: runs until SIGTERM (graceful), then returns its exit status. consumer/process/process.c. */
+/* The main function of a worker process (consumer/process/process.c): runs until SIGTERM,
+ * finishes what is in a handler, and returns the exit status. */
 int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker);
 
 #endif

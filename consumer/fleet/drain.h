@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --drain together with other supervisors: follows the group's commits, whichever worker owns the
- * partitions. */
+/* Follows the group's commits for --drain, because workers of other supervisors may own some of
+ * the partitions. */
 #ifndef LW_CONSUMER_FLEET_DRAIN_H
 #define LW_CONSUMER_FLEET_DRAIN_H
 

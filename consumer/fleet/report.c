@@ -36,8 +36,8 @@ void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms) {
                                 .last_tick_ms = now_ms};
 }
 
-/* The number of records between the commits and the ends; -1 while a partition's commit is
- * unknown. */
+/* Returns how many records lie between the commits and the end offsets; -1 while the commit of a
+ * partition is unknown. */
 static int64_t remaining(const struct lw_board *b) {
     int64_t sum = 0;
     for (int32_t i = 0; i < b->n_drain; i++) {
@@ -94,7 +94,7 @@ static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) 
            t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
-/* Prints on stdout after --drain, where programs read it; otherwise writes a line of the log. */
+/* After --drain the summary goes to stdout, for programs; otherwise it is a line of the log. */
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;
@@ -111,7 +111,7 @@ void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s
     fflush(stdout);
 }
 
-/* The worker keeps writing while this reads, so a line may mix two consecutive messages. */
+/* The worker goes on writing meanwhile, so the line may mix two consecutive messages. */
 static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
     char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
     uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;

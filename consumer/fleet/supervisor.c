@@ -35,7 +35,7 @@ struct run {
     struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: the caller's is in force */
     int rolling;                /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
     int rolling_end;            /* the reload replaces workers below this index */
-    unsigned rolling_from;      /* the number of that worker's lives before it was asked to end */
+    unsigned rolling_from;      /* number of times that worker had been started before it was asked to end */
     int64_t rolling_until_ms;
     bool drained;
     struct side exporter, follower;
@@ -43,8 +43,8 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
 
-/* What every child does first: arrange to end with the supervisor, take signals again, and leave
- * the terminal's Ctrl-C to the supervisor. */
+/* Every child begins with this: it arranges to end with the supervisor, takes signals again, and
+ * leaves the terminal's Ctrl-C to the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
@@ -146,8 +146,8 @@ static int ask_ends(struct run *r) {
     return LW_EXIT_OK;
 }
 
-/* Waits for the child's end, or until we are asked to end. The child bounds its own work; the kill
- * after twice that and a margin is for one that hangs. */
+/* Waits until the child ends or the supervisor is asked to end. The child has a time limit of
+ * its own; a child that hangs is killed after twice that limit and a margin. */
 static int await_child(struct run *r, pid_t pid) {
     int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
     for (;;) {
@@ -193,8 +193,8 @@ static void claim_slot(struct run *r) {
     s->board->member_slot = s->o->member_claim ? s->o->member_claim(s->c, &r->claim) : -1;
 }
 
-/* Claims a slot again after a reload and notes whether the workers' ids changed: they depend on the name,
- * kafka.member_id and the topics. */
+/* Claims a slot again after a reload and notes whether the workers' ids have changed, because
+ * these depend on the name, kafka.member_id and the topics. */
 static void claim_again(struct run *r, const struct lw_config *before) {
     struct lw_sup *s = &r->sup;
     char was[LW_MEMBER_MAX], is[LW_MEMBER_MAX];
@@ -262,7 +262,7 @@ static void reload(struct run *r) {
     claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    end_side(&r->exporter); /* it will restart with the new configuration */
+    end_side(&r->exporter); /* the next tick starts it again, with the new configuration */
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     resize(r, c->workers);
     take_turn(r, 0);
@@ -340,13 +340,13 @@ static void fire_deadlines(struct run *r) {
         if (r->sup.workers[i].deadline_ms <= now) lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
 }
 
-/* For --drain: if nothing has moved for a while, finds out whether only paused lanes are left; they
- * would wait for ever. */
+/* If nothing has moved for a while during --drain, finds out whether only paused lanes are left,
+ * for which the run would wait for ever. */
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
     if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
-    r->report.moved_ms = now; /* ask again only after the same time */
+    r->report.moved_ms = now; /* so that the next question comes only after stuck_ms */
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);
     if (n > 0) {
@@ -392,7 +392,7 @@ static bool all_gone(const struct lw_sup *s) {
 static void sleep_until_event(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now(), until = r->report.last_tick_ms + s->times.tick_ms;
-    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0); /* wake up on a timer, because a change of the board wakes nobody */
+    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0); /* a timer is needed, because a change of the board wakes nobody */
     if (watching && until > now + WATCH_MS) until = now + WATCH_MS;
     for (int i = 0; i < s->board->n_workers; i++)
         if (s->workers[i].deadline_ms < until) until = s->workers[i].deadline_ms;
@@ -435,7 +435,8 @@ static int run_all(struct run *r) {
     return exit_status(r);
 }
 
-/* Signals arrive through a descriptor from here on. The previous mask is kept for the children. */
+/* From here on signals arrive through a descriptor. The children get back the mask that was
+ * there before. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};

@@ -26,60 +26,61 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Times and limits; 0 takes the default in brackets. Tests shorten them. */
+/* Times and limits; 0 stands for the default in brackets. Tests shorten them. */
 struct lw_supervise_times {
     int64_t backoff_ms, backoff_max_ms; /* before a restart, doubling up to the maximum [200, 10 s] */
-    int64_t calm_ms;                    /* a worker that lived this long resets the backoff [30 s] */
-    int64_t tick_ms;                    /* period of hang checks and progress [1 s] */
+    int64_t calm_ms;                    /* a worker that lived this long starts again with the first backoff [30 s] */
+    int64_t tick_ms;                    /* time between two checks for hung workers [1 s] */
     int64_t heartbeat_ms; /* a main loop that has not turned for this long is hung [90 s + shutdown.grace_ms, because joining a group may
                              block it for a minute] */
     int64_t margin_ms;    /* time beyond shutdown.grace_ms before a stopping worker is killed [5 s] */
-    int64_t quick_ms;     /* time that remains after a second signal [1 s] */
-    int64_t ready_ms;     /* rolling reload: time until the next worker's turn even if this one is not ready [60 s] */
-    int64_t ends_ms;      /* --drain: time limit for asking for the end offsets [30 s] */
+    int64_t quick_ms;     /* time that workers get to end after a second signal [1 s] */
+    int64_t ready_ms;     /* rolling reload: time after which the next worker has its turn even if this one is not ready [60 s] */
+    int64_t ends_ms;      /* --drain: time limit for reading the end offsets [30 s] */
     int64_t stuck_ms;     /* --drain: after this time without progress, look whether only paused lanes are left [10 s] */
 };
 
 struct lw_supervise_options {
-    bool drain;    /* end once everything before the present end offsets is committed */
+    bool drain;    /* end once everything below the end offsets of now is committed */
     bool json;     /* print the summary as one JSON object */
-    bool progress; /* a live line on stderr */
+    bool progress; /* show a live line on stderr */
     /* The worker process; its return value is the process's exit status. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
-    /* On SIGHUP: returns a new configuration, or NULL if it has errors, which it has logged. May
-     * change `blames_worker` of these options to match. NULL: SIGHUP is ignored and logged. */
+    /* Called on SIGHUP: returns a new configuration, or NULL if it has errors, which it has
+     * logged. May change `blames_worker` of these options to match. If it is NULL, SIGHUP only
+     * causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
-    /* For --drain: calls fn for each partition. Runs in a process of its own, because its threads
-     * must not share a process with a fork. */
+    /* For --drain: calls fn for each partition. Runs in a process of its own, because it starts
+     * threads, and a process with threads must not fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                 void *fn_ctx, struct lw_err *err);
-    /* For --drain: follows the group's commits and writes them to the board (lw_drain_follow()). It
-     * runs in a separate process that is restarted if it ends. NULL: only commits of this run's
-     * workers count. */
+    /* For --drain: follows the group's commits and writes them to the board (lw_drain_follow()).
+     * Runs in a process of its own, which is started again if it ends. NULL: only commits of
+     * this run's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
-    /* For --drain, once nothing has moved for a while: if only paused lanes have waiting messages,
-     * appends their names and returns how many there are, and the run ends with 1. Returns 0 to go
-     * on waiting. May be NULL. */
+    /* For --drain, once nothing has moved for a while: if only lanes that are paused have
+     * waiting messages, appends their names and returns how many there are; then the run ends
+     * with 1. Returns 0 if the run should go on. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
-    /* Serves metrics and health in a process of its own, which is restarted if it ends and is
-     * stopped with the run. It only reads the board. May be NULL. */
+    /* Serves metrics and health in a process of its own, which is started again if it ends, and
+     * is killed at the end of the run. It only reads the board. May be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* Called with the board at every tick, and once more after the last worker has ended. May be
      * NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
-    /* Claims the slot that distinguishes this supervisor's workers in the group (lw_member_claim()).
-     * NULL: the workers are dynamic members. */
+    /* Claims the slot by which the group tells this supervisor's workers from others
+     * (lw_member_claim()). NULL: the workers are dynamic members. */
     int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
     bool blames_worker; /* the handler runs inside the worker, so a message in a seat becomes a suspect when the worker crashes */
     struct lw_supervise_times times;
 };
 
-/* Runs until stopped or drained. Returns the exit status of the program. Call it in a process
- * without other threads: it forks, and a worker ends when the thread that forked it does. Handles
- * SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the workers, which log what they remember) and
- * SIGCHLD, and reaps every child of the process. */
+/* Runs until stopped or drained and returns the exit status of the program. Call it in a process
+ * without other threads, because it forks, and a worker ends when the thread that forked it
+ * does. It handles SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the workers, which log what
+ * they remember) and SIGCHLD, and reaps every child of the process. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

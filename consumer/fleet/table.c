@@ -155,8 +155,9 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    bool fenced =
-        atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW; /* fenced: it ends by itself, and its successor joins again */
+    /* Another member may have taken the worker's id: then it ends by itself, and its successor
+     * joins again. */
+    bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {
         lw_warn("worker %d %s while it was stopping", w->index, w->why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the supervisor: one worker's states and events, and the actions they cause. Shared by the
- * supervisor's files and its tests. */
+/* The states and events of one worker as its supervisor sees it, and what each event causes.
+ * Only the supervisor's files and its tests include this header. */
 #ifndef LW_CONSUMER_FLEET_TABLE_H
 #define LW_CONSUMER_FLEET_TABLE_H
 
@@ -21,19 +21,19 @@ enum lw_sup_state {
 enum lw_sup_event {
     LW_SUP_START,       /* the run begins */
     LW_SUP_EXIT_CLEAN,  /* the worker exited with 0 */
-    LW_SUP_EXIT_FAILED, /* it exited with any other status */
-    LW_SUP_CRASHED,     /* a crash signal, an exit that was not its own, or a hang */
-    LW_SUP_KILLED,      /* killed by a signal from outside */
-    LW_SUP_REFUSED,     /* it exited with LW_EXIT_REFUSED: no restart will help */
+    LW_SUP_EXIT_FAILED, /* the worker exited with a status other than 0 and LW_EXIT_REFUSED */
+    LW_SUP_CRASHED,     /* the worker died of a crash signal, exited unasked, or was killed because it hung */
+    LW_SUP_KILLED,      /* the worker was killed by a signal from outside */
+    LW_SUP_REFUSED,     /* the worker exited with LW_EXIT_REFUSED: no restart will help */
     LW_SUP_TIMER,       /* deadline_ms is reached */
-    LW_SUP_STOP,        /* the run is to end; if it comes a second time, at once */
+    LW_SUP_STOP,        /* the run is to end; after a second signal, at once */
     LW_SUP_RELOAD,      /* this worker's turn in a rolling reload */
-    LW_SUP_HUNG,        /* its main loop or one of its handlers hangs */
+    LW_SUP_HUNG,        /* the worker's main loop or one of its handlers hangs */
     LW_SUP_EVENTS
 };
 
-/* Counts ticks without movement. Ticks that the supervisor ran count, not time, so that after the
- * machine slept or the supervisor was stopped, workers are not all taken for hung. */
+/* How long a value has not changed, in ticks of the supervisor. If time were measured instead,
+ * all workers would look hung after the machine slept or the supervisor was stopped. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;
@@ -57,11 +57,11 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    bool refused, failed; /* the run will end with status 78, or 1 */
+    bool refused, failed; /* refused: the run will end with status 78; failed: with 1 */
     bool stopping;
     bool renamed; /* a reload changed the ids under which workers join */
     int64_t (*now)(void);
-    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* starts the process; returns -1 if it could not */
+    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* starts the worker's process; returns -1 if it can't */
     int (*signal)(pid_t pid, int sig);
     struct lw_sup_worker workers[LW_BOARD_WORKERS]; /* the first board->n_workers are in use */
 };
@@ -72,13 +72,13 @@ extern const char *const lw_sup_event_name[LW_SUP_EVENTS];
 void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o, struct lw_board *board);
 /* The one place where a worker's state changes. */
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e);
-/* Interprets a wait status: describes the end in w->why and returns the event. */
+/* Interprets a wait status: writes into w->why how the worker ended, and returns the event. */
 enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int wait_status);
-/* Counts a tick without movement. Returns true if the worker's main loop or a handler has hung for
+/* Called once per tick. Returns true if the worker's main loop or a handler has not moved for
  * too long; w->why says which. */
 bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
-/* What consumer/fleet/report.c shows. */
+/* The sums over all workers that consumer/fleet/report.c shows. */
 struct lw_sup_totals {
     uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
 };
