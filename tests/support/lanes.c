@@ -313,7 +313,7 @@ struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k) {
 
 /* --- running ------------------------------------------------------------------------------------------------------------------ */
 
-static unsigned variant_now;
+static unsigned variant_now = LT_PLAIN;
 
 static void make_user(struct lt *l) {
     lt_text(l, "ACL SETUSER lane on nopass ~lw:{t.0}:* +@all");
@@ -322,22 +322,28 @@ static void make_user(struct lt *l) {
     freeReplyObject(r);
 }
 
-static int start(void **state) {
+struct lt *lt_open(struct lw_test_redis *server) {
     struct lt *l = lw_alloc(sizeof *l);
-    *state = l;
     l->variant = variant_now;
-    static const char *const args[] = {"--maxmemory-policy", "noeviction", NULL};
-    l->server = lw_test_redis_start(args);
-    if (!l->server) return -1;
-    l->admin = lw_test_redis_connect(l->server);
-    l->user = lw_test_redis_connect(l->server);
-    if (!l->admin || !l->user) return -1;
-    make_user(l);
-    return 0;
+    l->server = server;
+    l->admin = server ? lw_test_redis_connect(server) : NULL;
+    l->user = server ? lw_test_redis_connect(server) : NULL;
+    if (l->admin && l->user) {
+        make_user(l);
+        return l;
+    }
+    lt_close(l);
+    return NULL;
 }
 
-static int stop(void **state) {
-    struct lt *l = *state;
+static int start(void **state) {
+    static const char *const args[] = {"--maxmemory-policy", "noeviction", NULL};
+    *state = lt_open(lw_test_redis_start(args));
+    return *state ? 0 : -1;
+}
+
+void lt_close(struct lt *l) {
+    if (!l) return;
     lt_clear(&l->keys);
     lt_clear(&l->args);
     if (l->reply) freeReplyObject(l->reply);
@@ -345,6 +351,10 @@ static int stop(void **state) {
     if (l->user) redisFree(l->user);
     lw_test_redis_stop(l->server);
     free(l);
+}
+
+static int stop(void **state) {
+    lt_close(*state);
     return 0;
 }
 

@@ -180,6 +180,10 @@ void lt_encode(const struct lt_msg *m, struct lw_buf *out);
 /* The call that was built last, sent by hand. */
 const char *lt_call_again(struct lt *l);
 
+/* For tests that start their own server, which becomes the struct's: NULL if it could not be reached. lt_close ends both. */
+struct lt *lt_open(struct lw_test_redis *server);
+void lt_close(struct lt *l);
+
 int lt_setup(void **state);
 #define LT(f) cmocka_unit_test_setup(f, lt_setup)
 int lt_run_tests(const struct CMUnitTest *tests, size_t n, unsigned variants);
