@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part: how each is started. All but Latchwork are programs with one interface: --brokers --topic --group --redis (Java:
---redis-port) --messages --work-us --threads [--journal DIR]; they end by themselves and print a line of JSON with messages, first_us,
-last_us."""
+"""The contenders of the benchmark, and how each is started. All but Latchwork are programs with one interface: --brokers --topic
+--group --redis (Java: --redis-port) --messages --work-us --threads [--journal DIR]; they end by themselves and print a line of
+JSON with messages, first_us, last_us."""
 import hashlib
 import json
 import os
 
 TTL_MS = 5000
-EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers "done" to each request
+EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # a handler that answers "done" to each request
 
 
 def digest(*paths):
-    """A hash of files, and of all files in folders: it tells with what a result was measured."""
+    """Returns one hash of files and of all files in folders, which tells whether a result was
+    measured with the same programs."""
     h = hashlib.sha256()
     for path in paths:
         for file in sorted(os.path.join(d, f) for d, _, files in os.walk(path) for f in files) if os.path.isdir(path) else [path]:
@@ -21,7 +22,7 @@ def digest(*paths):
 
 
 class Run:
-    """One run of one contender: the names and folders it uses."""
+    """The names and folders that one run of one contender uses."""
 
     def __init__(self, rig, workload, number):
         self.rig, self.workload = rig, workload
@@ -33,12 +34,12 @@ class Run:
         self.redises = rig.redises(workload.shards)
 
     def prefix(self, name):
-        """The full name of a key of this run's only shard."""
+        """Returns the full name of a key of the only shard of this run."""
         return "lw:{%s.0}:%s" % (self.name, name)
 
 
 class Program:
-    """A contender that is a program of its own."""
+    """A contender that is a program of its own, not Latchwork."""
     ours = False
 
     def __init__(self, name, label, path, threads, *extra, redis="--redis"):
@@ -66,7 +67,8 @@ class Program:
 
 
 class Java(Program):
-    """bench/parallel: built by its run.sh, which becomes the java process."""
+    """A Java contender of bench/parallel: its run.sh builds it and then becomes the java
+    process."""
 
     def built(self):
         return os.path.exists(self.path) and os.path.exists(os.path.join(self.out, ".complete"))
@@ -79,7 +81,8 @@ class Java(Program):
 
 
 class Limit(Program):
-    """A bare client of Redis or Kafka, without handler or threads; some use no topic."""
+    """A bare client of Redis or Kafka, without handler or threads, which shows a limit. Some
+    use no topic."""
 
     def __init__(self, name, label, path, words):
         super().__init__(name, label, path, 0)
@@ -97,7 +100,7 @@ class Writer(Program):
 
 
 class Latchwork:
-    """A black box: the program, its configuration, its handlers."""
+    """Latchwork, known only by its program, its configuration and its handlers."""
     ours = True
 
     def __init__(self, name, label, build, handler="plugin"):
@@ -138,8 +141,8 @@ class Latchwork:
         return [self.path, "run", "--json", "-c", self.config(run, run.topic)] + (["--drain"] if drain else [])
 
     def warm_command(self, run):
-        """Joins the epoch with a short TTL, because the quarantine that a fresh Redis costs once lasts that long. A
-        longer TTL later changes nothing about the epoch."""
+        """Returns the command with which Latchwork joins the epoch. Its TTL is short, because the quarantine
+        that a fresh Redis costs once is as long as the TTL; a longer TTL later does not change the epoch."""
         return [self.path, "run", "-c", self.config(run, "warm", ttl_ms=500, journal=False), "--drain"]
 
 

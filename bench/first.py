@@ -33,9 +33,9 @@ KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
 REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 SAMPLE_S = 0.05
 WARM = 1000
-EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # answers "done" to each request
-# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are sent with each INFO,
-# but mostly called in scripts.
+EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # a handler that answers "done" to each request
+# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are missing here because
+# scripts call them far more often than clients send them; clients send one of each with each INFO.
 SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
 
 
@@ -44,7 +44,7 @@ def say(text):
 
 
 class Redis:
-    """A private redis-server, and INFO over a raw socket."""
+    """A private redis-server, asked over a raw socket."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "redis.sock")
@@ -82,7 +82,7 @@ class Redis:
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time on a connection of its own, and records the memory of the process and its children."""
+    """Counts SETs over time on its own connection, and records the memory of the process and its children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -127,7 +127,8 @@ class Sampler(threading.Thread):
                     time.sleep(SAMPLE_S)
 
     def active_s(self):
-        """From the last sample before the first SET to the first sample with all of them."""
+        """Returns the seconds from the last sample before the first SET to the first sample
+        that counts all SETs."""
         first, last = self.marks[0][1], self.marks[-1][1]
         begin = max(t for t, n in self.marks if n == first)
         end = min(t for t, n in self.marks if n == last)
@@ -197,7 +198,7 @@ class Rig:
         try:
             usage = self.wait(p)
         finally:
-            if p.returncode is None:  # the run is abandoned
+            if p.returncode is None:  # the process still runs, because the run is abandoned
                 os.killpg(p.pid, signal.SIGKILL)
                 p.wait()
             sampler.over.set()
@@ -211,7 +212,8 @@ class Rig:
         return self.figures(how, text, whole_s, sampler, calls, redis_s, usage)
 
     def wait(self, p):
-        """wait4() with a time limit: returns the usage of the process and of its children."""
+        """Waits for the process with a time limit; returns the usage of the process and of its
+        children."""
         for _ in range(self.o.limit_s * 50):
             pid, status, usage = os.wait4(p.pid, os.WNOHANG)
             if pid:
@@ -285,7 +287,7 @@ def table(results):
 
 
 def ratios(results, turns):
-    """The ratio of the first configuration's rate to each other one's, in each turn."""
+    """Prints how many times as fast the first configuration is as each other one, in each turn."""
     first = [r["rate"] for r in results if r["how"] == turns[0]]
     for how in turns[1:]:
         other = [r["rate"] for r in results if r["how"] == how]

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every contender in C shares: the clock, the work of a handler, and the journal that bench/judge reads.
  *
- * A journal is a folder. Each thread that handles messages writes a file of its own there, buffered, a line a message:
+ * A journal is a folder. Each thread that handles messages writes its own file there, buffered, one line per message:
  *
  *     START_US END_US KEY PARTITION OFFSET
  *
- * Times are CLOCK_MONOTONIC in µs, taken around the work alone. Keys must hold neither spaces nor newlines; those of the workloads don't.
- * A process also keeps `PID.progress` there, 24 bytes of shared memory (struct bench_progress), so that the bench sees how far a process is
- * that does not count to an end by itself.
+ * Times are CLOCK_MONOTONIC in µs, taken around the work alone. Keys must hold neither spaces nor newlines; those of the workloads
+ * don't. A process also keeps `PID.progress` there, 24 bytes of shared memory (struct bench_progress), which tells the bench how far a
+ * process is if it does not end by itself after a number of messages.
  *
- *     bench_journal_open(&j, dir, journal)   once a process; dir may be NULL: then only counts are kept, in memory
- *     bench_handle(&j, ...)                  any thread: works, and writes it down
- *     bench_journal_close(&j)                after the last of them; writes the buffers out
+ *     bench_journal_open(&j, dir, journal)   once per process; if dir is NULL, only counts are kept, in memory
+ *     bench_handle(&j, ...)                  from any thread: sleeps for the work, and writes the line
+ *     bench_journal_close(&j)                after the last bench_handle(); writes the buffers out
  *
- * Failures end the process with a word on stderr: a measurement with a torn journal is none. */
+ * A failure ends the process with a message on stderr, because an incomplete journal must not become a figure. */
 #ifndef BENCH_JOURNAL_H
 #define BENCH_JOURNAL_H
 
@@ -24,27 +24,27 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Native byte order; times are 0 until they are known. */
+/* The contents of PID.progress, in native byte order; the times are 0 until they are known. */
 struct bench_progress {
-    _Atomic int64_t handled, first_us, last_us; /* first start and last end */
+    _Atomic int64_t handled, first_us, last_us; /* number of messages; start of the first; end of the last */
 };
 
 struct bench_thread;
 
 struct bench_journal {
     struct bench_progress *progress;
-    const char *dir; /* borrowed from the caller; NULL: none */
+    const char *dir; /* borrowed from the caller; NULL: write no files */
     bool lines;      /* write one line per message */
     pthread_mutex_t lock;
     struct bench_thread *threads;
     uint64_t serial; /* distinguishes this journal from earlier ones, so that a thread's file belongs to it */
 };
 
-int64_t bench_us(void); /* CLOCK_MONOTONIC */
+int64_t bench_us(void); /* reads CLOCK_MONOTONIC, in µs */
 
-/* lines: whether messages are written to a file, or only counted. */
+/* If `lines` is false, messages are only counted and no lines are written. */
 void bench_journal_open(struct bench_journal *j, const char *dir, bool lines);
-/* Handles a message: sleeps work_us (0: not at all) and writes the journal. */
+/* Handles a message: sleeps for work_us (0: not at all) and records it in the journal. */
 void bench_handle(struct bench_journal *j, int64_t work_us, const void *key, size_t n_key, int32_t partition, int64_t offset);
 void bench_journal_close(struct bench_journal *j);
 

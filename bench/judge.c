@@ -3,18 +3,19 @@
  *
  *     judge FOLDER [--produced FILE]
  *
- * Reads all files of FOLDER, *.progress aside, and prints one JSON object:
- *   handled, distinct    handlings; different (partition, offset) among them. duplicates: the difference
+ * Reads all files of FOLDER except *.progress, and prints one JSON object:
+ *   handled, distinct    number of handlings, and of different (partition, offset) among them; duplicates is the difference
  *   keys                 different keys
  *   overlaps             handlings that began while another of the same key was still running
- *   misordered           handlings that began after one of the same key and partition with a larger offset had begun; a repetition of what
- *                        was handled before is a duplicate, not one of these
+ *   misordered           handlings that began after one of the same key and partition with a larger offset had begun; handling a
+ *                        message again counts as a duplicate, not here
  *   first_us, last_us    first start, last end
- *   mean_us              of a handling; busiest: the key with the most handlings, their count and mean duration (so count × mean is the
- *                        time below which one key at a time can't be done with)
- *   latency_us           with --produced, lines `PARTITION OFFSET PRODUCED_US`: from there to the start and to the end of the first
- *                        handling of each of these messages; n, p50, p90, p99, max. missing: how many were never handled
- * Exit status 1 where a line is not of the form or a file can't be read. */
+ *   mean_us              mean time of a handling; busiest: the key with the most handlings, their count and mean duration (count × mean
+ *                        is the shortest time in which one handler per key can finish)
+ *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time from then to the start and to the
+ *                        end of the first handling of each of these messages; n, p50, p90, p99, max. missing: number of messages never
+ *                        handled
+ * Exit status 1 if a line has another form or a file cannot be read. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -67,7 +68,7 @@ static void *grow(void *p, size_t n, size_t *cap, size_t size) {
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Takes the number at *text, which must end at the separator, and moves past it. */
+/* Reads the number at *text, which must end at the separator, and moves *text past it. */
 static bool take(char **text, char separator, int64_t *out) {
     char *end;
     errno = 0;
@@ -164,7 +165,7 @@ static int by_source_start(const void *x, const void *y) {
     if (!c) c = by_key(a, b);
     if (!c) c = order(a->start_us, b->start_us);
     if (!c) c = order(a->end_us, b->end_us);
-    return c ? c : order(a->offset, b->offset); /* equal times prove no wrong order */
+    return c ? c : order(a->offset, b->offset); /* sort equal times by offset, because they prove no wrong order */
 }
 
 static int by_identity(const void *x, const void *y) {
@@ -240,7 +241,8 @@ static void print_spread(const char *name, int64_t *us, size_t n) {
            us[n * 99 / 100], us[n - 1]);
 }
 
-/* Everything is sorted by identity; afterwards so is `produced`. */
+/* Needs `all` sorted by identity, and sorts `made` in the same way, so that one pass matches
+ * them. */
 static void judge_latency(void) {
     qsort(made.p, made.n, sizeof *made.p, by_produced);
     int64_t *to_start = calloc(made.n + 1, sizeof *to_start), *to_end = calloc(made.n + 1, sizeof *to_end);

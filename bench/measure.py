@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures one run of one contender: Redis' counters, the usage of the process, the contents of its journal.
-bench/README.md says what each figure means."""
+"""Measures one run of one contender: Redis' counters, CPU time and memory of the process, and the
+contents of its journal. bench/README.md says what each figure means."""
 import collections
 import contextlib
 import json
@@ -19,14 +19,14 @@ from contenders import Run
 from workloads import PARTITIONS, SIZE, WARM, Data
 
 SAMPLE_S = 0.05
-LINGER_MS = 5  # the default of librdkafka, and of Kafka's own producer since 4.0
-# Commands that Latchwork sends itself; the others in INFO commandstats are called in its scripts. With each
-# INFO it sends three more.
+LINGER_MS = 5  # ms that a producer waits to fill a batch: the default of librdkafka, and of Kafka's own producer since 4.0
+# Commands that Latchwork sends itself; scripts call the others in INFO commandstats. With each INFO,
+# Latchwork also sends one TIME, ZADD and ZREMRANGEBYSCORE, which are counted as three more per INFO.
 SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time on a connection of its own, and records the memory of the process and its children."""
+    """Counts SETs over time on its own connection, and records the memory of the process and its children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -59,7 +59,8 @@ class Sampler(threading.Thread):
                 self.over.wait(SAMPLE_S)
 
     def active_s(self):
-        """Seconds from the last sample before the first SET to the first sample that counts all SETs; None if there were none."""
+        """Returns the seconds from the last sample before the first SET to the first sample that counts all SETs; None if
+        there were no SETs."""
         if not self.marks or self.marks[0][1] == self.marks[-1][1]:
             return None
         begin = max(t for t, n in self.marks if n == self.marks[0][1])
@@ -68,7 +69,7 @@ class Sampler(threading.Thread):
 
 
 def end_group(p, sig=signal.SIGKILL):
-    """Ends the processes of a run by their process group."""
+    """Sends the signal to all processes of a run, by their process group."""
     if p.returncode is None:
         try:
             os.killpg(p.pid, sig)
@@ -77,7 +78,8 @@ def end_group(p, sig=signal.SIGKILL):
 
 
 def wait_usage(p, limit_s, tick=None):
-    """wait4() with a time limit: returns the usage of the process and of its children. Calls tick while it runs."""
+    """Waits for the process with a time limit, and calls tick meanwhile. Returns the usage of the process and
+    of its children."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         pid, status, usage = os.wait4(p.pid, os.WNOHANG)
@@ -91,7 +93,8 @@ def wait_usage(p, limit_s, tick=None):
 
 
 def progress(folder):
-    """Sums over all processes: number handled, first start, last end; zeros if there are none."""
+    """Reads the *.progress files. Returns the number handled, the first start and the last end
+    over all processes; zeros if there are no files."""
     handled, firsts, lasts = 0, [], []
     for name in os.listdir(folder):
         if name.endswith(".progress"):
@@ -109,7 +112,7 @@ class Measure:
         self.rig, self.judge, self.contenders, self.runs = rig, os.path.join(build, "bench/judge"), contenders, 0
 
     def run(self, workload, contender, w1_rate=None):
-        """Returns a dict of figures. Raises Failure if there are none."""
+        """Measures one run. Returns a dict of figures; raises Failure if there are none."""
         self.runs += 1
         run = Run(self.rig, workload, self.runs)
         try:
@@ -137,8 +140,8 @@ class Measure:
     # --- one process, from its start to its end ----------------------------------------------------------------------------------
 
     def observe(self, run, contender, command, during=None):
-        """Runs the command; during(process) may do more while it runs, and must make it end. Returns the figures that
-        need no count of messages."""
+        """Runs the command. during(process) is called while it runs, and must make it end. Returns the figures
+        that do not depend on the number of messages."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(tempfile.TemporaryFile("w+"))
             clients = [stack.enter_context(Client(r.path)) for r in run.redises]
@@ -180,7 +183,7 @@ class Measure:
             sent = o["line"].get("redis_commands") or sum(calls.get(k, 0) for k in SENT) + 3 * calls.get("info", 0)
         elif "commands" in o["line"]:
             sent = o["line"]["commands"]
-        elif calls.get("evalsha", 0) + calls.get("eval", 0):  # the other commands are called by scripts
+        elif calls.get("evalsha", 0) + calls.get("eval", 0):  # count only these, because scripts call the other commands
             sent = sum(calls.get(k, 0) for k in ("evalsha", "eval", "publish", "ping", "hello", "script|load"))
         else:
             sent = total
@@ -197,10 +200,10 @@ class Measure:
         return json.loads(p.stdout)
 
     def span(self, run, contender, o):
-        """The number handled, and the time from the first start to the last end."""
+        """Returns the number handled, and the seconds from the first start to the last end."""
         if contender.ours and contender.handler == "plugin":
             handled, first, last = progress(run.journal)
-        elif contender.ours:  # the handler has no clock of ours: count from the first to the last lock that Redis saw
+        elif contender.ours:  # the handler keeps no journal, so count from the first to the last lock that Redis saw
             return o["line"].get("done", 0) + o["line"].get("dropped", 0), o["active_s"] or o["whole_s"]
         else:
             handled, first, last = o["line"].get("messages", 0), o["line"].get("first_us", 0), o["line"].get("last_us", 0)
@@ -234,7 +237,7 @@ class Measure:
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def stop(self, p):
-        """Sends SIGTERM to the supervisor alone, which ends its workers in good order."""
+        """Sends SIGTERM to the supervisor alone, so that it ends its workers in good order."""
         if p.poll() is None:
             p.send_signal(signal.SIGTERM)
         try:
@@ -245,8 +248,8 @@ class Measure:
                 p.wait()
 
     def park(self, run, contender, data, paused):
-        """Makes a worker park all messages of a topic, in paused lanes or behind locks held by others. Measures memory
-        per waiting message once all wait and the worker is idle."""
+        """Makes a worker park all messages of a topic: in paused lanes, or behind locks that another holds.
+        Measures the memory of Redis per waiting message once all messages wait and the worker is idle."""
         prefix = run.prefix("")
         with Client(self.rig.redis.path) as c:
             if paused:
@@ -273,7 +276,7 @@ class Measure:
         return p, figures | {"park_rate": data.messages / park_s}
 
     def waiting(self, c, prefix, data):
-        """Counts the elements of all waiting lists."""
+        """Returns the number of messages in all waiting lists."""
         text = "local n = 0; for i = 1, #ARGV do n = n + redis.call('LLEN', KEYS[1] .. ARGV[i]) end; return n"
         return sum(int(c("EVAL", text, "1", prefix + "wait:", *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys)))))
                    for i in range(0, data.keys, 1000))
@@ -283,8 +286,8 @@ class Measure:
             c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
 
     def waiting_figures(self, c, prefix, data, used):
-        """Bytes per waiting message: all of Redis' memory, and the list's element (the envelope), each without the
-        payload."""
+        """Returns bytes per waiting message: of all of Redis' memory, and of the envelope alone. The figures
+        "beyond" leave out the payload."""
         sizes = []
         for k in range(0, data.keys, max(1, data.keys // 200)):
             element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)
@@ -296,8 +299,8 @@ class Measure:
                 "of_whole": used / data.messages / max(1, envelope)}
 
     def run_parked(self, run, contender, _):
-        """All messages wait in paused lanes; then all lanes are resumed at once, with hints as `queue resume` makes
-        them."""
+        """Lets all messages wait in paused lanes, then resumes all lanes at once, with hints as `queue resume`
+        makes them."""
         data, prefix = run.workload.data, run.prefix("")
         parker, memory = self.park(run, contender, data, paused=True)
         try:
@@ -319,7 +322,8 @@ class Measure:
                          "redis_busy": redis_s / elapsed_s, "duplicates": handled - n, "calls": calls}
 
     def run_waiting(self, run, contender, _):
-        """W1 while messages of other keys wait behind locks that are never released."""
+        """Runs workload W1 while messages of other keys wait behind locks that are never
+        released."""
         extra = {}
         if run.workload.waiting:
             data = Data(run.workload.waiting, max(1, run.workload.waiting // 10), prefix="p-")
@@ -329,14 +333,14 @@ class Measure:
         return extra | self.run_plain(run, contender, None)
 
     def run_latency(self, run, contender, w1_rate):
-        """Offers messages at a fixed rate to a contender that is already running. Measures from when a message was due
-        to the start and to the end of its handler."""
+        """Offers messages at a fixed rate to a contender that is already running. Measures latency from when a
+        message was due to the start and to the end of its handler."""
         w, kafka = run.workload, self.rig.kafka
         rate = int(w.rate if w.rate > 0 else -w.rate * (w1_rate or 0))
         if rate <= 0:
             raise Failure("our rate on W1 is not known yet")
         n = min(run.messages, rate * 10)
-        heavy = rate > 2000  # warm up Kafka, its clients and the contender first, because the broker's compiler takes a core meanwhile
+        heavy = rate > 2000  # warm up first, because the broker's JIT compiler takes a core when load begins
         ahead, linger_ms = (3 * rate, LINGER_MS) if heavy else (0, 0)
         run.topic, run.messages = f"{w.name}-{run.name}", n + ahead + WARM
         kafka.create(run.topic, PARTITIONS)

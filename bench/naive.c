@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that Latchwork is compared with: it locks one message at a time. Not a straw man: the same librdkafka and hiredis, one consumer
- * and one Redis connection a thread, no allocation of its own on a message's way.
- *
+/* The loop that Latchwork is compared with: it locks one message at a time. To be a fair rival it uses the same librdkafka and hiredis,
+ * one consumer and one Redis connection per thread, and allocates nothing per message.
  *     poll one ── SET lock TOKEN NX PX ── yes ── handle (nothing) ── EVALSHA compare and delete ── store the offset
- *              │                        └─ no ── LPUSH waiting (the message is done with, for Kafka)
- *              └─ every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken, busy: back to waiting
- *
- * What it does not do, and Latchwork does: order, renewal, fences, finding done messages again, and anything at all about crashes. Prints
- * one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a handler), and its counts. The handler
- * sleeps --work-us; with --journal DIR each thread writes down what it handles (bench/journal.h). Ends once --messages are handled; exit
- * status 1 where nothing moves for 30 s. */
+ *              │                        └─ no ── LPUSH waiting (Kafka may forget the message)
+ *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken, busy: back to
+ *              waiting
+ * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are already done, and survives crashes; this
+ * loop does nothing of that. Prints one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a
+ * handler), and its counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles (bench/journal.h).
+ * Ends after --messages are handled; exit status 1 if nothing moves for 30 s. */
 #include "bench/journal.h"
 
 #include <errno.h>
@@ -47,7 +46,7 @@ struct thread {
     rd_kafka_t *kafka;
     redisContext *redis;
     char sha[41], taken[32];
-    uint64_t random; /* state of the tokens' generator; seeded by the kernel */
+    uint64_t random; /* state of the generator of tokens, seeded by the kernel */
 };
 
 static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -73,7 +72,7 @@ static redisReply *ask(struct thread *t, int argc, const char **argv, const size
 
 static void make_token(struct thread *t, char out[33]) {
     uint64_t half[2];
-    for (int i = 0; i < 2; i++) { /* splitmix64 */
+    for (int i = 0; i < 2; i++) { /* the generator is splitmix64 */
         uint64_t z = t->random += 0x9e3779b97f4a7c15ULL;
         z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
         z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
@@ -113,7 +112,7 @@ struct item {
     int64_t offset;
 };
 
-/* Runs the message under its key's lock. Returns false if another holds the key. */
+/* Runs the message under its key's lock. Returns false if another thread holds the lock. */
 static bool guarded(struct thread *t, const struct item *m) {
     char name[LOCK_MAX], token[33];
     if (m->n_key > KEY_MAX) die("a key of %zu bytes", m->n_key);
@@ -176,7 +175,7 @@ static rd_kafka_t *join(void) {
     set(conf, "group.id", opt.group);
     set(conf, "auto.offset.reset", "earliest");
     set(conf, "enable.auto.offset.store", "false");
-    set(conf, "auto.commit.interval.ms", "200"); /* as often as Latchwork commits */
+    set(conf, "auto.commit.interval.ms", "200"); /* the interval at which Latchwork commits */
     char why[256];
     rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (!rk) die("%s", why);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as SVG, by string and arithmetic alone: no library. Each function returns the text of a file."""
+"""Plots as SVG, made without a library. Each function returns the text of a file."""
 import math
 from html import escape
 
@@ -80,7 +80,8 @@ class Plot:
 
 
 def throughput(rows, plan, contenders):
-    """Bars: messages/s of each contender, by workload, with a whisker from the minimum to the maximum."""
+    """Draws bars: messages/s of each contender by workload, with a whisker from the minimum to the
+    maximum."""
     shown = [w for w in plan if w.name in ("W1", "W2x", "W3x", "W4", "W5") and any(r["workload"] == w.name for r in rows)]
     if not shown:
         return None
@@ -106,7 +107,7 @@ def throughput(rows, plan, contenders):
 
 
 def curves(title, x_name, y_name, series, log_x=False, log_y=False):
-    """series: label → [(x, y)]."""
+    """Draws one curve per label; series maps a label to its points [(x, y)]."""
     series = {k: sorted(v) for k, v in series.items() if v}
     if not series:
         return None
@@ -121,7 +122,8 @@ def curves(title, x_name, y_name, series, log_x=False, log_y=False):
 
 
 def by_load(rows, contenders, figure):
-    """For no-op runs at a fixed rate: offered load → figure."""
+    """Returns for each contender the points (offered load, figure) of the no-op runs at a fixed
+    rate."""
     out = {}
     for c in contenders:
         names = dict.fromkeys(r["workload"] for r in rows if r["contender"] == c and r.get("offered") and r["workload"] != "latency-1000")
@@ -137,7 +139,7 @@ def growth(rows, kind):
 
 
 def all_plots(rows, plan, contenders):
-    """(file name, SVG) of each plot that has figures."""
+    """Returns (file name, SVG) of each plot that has figures."""
     plots = (
         ("throughput.svg", throughput(rows, plan, contenders)),
         ("load-throughput.svg", curves("Handled against offered", "offered messages/s", "handled messages/s", by_load(rows, contenders, "rate"))),

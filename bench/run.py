@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one run.
 
-Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn, round by round: each on an empty Redis with
-a consumer group of its own. Writes each figure to a file of JSON lines as it comes, then a table and plots.
+Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn, round by round: each on an empty
+Redis with a consumer group of its own. Writes each figure to a file of JSON lines as soon as it is measured, then a table and plots.
 
-Without --full: as many rounds as fit into --budget-s. With --full: everything, and what an earlier run has finished with the same programs
-is not measured again. Standard library only; only processes started here are ended."""
+Without --full it runs as many rounds as fit into --budget-s. With --full it measures everything, except what an earlier run has
+measured with the same programs. Standard library only; only processes started here are ended."""
 import argparse
 import dataclasses
 import json
@@ -103,7 +103,8 @@ class Bench:
                 "digest": self.digests[contender]}
 
     def turns(self):
-        """What is to be measured, in order. The order of contenders differs from round to round."""
+        """Returns all that is to be measured, in order. The order of contenders differs from
+        round to round."""
         for number in range(1, self.o.rounds + 1):
             for w in (w for w in self.plan if number <= w.most_rounds):
                 names = [c for c in w.contenders if c in self.digests and (not self.o.contender or c in self.o.contender)]

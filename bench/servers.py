@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private servers of a benchmark: one Kafka (real, tests/live/kafka/kafka.sh) and one Redis on a unix socket. Only
-processes started here are ended, by their ids."""
+"""Private servers of a benchmark: one real Kafka (tests/live/kafka/kafka.sh) and one Redis on a unix socket.
+Only processes started here are ended, by their ids."""
 import os
 import re
 import socket
@@ -13,11 +13,12 @@ REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 
 
 class Failure(Exception):
-    """A measurement that gave no figure, with the reason."""
+    """Raised if a measurement gave no figure; carries the reason."""
 
 
 class Client:
-    """A connection to Redis that implements as much of the protocol as is needed."""
+    """A connection to Redis that implements only the part of the protocol that the benchmark
+    needs."""
 
     def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -73,7 +74,8 @@ class Client:
 
 
 class Redis:
-    """Listens on a unix socket; for Java clients, which cannot use one, also on a free loopback port."""
+    """A private redis-server on a unix socket, and also on a free loopback port for Java clients,
+    which cannot use a unix socket."""
 
     def __init__(self, folder):
         os.makedirs(folder)
@@ -133,7 +135,7 @@ class Kafka:
         return True
 
     def committed(self, group, topic):
-        """How many records lie below the group's committed offsets."""
+        """Returns the number of records below the group's committed offsets."""
         lines = self.tool("committed", group, topic).splitlines()
         return sum(max(0, int(line.split()[2])) for line in lines)
 

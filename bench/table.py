@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table: Markdown from the rows of results. Medians, with the least and the most, and ratios taken round by round."""
+"""Makes the table: Markdown from the rows of results, with medians, minimums, maximums, and ratios computed round by
+round."""
 import os
 import platform
 import statistics
@@ -15,7 +16,7 @@ def median(rows, workload, contender, figure):
 
 
 def number(x):
-    """Three significant digits, or an integer."""
+    """Formats a number with three significant digits, or as an integer."""
     if x is None:
         return "–"
     if abs(x) >= 100 or isinstance(x, int):
@@ -24,7 +25,7 @@ def number(x):
 
 
 def cell(v):
-    """median (minimum – maximum)"""
+    """Formats values as: median (minimum – maximum)."""
     if not v:
         return "–"
     middle = number(statistics.median(v))
@@ -32,13 +33,14 @@ def cell(v):
 
 
 def ratios(rows, a, b, figure="rate"):
-    """Of two (workload, contender), round by round."""
+    """Returns the ratio of a figure between two (workload, contender) pairs, for each round
+    that has both."""
     of = {r["round"]: r[figure] for r in rows if (r["workload"], r["contender"]) == b and r.get(figure)}
     return [r[figure] / of[r["round"]] for r in rows if (r["workload"], r["contender"]) == a and r.get(figure) and r["round"] in of]
 
 
 def short(r):
-    """Prints a line of progress."""
+    """Returns a line of progress about one result."""
     parts = [f"{r['rate']:>9,.0f} msg/s", f"Redis {r['redis_us']:.2f} µs"]
     if "p50_ms" in r:
         parts.append(f"p50 {r['p50_ms']:.2f} ms, p99 {r['p99_ms']:.2f} ms")
@@ -81,7 +83,7 @@ class Goals:
         self.lines.append(f"| {what} | {goal} | {got} | {'–' if met is None else 'yes' if met else '**no**'} |")
 
     def limit(self, what, goal, v, most=None, least=None):
-        """Compares the median of v with the goal."""
+        """Adds a row that compares the median of v with the goal."""
         if not v:
             return self.add(what, goal, "not measured", None)
         m = statistics.median(v)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workloads: what the topics contain, what a handler does with it, which contenders take part. Sizes for the quick
-run and for the full one."""
+"""The workloads: what the topics contain, what a handler does with each message, and which contenders take part.
+Each has a size for the quick run and one for the full run."""
 from dataclasses import dataclass, field, replace
 
 PARTITIONS = 8
-SIZE = 200  # bytes of a message, JSON
-QUICK_LIMIT_S = 120  # of a run
+SIZE = 200  # bytes per message, which is JSON
+QUICK_LIMIT_S = 120  # maximum seconds of one run in the quick benchmark
 WARM = 200  # number of messages with which Latchwork joins its epoch before the clock starts
 
 
 @dataclass(frozen=True)
 class Data:
-    """The contents of a topic: the same arguments make the same messages."""
+    """Describes the contents of a topic: the same fields always make the same messages."""
     messages: int
     keys: int
     zipf: float = 0
@@ -42,21 +42,21 @@ class Data:
 class Workload:
     name: str
     title: str
-    kind: str  # plain, insert, parked, waiting, latency: which procedure of bench/measure.py
+    kind: str  # plain, insert, parked, waiting or latency: names the procedure in bench/measure.py
     data: Data
-    contenders: tuple  # names of bench/contenders.py
+    contenders: tuple  # their names in bench/contenders.py
     work_us: int = 0
-    journal: bool = False  # writes one line per message, which is judged
+    journal: bool = False  # the handler writes one line per message, which bench/judge reads
     waiting: int = 0  # number of messages that wait behind held locks beforehand (kind waiting)
     shards: int = 1  # each shard has a Redis process of its own
     rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
     limit_s: int = 300
     most_rounds: int = 1000
-    shape: dict = field(default_factory=dict, compare=False)  # {"ours": (workers, threads), "naive": threads …}
+    shape: dict = field(default_factory=dict, compare=False)  # threads per contender: {"ours": (workers, threads), "naive": threads …}
 
     @property
     def spec(self):
-        """What a result depends on, besides the programs."""
+        """Everything that a result depends on, besides the programs."""
         return repr((self.kind, self.data, self.work_us, self.journal, self.waiting, self.shards, self.rate, sorted(self.shape.items())))
 
 
@@ -66,7 +66,8 @@ def load(rate, most_rounds):
 
 
 def plan(full):
-    """In the order in which a round runs them, so that a quick run that ends early lacks only the last ones."""
+    """Returns the workloads in the order in which a round runs them, so that a quick run that ends early
+    lacks only the last ones."""
     n = 500_000 if full else 300_000
     w1 = Data(n, 100_000)
     java = ("parallel", "parallel-lock") if full else ()

@@ -14,16 +14,16 @@
 
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
-#define WORKER "bench-1-00000000" /* as long as a worker's id */
-enum { NAME_MAX_BYTES = 350, FENCES = 64 /* requested per lane, as the worker does */, HEADS = 64 };
+#define WORKER "bench-1-00000000" /* as long as a real worker's id, because its length costs time */
+enum { NAME_MAX_BYTES = 350, FENCES = 64 /* fences requested per lane: the same number as a worker requests */, HEADS = 64 };
 
 struct calls {
     struct calls_setup set;
-    char gate[41], settle[41]; /* SHA1 */
+    char gate[41], settle[41]; /* SHA1 of each script, in hex */
     int64_t redis_ahead_ms;    /* Redis time minus the boot clock */
     uint64_t next_token;
     int64_t groups;
-    char (*name)[NAME_MAX_BYTES]; /* names of the partitions */
+    char (*name)[NAME_MAX_BYTES]; /* name of each partition: TOPIC:NUMBER */
     struct lw_places places;
     struct lw_commands commands;
 };

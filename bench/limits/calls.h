@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate and settle as a bare client calls them: one shard, one message a lane, which nobody else wants: each runs at once, is done, and its
- * lane is free again. So no envelope is sent, as the worker sends none for lanes that nobody holds.
+/* gate and settle as a bare client calls them: one shard, one message per lane, which nobody else wants. Each message runs at once, is
+ * done, and its lane is free again. No envelopes are sent, because a worker sends none for a lane that nobody holds.
  *
  * The scripts' arguments are made by queue/calls.h, as the worker's are.
  *
@@ -13,7 +13,7 @@
 
 enum { CALLS_BATCH_MAX = 1024 };
 
-struct calls; /* opaque */
+struct calls; /* defined in calls.c */
 
 struct call_msg {
     int32_t partition;
@@ -21,8 +21,8 @@ struct call_msg {
     int64_t key; /* the lane is named k-KEY */
 };
 
-/* The messages of one gate and of the settle that follows: in order of partition and offset, each
- * of another lane. */
+/* The messages of one gate call and of the settle call that follows, sorted by partition and
+ * offset. Each has a lane of its own. */
 struct call_batch {
     struct call_msg msg[CALLS_BATCH_MAX];
     int n;
@@ -37,22 +37,22 @@ struct calls_setup {
     int64_t ttl_ms;
 };
 
-/* Loads the scripts, begins an epoch, and removes what an earlier run left at offsets 0 … last of
- * each partition. */
+/* Loads the scripts, begins an epoch, and removes the marks that an earlier run left at offsets
+ * 0 … last of each partition. */
 struct calls *calls_open(const struct calls_setup *setup, int64_t last);
 void calls_close(struct calls *c);
 
-/* These append one call to the pipeline. */
+/* Each appends one call to the pipeline. */
 void calls_gate(struct calls *c, struct call_batch *b);
 void calls_settle(struct calls *c, const struct call_batch *b);
-/* These end the program unless all messages of the batch may run, or unless all n leases were
- * released. */
+/* Each ends the program after an unexpected reply: calls_gate_check() unless all messages of the
+ * batch may run, calls_settle_check() unless all n leases were released. */
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
-/* Counts the offsets that are done in Redis; ends the program if one is waiting or dead. It is
- * slow, so call it at the end. The other returns how many (partition, segment) pairs all calls
- * named. */
+/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting
+ * or dead. It is slow, so call it at the end. calls_groups() returns the number of (partition,
+ * segment) pairs that all calls named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A group of replies that are still to come. */
+/* The replies to one take or give that are still to come. */
 struct due {
     int slot, messages, n;
     bool give;
@@ -19,11 +19,11 @@ struct state {
     const struct loop *l;
     const struct loop_work *work;
     struct loop_batch *batches;
-    bool *taken; /* which keys are in use */
+    bool *taken; /* which keys are taken and not yet given back */
     uint64_t random;
     int64_t next; /* number of the next message */
     int64_t round_trips;
-    struct due due[2 * LOOP_DEPTH_MAX]; /* a ring; a slot has at most two entries */
+    struct due due[2 * LOOP_DEPTH_MAX]; /* a ring; each slot of the loop has at most two entries: a give and the next take */
     int first_due, n_due;
 };
 
@@ -54,7 +54,8 @@ static bool take(struct state *s, int slot) {
     return true;
 }
 
-/* Gives the keys back at once: commands that are sent later are executed later. */
+/* Marks the keys as free before Redis has answered. Later commands may use them, because Redis
+ * executes commands in the order in which they were sent. */
 static void give(struct state *s, int slot) {
     const struct loop_batch *b = &s->batches[slot];
     expect(s, slot, s->work->give(s->work->ctx, b), true);

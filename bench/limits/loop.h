@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bare client: batches of messages, each taken and then given back, over one connection.
  *
- *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …      `depth` of these rows side by side
+ *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …      `depth` of these sequences side by side
  *
- * "give" and the next "take" leave together, so a batch costs one round trip, as a turn of the worker does. The keys of a batch are drawn
- * anew, uniformly, and are distinct among all that are taken and not yet given, so nothing ever waits. With a depth above 1 Redis works
- * while the client prepares the next batch. */
+ * "give" and the next "take" are sent together, so a batch costs one round trip, as a turn of the worker does. The keys of a batch are
+ * drawn anew, uniformly, and are distinct among all that are taken and not yet given, so nothing ever waits. With a depth above 1
+ * Redis works while the client prepares the next batch. */
 #ifndef LW_BENCH_LIMITS_LOOP_H
 #define LW_BENCH_LIMITS_LOOP_H
 
@@ -18,7 +18,7 @@ struct loop_batch {
     int slot; /* which of the slots, from 0 to depth - 1 */
     int n;
     int64_t first;                /* number of its first message; the others follow */
-    int64_t keys[LOOP_BATCH_MAX]; /* 0 … keys - 1 */
+    int64_t keys[LOOP_BATCH_MAX]; /* key of each message, 0 … keys - 1 */
 };
 
 /* take and give append commands to the connection's pipeline and return how many replies these will
@@ -39,12 +39,13 @@ struct loop {
 };
 
 struct loop_figures {
-    int64_t first_us, last_us; /* before the first command, and after the last reply */
+    int64_t first_us, last_us; /* time before the first command, and after the last reply */
     int64_t round_trips, redis_cpu_us, own_cpu_us;
 };
 
 void loop_run(const struct loop *l, const struct loop_work *work, struct loop_figures *out);
-/* Prints the line of JSON; `more` (may be "") precedes its closing brace. */
+/* Prints the results as one line of JSON; `more` (may be "") is inserted before its closing
+ * brace. */
 void loop_print(const struct loop *l, const struct loop_figures *f, const char *more);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offers messages at a fixed rate, in order to measure latency. A message is due at the time of the
- * first one plus its number divided by the rate, and carries that time. Whoever handles it counts
- * from there, so a delay of this program or of the broker counts as waiting, and messages behind it
- * count too. */
+/* Produces messages at a fixed rate, so that latency can be measured. Message i is due i / rate
+ * seconds after the first one, and carries that time. Latency is counted from the due time, so a
+ * delay of this program or of the broker counts for each message that it makes late. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
@@ -24,7 +23,7 @@ static const char about[] =
     "the first and the last were due), \"late_us\" (mean), \"late_max_us\" (how late they were given to the producer), \"end_us\" (last\n"
     "acknowledgement)}.\n\n";
 
-enum { ASK_MS = 20000, FLUSH_MS = 60000, LEAD_US = 200000 /* LEAD_US: time to get ready before the first message is due */ };
+enum { ASK_MS = 20000, FLUSH_MS = 60000, LEAD_US = 200000 /* LEAD_US: time to prepare before the first message is due */ };
 
 static int64_t refused, reported_us;
 
@@ -112,7 +111,7 @@ int main(int argc, char **argv) {
     struct offer o = {.rk = producer(brokers), .keys = keys, .size = size, .random = (uint64_t)seed};
     o.topic = rd_kafka_topic_new(o.rk, topic, NULL);
     o.partitions = count_partitions(o.rk, o.topic);
-    prctl(PR_SET_TIMERSLACK, 1L, 0L, 0L, 0L); /* the default slack is 50 us */
+    prctl(PR_SET_TIMERSLACK, 1L, 0L, 0L, 0L); /* wake up on time: the default slack is 50 µs */
     int64_t first_us = tool_now_us() + LEAD_US, due_us = first_us, late_us = 0, late_max_us = 0;
     for (int64_t i = 0; i < messages; i++) {
         due_us = first_us + i * 1000000 / rate;

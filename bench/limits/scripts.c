@@ -27,8 +27,8 @@ struct scripts {
     struct call_batch *slots;
 };
 
-/* Message i of a topic that is read in runs: `run` messages of partition 0, then of partition 1 …,
- * then again. */
+/* The place of message i if the topic is read in runs: `run` messages of partition 0, then as
+ * many of partition 1, and so on through all partitions, again and again. */
 static struct call_msg place(const struct scripts *s, int64_t i, int64_t key) {
     int64_t run = i / s->run;
     return (struct call_msg){.partition = (int32_t)(run % s->partitions), .offset = run / s->partitions * s->run + i % s->run, .key = key};

@@ -40,7 +40,7 @@ static struct row *add(struct rows *rows) {
     return &rows->row[rows->n++];
 }
 
-/* Duplicates are drawn from all earlier ids. */
+/* Generates rows. A duplicate repeats the id of any earlier row, chosen uniformly. */
 static void generate(struct rows *rows, int64_t messages, int64_t duplicates, uint64_t random) {
     for (int64_t i = 0, fresh = 0; i < messages; i++) {
         bool again = fresh && tool_draw(&random) % 100 < (uint64_t)duplicates;
@@ -103,7 +103,7 @@ static int64_t count(sqlite3 *db) {
 
 static int by_id(const void *a, const void *b) { return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id); }
 
-/* Sorts the rows and counts different ids. */
+/* Sorts the rows by id and returns the number of different ids. */
 static int64_t count_ids(struct rows *rows) {
     if (!rows->n) return 0;
     qsort(rows->row, (size_t)rows->n, sizeof *rows->row, by_id);
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
     struct lw_store store;
     struct lw_err err = {0};
     if (lw_store_connect(&store, path, &err)) tool_die("%s", err.text);
-    run(store.db, "CREATE TABLE orders(id NOT NULL, amount, PRIMARY KEY(id))"); /* as handler.create does */
+    run(store.db, "CREATE TABLE orders(id NOT NULL, amount, PRIMARY KEY(id))"); /* the same table that handler.create makes */
     int64_t cpu_us = tool_own_cpu_us(), first_us = tool_now_us();
     write_all(store.db, &rows, batch);
     int64_t last_us = tool_now_us();

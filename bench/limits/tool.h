@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of this folder share: the command line, clocks, random numbers, Redis.
  *
- * Each program measures one bare thing, a limit that no queue can pass, and prints one line of JSON on stdout. All times are microseconds
- * of CLOCK_MONOTONIC, which other processes of the same machine read too (Java: System.nanoTime). Whatever goes wrong ends the program:
- * a text on stderr and status 1, status 2 for wrong usage. */
+ * Each program measures one bare operation, which sets a limit that no queue can exceed, and prints one line of JSON on stdout. All
+ * times are microseconds of CLOCK_MONOTONIC, which other processes of the same machine read too (Java: System.nanoTime). Every failure
+ * ends the program with a text on stderr and status 1, or status 2 for wrong usage. */
 #ifndef LW_BENCH_LIMITS_TOOL_H
 #define LW_BENCH_LIMITS_TOOL_H
 
@@ -11,11 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One option, --name VALUE: a text, or a number from min to max. The variable holds the default; a
- * NULL text or a negative number means that the option is required. */
+/* One option, --name VALUE, whose value is a text or a number from min to max. The variable
+ * holds the default; if it is a NULL text or a negative number, the option is required. */
 struct tool_option {
     const char *name, *help;
-    const char **text; /* either `text` or `number` is set */
+    const char **text; /* either `text` or `number` is set, to the variable that the option fills */
     int64_t *number;
     int64_t min, max;
 };
@@ -25,13 +25,14 @@ void tool_options(int argc, char **argv, const char *about, const struct tool_op
 _Noreturn void tool_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 int64_t tool_now_us(void);
-int64_t tool_own_cpu_us(void);       /* of this process, user and system */
-uint64_t tool_draw(uint64_t *state); /* splitmix64 */
+int64_t tool_own_cpu_us(void);       /* CPU time of this process, user and system */
+uint64_t tool_draw(uint64_t *state); /* next random number of the generator splitmix64 */
 
 /* Connects to a unix socket. The program ends if a command is not answered within 10 s. */
 redisContext *tool_redis(const char *path);
-/* Returns a reply that is not an error; the caller frees it. */
+/* Sends a command and returns its reply, which the caller frees. The program ends if the reply
+ * is an error. */
 redisReply *tool_ask(redisContext *redis, const char *fmt, ...);
-int64_t tool_redis_cpu_us(redisContext *redis); /* of the server, user and system */
+int64_t tool_redis_cpu_us(redisContext *redis); /* CPU time of the server, user and system */
 
 #endif

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the lock library costs: usage
- *     locks pairs PATH PAIRS              uncontended acquire and release, by the library and by a bare loop, in turn: ns of each, CPU ns
- * of this process and of Redis locks handover PATH TIMES PAUSE_US  one process releases, another that waits has it: ns of each, and of as
- * many PINGs PATH: a Redis' unix socket. Figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
+/* What the lock library costs. PATH is the unix socket of a Redis.
+ * usage:
+ *     locks pairs PATH PAIRS
+ *         uncontended acquire and release, by the library and by a bare loop in turn: ns per pair, CPU ns of this process and of Redis
+ *     locks handover PATH TIMES PAUSE_US
+ *         one process releases the lock and another one, which waits for it, gets it: ns of each hand-over, and of the same number of
+ *         PINGs
+ * Prints figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
 #include "base/clock.h"
 #include "include/latchwork/lock.h"
 
@@ -73,7 +77,7 @@ static void give(struct latchwork_hold *h) {
 
 /* --- uncontended pairs ---------------------------------------------------------------------------------------------------------------- */
 
-/* The shortest lock with a growing fence, as somebody would write it by hand. */
+/* The shortest lock with a fence that grows, as one would write it by hand. */
 static const char bare_take[] =
     "local t = redis.call('TIME')\n"
     "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, t[1] * 1000000 + t[2]))\n"
@@ -134,7 +138,7 @@ static int pairs(const char *path, int n) {
     uint64_t last = bare_pair(c, take_sha, drop_sha);
     give(take(l, 0));
     for (int block = 0; block < 2 * BLOCKS; block++) {
-        bool ours = block % 2 == (block / 2) % 2; /* the order of blocks is ABBA */
+        bool ours = block % 2 == (block / 2) % 2; /* blocks alternate as ABBA, so that a slow drift favours neither side */
         struct used u = {-now_ns(), -cpu_here(), -cpu_of_redis(c)};
         for (int i = 0; i < n / BLOCKS; i++) {
             if (ours) {
@@ -160,7 +164,7 @@ static int pairs(const char *path, int n) {
 /* --- hand-over ------------------------------------------------------------------------------------------------------------------------ */
 
 struct shared {
-    _Atomic int held, has_it; /* numbers of the round */
+    _Atomic int held, has_it; /* number of the round in which the lock is held, and in which the other process got it */
     _Atomic int64_t released_ns;
 };
 static struct shared *shared;

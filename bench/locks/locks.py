@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the lock library on a private Redis: uncontended pairs against a bare loop, and hand-over against redis-py's Lock.
+"""Figures of the lock library on a private Redis: uncontended pairs of acquire and release against a bare loop, and hand-over between
+processes against redis-py's Lock.
 
-Both sides of a comparison take turns, round by round, in one run. usage: locks.py [--build DIR] [--rounds N]; writes BUILD/bench/locks.json
-"""
+Both sides of a comparison take turns, round by round, in one run. usage: locks.py [--build DIR] [--rounds N]; writes
+BUILD/bench/locks.json"""
 import argparse, importlib.util, json, multiprocessing, os, random, shutil, statistics, subprocess, sys, tempfile, time
 
 REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
@@ -28,7 +29,8 @@ def theirs_waits(path, name, sleep, turns, pipe):
 
 
 def theirs(path, sleep, turns):
-    """ns from before release() in one process until after acquire() in another, measured as bench/locks/locks.c does."""
+    """Measures hand-over with redis-py's Lock as bench/locks/locks.c measures ours: returns the ns from before
+    release() in one process until after acquire() in another, per turn."""
     import redis
 
     r = redis.Redis(unix_socket_path=path)
@@ -115,7 +117,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if not importlib.util.find_spec("redis"): # Debian's python3-redis is for Debian's python3, which need not be the first
+    if not importlib.util.find_spec("redis"): # only Debian's own python3 finds Debian's python3-redis, and another may come first in PATH
         if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
             os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
         sys.exit("locks.py: the Python package redis is missing: make deps-test")

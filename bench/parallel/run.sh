@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The Java contenders of the benchmark; README says what they are and what their options mean.
+# Builds and runs the Java contenders of the benchmark; bench/parallel/README says what they are and
+# what their options mean.
 #
-# run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default
-# build/bench/parallel)
-# run.sh OPTION ...    builds if necessary, then becomes the java process, so that its pid is the one that was
-# started
+# run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default:
+#                      build/bench/parallel)
+# run.sh OPTION ...    builds if necessary, then becomes the java process, so that its pid is the pid of this
+#                      script
 #
-# LW_PARALLEL_JAVA: more arguments for java, before the class.
+# LW_PARALLEL_JAVA: more arguments for java, inserted before the class
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,7 +31,7 @@ built() {
 build() {
     if built; then return; fi
     mkdir -p "$out"
-    # if several are started at once, one of them builds
+    # a lock, so that only one of several scripts that start together builds
     exec 9> "$out/.lock"
     flock 9
     if ! built; then

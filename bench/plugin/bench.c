@@ -4,8 +4,8 @@
  *     "handler": {"type": "plugin", "path": "bench.so", "threads": 8,
  *                 "config": {"work_us": 1000, "journal": "FOLDER", "lines": 1}}
  *
- * work_us: how long a message takes; 0 (default): nothing. journal: a folder for `PID.progress`, and with `lines` 1 for a line a message.
- */
+ * work_us: sleep per message; 0 (default): none. journal: a folder for `PID.progress`, and with `lines` 1 also for one line per
+ * message. */
 #include "bench/journal.h"
 
 #include <latchwork/handler.h>

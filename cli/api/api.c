@@ -17,7 +17,7 @@ struct api {
 
 static const struct route {
     bool post;
-    const char *path; /* "*" stands for any one segment */
+    const char *path; /* the path behind /api/v1/; "*" stands for any one segment */
     api_fn *fn;
 } routes[] = {
     {false, "", api_index},
@@ -52,15 +52,15 @@ static bool fits(const char *pattern, const struct api_call *k, int n) {
     return !*pattern;
 }
 
-/* Splits the path behind /api/v1 into segments, decoded into `room`. Returns -1 if there is no such
- * path. */
+/* Splits the path behind /api/v1 into segments and decodes each into `room`. Returns the number
+ * of segments, or -1 if there is no such path. */
 static int split(struct api_call *k, const char *path, struct lw_buf room[API_SEGMENTS]) {
     static const char root[] = "/api/v1";
     int n = 0;
     if (strncmp(path, root, sizeof root - 1) != 0) return -1;
     for (path += sizeof root - 1; *path == '/'; n++) {
         size_t len = strcspn(++path, "/");
-        if (!len && !*path && !n) break; /* "/api/v1/" */
+        if (!len && !*path && !n) break; /* the path is "/api/v1/", which has no segments */
         if (!len || n == API_SEGMENTS || !lw_http_decode(lw_bytes(path, len), &room[n])) return -1;
         lw_buf_add(&room[n], "", 1);
         k->segment[n] = room[n].p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the API. */
+/* Declarations shared by the files of the API. */
 #ifndef LW_CLI_API_PRIVATE_H
 #define LW_CLI_API_PRIVATE_H
 
@@ -7,10 +7,10 @@
 #include "ops/ops.h"
 
 enum {
-    API_LIMIT = 100, /* rows, if the request names no limit */
+    API_LIMIT = 100, /* maximum rows of an answer, if the request names no limit */
     API_LIMIT_MAX = 500,
     API_LOOK_MAX = 5000,     /* maximum rows that one request looks at */
-    API_BYTES_MAX = 1 << 20, /* a list ends after this size, with a cursor */
+    API_BYTES_MAX = 1 << 20, /* a list ends after this number of bytes, with a cursor */
     API_PAYLOAD_MAX = 1 << 20,
     API_HEAD_BYTES = 256,
     API_ANSWER_MS = 1000,
@@ -19,23 +19,23 @@ enum {
 
 struct api_call {
     const struct lw_config *c;
-    struct ops *o; /* connected; its filters are those of the query */
+    struct ops *o; /* connected; its filters come from the query */
     const struct lw_http_request *q;
     struct lw_http_answer *a;
     const char *segment[API_SEGMENTS]; /* segments of the path behind /api/v1, decoded */
-    const char *cursor;                /* NULL: none given */
+    const char *cursor;                /* NULL: the request has none */
     bool newest;
-    bool execute; /* of the body */
+    bool execute; /* "execute" in the request's body */
     size_t limit;
 };
 
-/* Each fills the answer, or returns -1 if Redis could not be asked (o->err). */
+/* Each answers one path. Returns -1 if Redis could not be asked; o->err then says why. */
 typedef int api_fn(struct api_call *k);
-/* cli/api/read.c */
+/* defined in cli/api/read.c */
 api_fn api_index, api_lanes, api_lane, api_dead, api_dead_one;
-/* cli/api/write.c */
+/* defined in cli/api/write.c */
 api_fn api_pause, api_resume, api_break, api_replay;
 
-void api_put(struct api_call *k, json_t *v); /* answers 200 with the object; takes the reference */
+void api_put(struct api_call *k, json_t *v); /* answers 200 with this object, and takes over its reference */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET: lanes and dead letters. Lists come in pages; `next` is the cursor of the next page, null at
- * the end. */
+/* The GET requests: lanes and dead letters. Lists come in pages; `next` is the cursor of the
+ * next page, or null at the end. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -43,7 +43,8 @@ static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* "SHARD.l.CURSOR": among those with waiters; "SHARD.p.CURSOR": among the paused ones without. */
+/* A cursor is "SHARD.l.CURSOR" among the lanes with waiters, and "SHARD.p.CURSOR" among the
+ * paused lanes without waiters. */
 int api_lanes(struct api_call *k) {
     struct ops *o = k->o;
     struct rows rs = {.k = k, .list = json_array()};
@@ -125,7 +126,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return full(rs);
 }
 
-/* The cursor is "SHARD:ID" of the last one looked at, or "SHARD:" before the first. */
+/* The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before the first. */
 int api_dead(struct api_call *k) {
     struct ops *o = k->o;
     struct rows rs = {.k = k, .list = json_array()};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST: pause, resume, break, replay. */
+/* The POST requests: pause, resume, break, replay. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 #include "ops/lane_lock.h"
@@ -24,7 +24,7 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
 
 /* ---- lanes ---- */
 
-/* There is no dry run: it concerns one named lane and is easy to undo. */
+/* These requests have no dry run, because each concerns one named lane and is easy to undo. */
 static int change(struct api_call *k, bool resume) {
     const char *verb = resume ? "resume" : "pause";
     struct ops *o = k->o;
@@ -89,7 +89,7 @@ int api_break(struct api_call *k) {
 
 /* ---- dead letters ---- */
 
-/* Collects the output of the command: one line per message, and the summary. */
+/* Collects the output of the command: one line per message, then the summary. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
     const char *p = lines->p, *end = p ? p + lines->n : NULL;

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The shard's number stands between the name's dot and the brace. The pattern requires a digit
- * there, so that "orders" does not include the keys of "orders.eu". */
+/* The pattern stands for all shards of the application: the shard's number stands between the
+ * name's dot and the brace. Only a digit may follow the dot, so that the pattern for "orders"
+ * does not match the keys of "orders.eu". */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) { snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name); }
 
 static void add_lower(struct lw_buf *out, const char *text, size_t n) {
@@ -35,9 +36,9 @@ void lw_acl_allow(struct lw_buf *out, const char *command, const char *args) {
     add_lower(out, args, strcspn(args, " "));
 }
 
-/* Whether the line may name this user. redis-cli splits the line at spaces and interprets quotes
- * and backslashes. The user "default" administers most servers, and the line would take that right
- * away. */
+/* Whether the ACL rule may name this user. redis-cli splits the line at spaces and interprets
+ * quotes and backslashes. The user "default" is left out because most servers are administered
+ * through it, and the rule would take that right away. */
 bool lw_acl_may_name(const char *user) {
     if (!*user || strcmp(user, "default") == 0) return false;
     for (const char *c = user; *c; c++)
