@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The help of a command or a verb, from its table, in lines of at most CLI_WIDTH columns. */
+/* Makes the help of a command or a verb from its table, in lines of at most CLI_WIDTH columns. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -108,7 +108,7 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
 
 /* ---- the parts ---- */
 
-/* Paragraphs are filled; lines that begin with four spaces stay, indented by two. */
+/* Adds a text: paragraphs are filled; lines that begin with four spaces stay, indented by two. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
@@ -160,7 +160,8 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_free(&text);
 }
 
-/* For the help of a command with verbs: whether every verb takes the option. */
+/* Whether the help lists the option: that of a verb lists what the verb takes, that of a command
+ * with verbs what every verb takes. */
 static bool shown(const struct cli_command *c, const struct cli_verb *v, const struct cli_option *o) {
     return v || !c->n_verbs ? cli_takes(v, o->verbs) : !o->verbs;
 }

@@ -49,7 +49,7 @@ bool lw_acl_may_name(const char *user) {
 static void add_commands(struct lw_buf *out, int roles) {
     for (size_t i = 0; i < lw_n_redis_rights; i++) {
         const struct lw_redis_right *r = &lw_redis_rights[i];
-        if (!(r->roles & roles) || strcmp(r->command, "AUTH") == 0) continue; /* everybody may AUTH */
+        if (!(r->roles & roles) || strcmp(r->command, "AUTH") == 0) continue; /* leave out AUTH, which everybody may call */
         lw_buf_add(out, " ", 1);
         lw_acl_allow(out, r->command, r->args);
     }

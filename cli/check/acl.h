@@ -9,17 +9,18 @@
 
 enum { LW_ACL_PATTERN = 96 };
 
-/* The pattern of the key names of an application, without the "~". A name has no characters that a pattern would read as others. */
+/* Writes the pattern of the key names of an application, without the "~". No character of a name has a meaning in a pattern. */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]);
 
-/* The rule that allows a command: "+get", "+script|load". `args` is that of struct lw_redis_right. */
+/* Adds the rule that allows a command: "+get", "+script|load". `args` has the form of args in
+ * struct lw_redis_right. */
 void lw_acl_allow(struct lw_buf *out, const char *command, const char *args);
 
-/* False if a rule could not name this user, or must not: see cli/check/acl.c. */
+/* Returns false if a rule cannot name this user, or must not; cli/check/acl.c says why. */
 bool lw_acl_may_name(const char *user);
 
-/* "ACL SETUSER …" and a line break. It replaces all rights of the user and leaves its passwords as they are. `name`: of the
- * application; NULL: the user of the lock library. */
+/* Adds "ACL SETUSER …" and a line break. The rule replaces all rights of the user and leaves its passwords as they are.
+ * `name` is that of the application; NULL: the rule is for the user of the lock library. */
 void lw_acl_line(struct lw_buf *out, const char *user, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork check`, and loading a configuration including the check of its handler section, as
- * every command does it. */
+/* `latchwork check`, and loading a configuration with the check of its handler section, which
+ * every command does. */
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 
@@ -9,9 +9,10 @@
 
 extern const struct cli_command cli_check;
 
-/* The type's own check of the handler section; an unknown type is a problem, too. */
+/* Checks the handler section as its type requires; an unknown type is a problem, too. */
 void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);
-/* lw_config_load() with that check among the rest: all problems at once. */
+/* Does lw_config_load() and checks the handler section, so that all problems are reported at
+ * once. */
 struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems);
 
 #endif

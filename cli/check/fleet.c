@@ -16,13 +16,13 @@
 enum { LOOK_AGAIN_MS = 2000 };
 
 struct found {
-    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet */
+    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet than ours */
     char fleet[LW_META_FLEET + 1];
     int n;
 };
 
 static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
-    struct lw_anchor anchor; /* the anchor follows the fleet's name in the metadata */
+    struct lw_anchor anchor; /* decoded only to know its length, because the fleet's name stands behind it */
     if (p->err || p->offset < 0 || !p->metadata_size) return false;
     return lw_meta_fleet(p->offset, p->metadata, lw_anchor_decode(p->metadata, p->metadata_size, &anchor), out);
 }
@@ -40,8 +40,8 @@ static struct found look(const rd_kafka_topic_partition_list_t *list, const char
     return f;
 }
 
-/* The partition of `before` whose commit has advanced in `after` under the same foreign name; NULL
- * if there is none. */
+/* Returns the partition whose commit has advanced from `before` to `after` under the same
+ * foreign name; NULL if there is none. */
 static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before, const rd_kafka_topic_partition_list_t *after,
                                                const char *ours) {
     char was[LW_META_FLEET + 1], is[LW_META_FLEET + 1];

@@ -27,7 +27,7 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
     return lw_config_load(path, set, n_set, problems);
 }
 
-enum { START_MS = 2000 }; /* long enough for a process to fail at its start (modules, settings) */
+enum { START_MS = 2000 }; /* long enough for a process to fail at its start, as for a missing module or a wrong setting */
 
 static int open_and_close(const struct lw_config *c, int wait_ms, struct lw_err *err) {
     const struct lw_handler_type *type = lw_handler_find(c->handler.type, err);
@@ -50,13 +50,13 @@ static _Noreturn void child(const struct lw_config *c, int wait_ms, int out) {
     _exit(failed || !told ? 1 : 0);
 }
 
-/* Reads until the child ends or the time is up; returns false when it is up. */
+/* Reads until the child ends or the time is up; returns false if the time is up. */
 static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     int64_t end = lw_boot_ms() + wait_ms, left;
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        if (poll(&p, 1, (int)left) <= 0) continue; /* EINTR, or the time is up */
+        if (poll(&p, 1, (int)left) <= 0) continue; /* interrupted by a signal, or the time is up, which the loop's condition tells */
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;
         n += (size_t)got;
@@ -65,7 +65,8 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     return left > 0;
 }
 
-/* The pipe also closes when the child dies, so waiting for it is short; a child that closed it and lives on is killed. */
+/* The pipe also closes when the child dies, so this wait is short. A child that closes the pipe and lives on is
+ * killed. */
 static int reap(pid_t pid) {
     int status = 0;
     int64_t end = lw_boot_ms() + 1000;

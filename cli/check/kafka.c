@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The last error that librdkafka reported: "connection refused" says more than "timed out". */
+/* Keeps the last error that librdkafka reported, because "connection refused" says more than
+ * "timed out". */
 struct trouble {
     const struct lw_config *c;
     char text[LW_EXPLAINED_MAX];
@@ -32,8 +33,8 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struc
     return rk;
 }
 
-/* Opens a client with the properties of a worker's, so that combinations that librdkafka refuses
- * are found here. */
+/* Opens a client with the same properties as a worker, so that a combination that librdkafka
+ * refuses is found here. */
 static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
     struct lw_err err = {0};
     rd_kafka_conf_t *conf = lw_kafka_conf_consumer(c, NULL, &err);
@@ -67,7 +68,7 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* its queue holds the reasons */
+    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* its queue holds the reasons of the failure */
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
                r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
 }
@@ -81,8 +82,8 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struc
     lw_problem(&r->problems, "kafka: %s", lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
-/* A broker checks the rights first. Any other error means that the partition does not exist and nothing
- * was written. */
+/* Reports the errors of rights that the commit met. A broker checks the rights first, so any other
+ * error is no problem: it only says that the partition does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
@@ -107,7 +108,7 @@ static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     return err;
 }
 
-/* Tests READ on the group and on each topic, the rights that a commit needs, by committing an offset for a
+/* Tests READ on the group and on each topic, which a commit requires, by committing an offset for a
  * partition that no topic has. */
 static void check_reading(const struct lw_config *c, rd_kafka_t *rk, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
@@ -187,7 +188,7 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
     const rd_kafka_metadata_t *md = NULL;
     rd_kafka_t *rk = open_client(c, &last, r);
     if (!rk) return;
-    /* all topics: asking for one by name could create it */
+    /* ask for all topics, because asking for one by name could create it */
     rd_kafka_resp_err_t res = rd_kafka_metadata(rk, 1, NULL, &md, r->wait_ms);
     if (res) {
         unreachable(c, rk, res, &last, r);

@@ -19,8 +19,8 @@ struct server {
     struct lw_check_report *r;
     struct lw_redis *redis;
     char *shown;      /* its URL, for messages */
-    const char *user; /* the user as which we log in */
-    bool no_lua;      /* a problem has already been reported */
+    const char *user; /* name of the user as which we log in */
+    bool no_lua;      /* the server has no Lua; this problem is already reported */
 };
 
 #define PROBLEM(s, fmt, ...) lw_problem(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
@@ -34,7 +34,8 @@ static bool connect_to(struct server *s, const struct lw_redis_url *at) {
     return s->redis;
 }
 
-/* Sends a command. Returns NULL, and adds a problem, on an error reply too. Free the reply. */
+/* Sends a command and returns its reply, which the caller frees. Adds a problem and returns NULL
+ * if there is no reply or it is an error. */
 static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
     redisReply *reply = lw_redis_ask_argv(s->redis, argc, argv, NULL);
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
@@ -55,7 +56,7 @@ static bool succeeds(struct server *s, const char *what, int argc, const char **
 
 /* ---- INFO ---- */
 
-/* The value of a field, up to the end of its line; "" if it is missing. */
+/* Copies the value of a field of INFO, up to the end of its line; "" if it is missing. */
 static void field(const char *info, const char *name, char *out, size_t size) {
     size_t n = strlen(name);
     *out = '\0';
@@ -121,7 +122,7 @@ static void check_info(struct server *s) {
 
 enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
 
-/* Sample calls, as arguments of the script. */
+/* Sample calls of commands, stored as the arguments of the script that tests them all. */
 struct samples {
     const char *argv[WORDS_MAX];
     char number[SAMPLES_MAX][8];
@@ -141,18 +142,18 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     add_word(all, command);
     for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++) add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    if (all->argc == WORDS_MAX) all->argc = count; /* cannot happen: the tables are constant */
+    if (all->argc == WORDS_MAX) all->argc = count; /* drop the sample if there is no room; cannot happen, because the tables are constant */
 }
 
-/* NULL: the connection failed. */
+/* Returns NULL if the connection failed. */
 static redisReply *call(struct server *s, size_t argc, const char **argv) { return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL); }
 
 static void malformed(struct server *s) {
     PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
 }
 
-/* Asks by a script: one letter per sample, 1 allowed, 0 refused, ? unknown. Returns false if the
- * user may not run scripts. */
+/* Runs the script that tests all samples and answers one letter for each: 1 allowed, 0 refused,
+ * ? unknown. Returns false if there is no such answer, as for a user that may not run scripts. */
 static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = call(s, all->argc, all->argv);
@@ -170,8 +171,8 @@ static char letter_of(const redisReply *r, bool queued) {
     return queued || r->type == REDIS_REPLY_STATUS ? '1' : '0';
 }
 
-/* Sends each sample behind the words of `before` and reads the replies. Returns false if the
- * connection failed. */
+/* Sends each sample with the words of `before` in front, and derives its letter from the reply.
+ * Returns false if the connection failed. */
 static bool ask_each(struct server *s, const struct samples *all, const char *const *before, size_t n_before, char *letters) {
     const char *argv[16];
     size_t at = 3;
@@ -195,7 +196,8 @@ static bool may(struct server *s, size_t argc, const char **argv) {
     return fine;
 }
 
-/* For a user that may not run EVAL: ACL DRYRUN, or commands that are queued in a transaction and then discarded. */
+/* Tests the samples for a user that may not run EVAL: by ACL DRYRUN, or by commands that are queued in a
+ * transaction and then discarded. */
 static bool ask_otherwise(struct server *s, const struct samples *all, char *letters) {
     const char *dry[] = {"ACL", "DRYRUN", s->user, "PING"};
     if (may(s, 4, dry)) return ask_each(s, all, dry, 3, letters);
@@ -204,7 +206,7 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     return may(s, 1, (const char *[]){"DISCARD"}) && known;
 }
 
-/* Fills letters[all->n]. Returns false, with a problem added, if nothing can be learned. */
+/* Fills letters[all->n]. Returns false if nothing can be learned; a problem is then added. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
     if (s->redis->err) return false;
@@ -220,7 +222,7 @@ static const char *who_needs(int roles) {
     return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)" : "as workers and operators do";
 }
 
-/* Reports the refused commands that exactly these roles need, in one line. */
+/* Reports in one line the refused commands that exactly these roles need. */
 static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
     struct lw_buf list = {0}, rules = {0};
     size_t at = 0;
@@ -254,12 +256,13 @@ static bool check_commands(struct server *s, const char *key) {
     return fine;
 }
 
-/* Calls that read and write a key. A name counts as refused only if all of them are refused, because one
- * alone may be refused for its command. */
+/* Sample calls that read and write a key. A name counts as refused only if all of them are refused,
+ * because a single one may be refused for its command. */
 static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
-/* `usable` is the first name that is not refused; "" if there is none. */
+/* Reports the key names that this user may not use. `usable` becomes the first name that is not
+ * refused, or "" if there is none. */
 static bool check_names(struct server *s, const char *tag, char usable[200]) {
     static struct samples all;
     static char names[SAMPLES_MAX][200];
@@ -283,8 +286,9 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
     return fine;
 }
 
-/* Reports everything missing at once: the names, and the commands on a name that is allowed.
- * Returns false if rights are missing, because one shard's report is enough. */
+/* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns
+ * false if any are missing; the caller then skips the other shards, because one report is
+ * enough. */
 static bool check_rights(struct server *s, int shard) {
     char tag[128], usable[200] = "";
     snprintf(tag, sizeof tag, "lw:{%s.%d}:", s->c->name, shard);
@@ -302,7 +306,7 @@ static void check_scripts(struct server *s) {
 
 /* ---- each server ---- */
 
-/* The epoch of shard 0 names the fleet. */
+/* Learns the fleet's name, which is the epoch of shard 0. */
 static void learn_fleet(struct server *s) {
     char key[160];
     snprintf(key, sizeof key, "lw:{%s.0}:epoch", s->c->name);
@@ -319,7 +323,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     if (!connect_to(s, at) || !succeeds(s, "PING", 1, (const char *[]){"PING"})) return;
     check_info(s);
     if (!s->redis->err) check_scripts(s);
-    if (s->no_lua) return; /* skip: the check of rights needs a script */
+    if (s->no_lua) return; /* the check of rights needs a script */
     for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards; shard += (int)lw_config_servers_count(s->c))
         if (!check_rights(s, shard))
             break;
@@ -327,7 +331,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
             learn_fleet(s);
 }
 
-/* How messages call a server: its URL, or the master's name and its address. */
+/* Returns how messages name a server: by its URL, or by the master's name and address. */
 static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf b = {0};

@@ -7,7 +7,7 @@
 
 const struct lw_redis_right lw_redis_rights[] = {
     {"AUTH", LW_RIGHT_LANES | LW_RIGHT_LOCK, "u p"},
-    {"BLMOVE", 0, ""}, /* used only if the server has no BRPOPLPUSH */
+    {"BLMOVE", 0, ""}, /* called only on a server without BRPOPLPUSH */
     {"BRPOPLPUSH", LW_RIGHT_WORKER, "K K 1"},
     {"CLIENT", LW_RIGHT_LANES | LW_RIGHT_LOCK, "SETNAME x"},
     {"DEL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
@@ -74,7 +74,8 @@ const struct lw_redis_right lw_redis_rights[] = {
 };
 const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_rights;
 
-/* The first part of each key name after "lw:{NAME.SHARD}:" (doc/reference/redis-keys.md). */
+/* The first part of each key name after "lw:{NAME.SHARD}:"; doc/reference/redis-keys.md lists
+ * the keys. */
 const char *const lw_redis_names[] = {
     "lock:", "epoch",  "wait:",  "lanes", "ready", "claimed:", "state:",  "tries:",   "floor", "new_from", "fence",
     "dead",  "dedup:", "paused", "audit", "job",   "job:",     "replays", "vanished", "sweep", "workers",  NULL};

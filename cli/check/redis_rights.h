@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rights that `check --connect` checks and `check --acl` prints. */
+/* The table of the rights that `check --connect` checks and `check --acl` prints. */
 #ifndef LW_CLI_CHECK_REDIS_RIGHTS_H
 #define LW_CLI_CHECK_REDIS_RIGHTS_H
 
@@ -7,17 +7,17 @@
 
 enum {
     LW_RIGHT_WORKER = 1,
-    LW_RIGHT_OPERATOR = 2, /* operators' commands and the HTTP API */
+    LW_RIGHT_OPERATOR = 2, /* commands of operators, and the HTTP API */
     LW_RIGHT_LANES = LW_RIGHT_WORKER | LW_RIGHT_OPERATOR,
-    LW_RIGHT_LOCK = 4, /* the lock library, `lock --redis` */
+    LW_RIGHT_LOCK = 4, /* the lock library and `lock --redis` */
 };
 struct lw_redis_right {
     const char *command;
-    int roles;        /* the callers (LW_RIGHT_…); 0: nobody needs it */
-    const char *args; /* of a sample call, separated by one space; K is a key. SCRIPT and the like: the subcommand first */
+    int roles;        /* which callers need it (LW_RIGHT_…); 0: none */
+    const char *args; /* arguments of a sample call, separated by one space; K stands for a key. A subcommand comes first */
 };
 extern const struct lw_redis_right lw_redis_rights[];
 extern const size_t lw_n_redis_rights;
-extern const char *const lw_redis_names[]; /* the last is NULL */
+extern const char *const lw_redis_names[]; /* first parts of key names; the last element is NULL */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks each Sentinel what it knows of the master. One that is of no use is a warning, because the others may do; lw_check_redis() says so
- * if none does. */
+/* Asks each Sentinel what it knows of the master. A Sentinel that fails is only a warning, because the others may be enough;
+ * lw_check_redis() reports a problem if none works. */
 #include "base/redis/connection.h"
 #include "cli/check/servers.h"
 
@@ -11,7 +11,8 @@ enum { WHERE_SIZE = 160, USUAL = 3 };
 
 #define WARN(where, fmt, ...) lw_problem_warn(&r->problems, "sentinel %s: " fmt, where, __VA_ARGS__)
 
-/* The value of a field of the answer, which is a list of names and values; "" if it is missing. */
+/* Returns the value of a field of the answer, which is a list of names and values; "" if it is
+ * missing. */
 static const char *field(const redisReply *a, const char *name) {
     for (size_t i = 0; i + 1 < a->elements; i += 2)
         if (a->element[i]->type == REDIS_REPLY_STRING && a->element[i + 1]->type == REDIS_REPLY_STRING && !strcmp(a->element[i]->str, name))
@@ -19,7 +20,7 @@ static const char *field(const redisReply *a, const char *name) {
     return "";
 }
 
-/* Adds what a Sentinel says, and warns of what would keep a fail-over from happening. */
+/* Notes what a Sentinel answers, and warns of what would prevent a failover. */
 static void take(const char *where, const redisReply *a, struct lw_check_report *r) {
     long others = strtol(field(a, "num-other-sentinels"), NULL, 10), replicas = strtol(field(a, "num-slaves"), NULL, 10);
     long quorum = strtol(field(a, "quorum"), NULL, 10);

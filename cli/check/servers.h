@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of `check --connect`. Each adds what is wrong to r->problems and what is worth knowing
- * to r->notes, one per line, and waits at most wait_ms for each answer. */
+/* The parts of `check --connect`. Each adds problems to r->problems and other information to
+ * r->notes, one per line, and waits at most wait_ms for each answer. */
 #ifndef LW_CLI_CHECK_SERVERS_H
 #define LW_CLI_CHECK_SERVERS_H
 
@@ -9,24 +9,25 @@
 
 enum { LW_CHECK_WAIT_MS = 5000 };
 
-/* Begin with {.wait_ms = LW_CHECK_WAIT_MS}. */
+/* Initialize it with {.wait_ms = LW_CHECK_WAIT_MS}. */
 struct lw_check_report {
     struct lw_problems problems;
     struct lw_buf notes;
     int wait_ms;
-    bool fleet_known;              /* Redis was asked for the epoch of shard 0 */
-    char fleet[LW_META_FLEET + 1]; /* its name in commit metadata; "" if it has none */
+    bool fleet_known;              /* true once Redis was asked for the epoch of shard 0 */
+    char fleet[LW_META_FLEET + 1]; /* name of this Redis' fleet in commit metadata; "" if Redis knows none */
 };
 
-/* Call it after lw_check_redis(), which learns the fleet's name. */
+/* Must be called after lw_check_redis(), which learns the fleet's name. */
 void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r);
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r);
-/* Part of lw_check_redis: what each Sentinel says. Nothing without redis.sentinel. */
+/* A part of lw_check_redis() that asks each Sentinel; does nothing without redis.sentinel. */
 void lw_check_sentinels(const struct lw_redis_servers *servers, struct lw_check_report *r);
-/* Part of lw_check_kafka: `consumer` is an rd_kafka_t, `partitions` an rd_kafka_topic_partition_list_t. */
+/* A part of lw_check_kafka(). `consumer` is an rd_kafka_t, `partitions` an
+ * rd_kafka_topic_partition_list_t. */
 void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions, struct lw_check_report *r);
-/* Opens the handler in a child process, so that one that hangs or crashes is only a problem. Call
- * it before threads are started. */
+/* Opens the handler in a child process, so that a handler that hangs or crashes is only reported
+ * as a problem. Call it before any thread is started. */
 void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dead: its verbs, and reading the streams. */
+/* The command `latchwork dead`: its verbs, and how it reads the streams. */
 #include "cli/dead/dead.h"
 
 #include "cli/operators.h"
@@ -115,8 +115,8 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     return stop;
 }
 
-/* Reads up to the newest dead letter of now. Later ones are left out, so that a replay that fails
- * again is not replayed for ever. */
+/* Gives the ID of the newest dead letter now; reading ends there. Later ones are left out, so
+ * that a replay that fails again is not replayed for ever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 1);
@@ -164,7 +164,7 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     return stop;
 }
 
-/* Recognizes an ID as ls shows it: "0:1700000000000-0". */
+/* Recognizes an ID in the form in which `dead ls` shows it: "0:1700000000000-0". */
 static bool is_id(const char *word, int *shard) {
     char *end;
     long s = strtol(word, &end, 10);
@@ -174,7 +174,7 @@ static bool is_id(const char *word, int *shard) {
     return *id && id[strspn(id, "0123456789-")] == 0;
 }
 
-/* Reads one dead letter by its ID, and nothing else. */
+/* Reads a single dead letter by its ID. */
 static int one(struct ops *o, const char *word, int shard, ops_message_fn *fn, void *ctx) {
     struct ops_shard *sh = &o->shards[shard];
     const char *id = strchr(word, ':') + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dead edit */
+/* The verb `latchwork dead edit`. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 
@@ -37,7 +37,7 @@ static int run_editor(const char *name) {
     struct lw_buf command = {0};
     lw_buf_addf(&command, "%s '%s'", editor, name);
     lw_buf_add(&command, "", 1);
-    int status = system(command.p); /* $EDITOR may have arguments */
+    int status = system(command.p); /* uses a shell, because $EDITOR may contain arguments */
     lw_buf_free(&command);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
@@ -113,7 +113,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     else if (!bad)
         bad = store(o, m, payload, &changed);
     if (bad && edited && !changed)
-        fprintf(stderr, "what was written is in %s\n", name); /* do not delete what may be hours of work */
+        fprintf(stderr, "what was written is in %s\n", name); /* keep the file, which may hold hours of work */
     else
         unlink(name);
     lw_buf_free(&after);

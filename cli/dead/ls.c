@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dead ls, show, export */
+/* The verbs `latchwork dead ls`, `show` and `export`. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 

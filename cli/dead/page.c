@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dead letters in pages, for callers that return for the next page: the API, top. */
+/* Reads dead letters in pages, for callers that come back for the next page: the API and
+ * `latchwork top`. */
 #include "cli/dead/dead.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dead replay, drop */
+/* The verbs `latchwork dead replay` and `drop`. */
 #include "cli/dead/dead.h"
 #include "ops/job.h"
 #include "ops/out_of_lane.h"
@@ -13,8 +13,8 @@ static int wants(struct ops *o) {
     return OPS_USAGE;
 }
 
-/* Puts it back as it died, except for its replay number: it is a message of its own, and marks of
- * the original do not stop it. */
+/* Puts the dead letter back unchanged, except for a new replay number. The number makes it a
+ * message of its own, which the marks of the original do not stop. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};

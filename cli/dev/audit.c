@@ -17,7 +17,7 @@ enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
     char *name;                       /* "pid identity fence attempt", by which an end is matched with its start */
-    char *identity, *key, *partition; /* partition: "topic/0" */
+    char *identity, *key, *partition; /* topic and partition: "topic/0" */
     int64_t offset, start_us, end_us;
     int pid;
     enum ending ending;
@@ -25,7 +25,7 @@ struct run {
 };
 
 struct journal {
-    struct run *runs; /* a hash table by name */
+    struct run *runs; /* hash table of runs by name */
     struct run **sorted;
     size_t n;
 };
@@ -105,7 +105,7 @@ static int load(struct journal *j, const char *path, struct lw_err *err) {
     fclose(f);
     if (r) return lw_fail(err, "%s: %s", path, why.text);
     j->n = HASH_COUNT(j->runs);
-    j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *)); /* one more, so that the size is never 0 */
+    j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *)); /* one element more, so that the size is never 0 */
     size_t i = 0;
     for (struct run *x = j->runs; x; x = x->hh.next) j->sorted[i++] = x;
     return 0;
@@ -163,7 +163,7 @@ static int by_key(const void *x, const void *y) {
 
 static void find_overlaps(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_key);
-    const struct run *last = NULL; /* of the runs of this key so far, the one that ends last */
+    const struct run *last = NULL; /* the run that ends last, of the runs of this key so far */
     for (size_t i = 0; i < j->n; i++) {
         const struct run *r = j->sorted[i];
         if (r->ending == BACK) continue;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/process/journal.h) and tells
- * whether what Latchwork promises was kept. Knows nothing of how it was kept.
+/* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/process/journal.h) and
+ * tells whether Latchwork's promises were kept. It knows nothing of how they are kept.
  *
  *     run        a start line with its end line: the handler had this message of this key
- *     overlap    a run of a key begins before another run of it has ended. A run that was given back (its lease ended; it wrote
- *                nothing) is no holder of the key. A run that the killed process left open ends at the kill
+ *     overlap    a run of a key begins before another run of that key has ended. A run that was given back (its lease ended; it
+ *                wrote nothing) does not count. A run that the killed process left open ends at the kill
  *     misorder   the messages of one (topic, partition, key) were not first done in the order of their offsets
  *     unfinished an offset below the end of its partition with no run that ended as done
  *     open       a start line without an end line, though its process was not killed */
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct dev_killed {
-    int pid; /* 0: no process was killed */
+    int pid; /* process id; 0: no process was killed */
     int64_t at_us;
 };
 
@@ -28,14 +28,14 @@ struct dev_end {
 };
 
 struct dev_audit {
-    int64_t runs, reruns;            /* reruns: starts of a message after its first */
-    int64_t given_back, failed, cut; /* of the runs: ended as back; ended as retry or dead; interrupted by the kill */
+    int64_t runs, reruns;            /* number of runs; reruns: runs of a message after its first */
+    int64_t given_back, failed, cut; /* number of runs that ended as back; as retry or dead; that the kill interrupted */
     int64_t overlaps, misordered, unfinished, open;
-    struct lw_buf examples; /* text for people: the first few errors */
+    struct lw_buf examples; /* the first few errors, as text for people */
 };
 
-/* Returns -1 if the journal cannot be read or has a malformed line. Call dev_audit_free() in any
- * case. */
+/* Returns -1 if the journal cannot be read or has a malformed line. Call dev_audit_free() even
+ * then. */
 int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed, const struct dev_end *ends, int n_ends,
                    struct lw_err *err);
 void dev_audit_free(struct dev_audit *a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dev broker as a process of `latchwork dev`. */
+/* Runs the dev broker as a process of `latchwork dev`. */
 #include "cli/dev/private.h"
 
 #include "base/log.h"
@@ -14,7 +14,7 @@ static int fail(int ready_fd, const struct lw_err *err) {
     return 1;
 }
 
-/* Ends on SIGTERM, without clean-up, because there is nothing to save. */
+/* Lets SIGTERM end the process at once, because there is nothing to save. */
 static int broker_main(void *ctx, int ready_fd) {
     struct dev_shared *shared = ctx;
     struct lw_err err = {0};

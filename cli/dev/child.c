@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of `latchwork dev`: starts them, listens until they are ready, ends them. */
+/* The child processes of `latchwork dev`: starts them, waits until they are ready, ends them. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
@@ -18,8 +18,8 @@
 
 enum { READY_MS = 20000, LOOK_MS = 5 };
 
-/* A child reports through a pipe: "+" for ready, "!" and a text for a failure; nothing if it
- * replaced itself by another program. */
+/* A child reports through a pipe: "+" when it is ready, "!" and a text if it failed. A child
+ * that becomes another program by exec() reports nothing: the pipe closes. */
 void dev_child_ready(int ready_fd, const char *failure) {
     char text[sizeof(struct lw_err)];
     int n = snprintf(text, sizeof text, "%s%s", failure ? "!" : "+", failure ? failure : "");
@@ -48,8 +48,8 @@ static void become_child(pid_t parent, const char *name, const char *log) {
     lw_log_setup(LW_LOG_INFO, false, name);
 }
 
-/* Reads the child's report until it is complete or the time is over. Returns the number of bytes,
- * -1 when the time is over. */
+/* Reads the child's report until it is complete or the time is up. Returns the number of bytes,
+ * or -1 if the time is up. */
 static ssize_t listen_to(int fd, char *text, size_t size) {
     size_t n = 0;
     int64_t until = lw_boot_ms() + READY_MS, left;

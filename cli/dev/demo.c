@@ -17,8 +17,8 @@ static int victim(const struct dev_view *v) {
     return -1;
 }
 
-/* Kills a worker when half of the messages are done. That moment lies inside a burst, so that the dead
- * worker leaves leases, parked messages and unsettled ones behind. */
+/* Kills a worker when half of the messages are done. That moment lies inside a burst, so that the
+ * dead worker leaves leases, parked messages and unsettled messages behind. */
 static void strike(struct dev_demo *d, struct dev_view *v) {
     int64_t done = (int64_t)atomic_load(&v->shared->done);
     int i = victim(v);
@@ -49,8 +49,8 @@ static int64_t not_committed(const struct dev_shared *s) {
     return n;
 }
 
-/* Starts the last burst once the dead worker's partitions are taken over, so that its replacement
- * has partitions and work. */
+/* Releases the last burst only after the dead worker's partitions are taken over and all earlier
+ * messages are committed, so that the replacement has partitions and work. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v) {
     if (!d->killed.pid)
         strike(d, v);
@@ -70,7 +70,7 @@ enum { ANY = -1 };
 
 struct figure {
     const char *name;
-    int64_t is, must_be; /* ANY: shown, not checked */
+    int64_t is, must_be; /* must_be ANY: the figure is shown but not checked */
     char note[160];
 };
 
@@ -93,7 +93,7 @@ static void gather(struct facts *f, const struct dev_demo *d, const struct dev_v
 
 static bool wrong(const struct figure *f) { return f->must_be != ANY && f->is != f->must_be; }
 
-/* Figures that are hidden unless they are wrong. */
+/* True for a figure with "(" before its name, which is shown only if it is wrong. */
 static bool hidden(const struct figure *f) { return f->name[0] == '(' && !wrong(f); }
 
 static int print_figures(const struct figure *figures, size_t n) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dev: starts everything, shows it, ends everything. cli/dev/private.h lists the
- * processes. */
+/* The command `latchwork dev`: starts everything, shows it, ends everything. cli/dev/private.h
+ * lists the processes. */
 #include "cli/dev/dev.h"
 
 #include "base/bytes.h"
@@ -36,14 +36,14 @@ struct dev {
     struct dev_demo demo;
     struct dev_child redis, broker, traffic, fleet;
     sigset_t signals;
-    bool stop; /* we were asked to end */
+    bool stop; /* a signal has asked us to end */
 };
 
 /* --- options -------------------------------------------------------------------------------------------------------------------- */
 
 struct dev_args {
     struct cli_args cli;
-    int64_t workers, rate; /* 0: not given */
+    int64_t workers, rate; /* as given on the command line; 0: not given */
     bool keep, demo;
 };
 
@@ -92,17 +92,17 @@ static void set_demo(struct dev_options *o) {
 
 /* --- signals -------------------------------------------------------------------------------------------------------------------- */
 
-/* Blocks signals, which are only looked for at certain points, so that nothing is interrupted
- * half-way. */
+/* Blocks the signals that ask us to end, and looks for them only at certain points, so that no
+ * step is interrupted half-way. */
 static void hold_signals(struct dev *d) {
     sigemptyset(&d->signals);
     sigaddset(&d->signals, SIGINT), sigaddset(&d->signals, SIGTERM), sigaddset(&d->signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &d->signals, NULL);
-    signal(SIGPIPE, SIG_IGN); /* if the reader of our output goes away, we still end in order */
-    signal(SIGCHLD, SIG_DFL); /* if our parent ignored it, no child could be waited for */
+    signal(SIGPIPE, SIG_IGN); /* if the reader of our output goes away, we still clean up and end */
+    signal(SIGCHLD, SIG_DFL); /* if our parent ignored SIGCHLD, we could not wait for any child */
 }
 
-/* Waits at most ms for a request to end. */
+/* Waits at most ms for a signal that asks us to end. */
 static bool asked_to_stop(struct dev *d, int64_t ms) {
     struct timespec t = {.tv_nsec = ms * 1000000};
     if (sigtimedwait(&d->signals, NULL, &t) > 0 || ferror(stdout)) d->stop = true;
@@ -123,8 +123,8 @@ static int configure(struct dev *d, char **text, struct lw_err *err) {
     return dev_home_configure(&d->home, &d->o, d->shared->brokers, text, err);
 }
 
-/* Returns 0 once all workers are ready; -1 if a child has failed or it takes too long. Returns
- * early if asked to stop. */
+/* Waits until all workers are ready. Returns 0 then, and also if we are asked to stop before; -1
+ * if a child has failed or it takes too long. */
 static int await_workers(struct dev *d, struct lw_err *err) {
     int64_t until = lw_boot_ms() + READY_MS;
     int ready = 0;
@@ -178,7 +178,7 @@ static int run_all(struct dev *d, struct lw_err *err) {
         if (dev_demo_finished(&d->view)) return 0;
         if (lw_boot_ms() >= until) {
             dev_view_say(&d->view, "not finished after %d s", DEMO_MS / 1000);
-            return 0; /* go on: the figures will show what is missing */
+            return 0; /* continue, because the figures will show what is missing */
         }
     }
     return 0;
@@ -205,7 +205,7 @@ static int judge(struct dev *d) {
     return bad ? 1 : 0;
 }
 
-/* Whether to keep the folder after a failure: only if anything was written to its log. */
+/* Whether to keep the folder after a failure: yes if anything was written to its log. */
 static bool worth_keeping(const struct dev *d) {
     struct stat log;
     return stat(d->home.log, &log) == 0 && log.st_size > 0;
@@ -226,7 +226,7 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        if (d->o.demo) status = 1; /* asked to stop before any figures were shown */
+        if (d->o.demo) status = 1; /* stopped before any figures were shown, so the demo has proved nothing */
     } else if (!status) {
         status = judge(d);
     }

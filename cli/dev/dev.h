@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork dev: everything on this machine with nothing configured; --demo is the form that ends
- * by itself and checks its figures. */
+/* The command `latchwork dev`: runs everything on this machine without any configuration. With
+ * --demo it ends by itself and checks its figures. */
 #ifndef LW_CLI_DEV_DEV_H
 #define LW_CLI_DEV_DEV_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dev broker: librdkafka's mock cluster with a name and a lifetime of its own. */
+/* The dev broker: librdkafka's mock cluster, wrapped so that it opens and closes like a server. */
 #include "cli/dev/devbroker.h"
 
 #include "base/bytes.h"

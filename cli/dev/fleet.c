@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers of `latchwork dev` under their supervisor, as `run` starts them; what their board shows is copied for the coordinator. */
+/* The workers of `latchwork dev` and their supervisor, started as `run` starts them. Copies the figures of their board for the
+ * coordinator. */
 #include "cli/dev/private.h"
 
 #include "base/log.h"
@@ -62,6 +63,6 @@ static int fleet_main(void *ctx, int ready_fd) {
 }
 
 int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err) {
-    struct fleet f = {h, shared}; /* safe, because the child has a copy of our stack */
+    struct fleet f = {h, shared}; /* on the stack, which is safe because the child has a copy of it */
     return dev_child_start(c, "supervisor", h->log, fleet_main, &f, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder of `latchwork dev`: made, filled with a configuration, removed. */
+/* The folder of `latchwork dev`: creates it, fills it with a configuration, removes it. */
 #include "cli/dev/private.h"
 
 #include "base/bytes.h"
@@ -16,9 +16,9 @@ enum { OPEN_FOLDERS = 8 };
 
 const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
 
-/* Where the folder goes. A unix socket's name may have 107 bytes, and becomes part of a URL and of
- * JSON, so a TMPDIR that is too deep or has unusual characters is not used.
- */
+/* Chooses the parent of the folder: TMPDIR or /tmp. A unix socket's name may have at most 107
+ * bytes, and becomes part of a URL and of JSON, so a TMPDIR that is too long or has special
+ * characters is not used. */
 static const char *place(void) {
     const char *tmp = getenv("TMPDIR");
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
@@ -37,15 +37,16 @@ int dev_home_make(struct dev_home *h, struct lw_err *err) {
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *at) {
     (void)st, (void)flag, (void)at;
-    remove(path); /* try the rest even if one file stays */
+    remove(path); /* ignore a failure, so that the other files are still removed */
     return 0;
 }
 
 void dev_home_remove(const struct dev_home *h) { nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
 
-/* The group misses a dead worker after session.timeout.ms, which the dev broker requires to be 6 s;
- * its keys move on after ttl_ms. That broker answers a fetch that finds nothing only after
- * fetch.wait.max.ms, even if records come meanwhile. */
+/* The group notices a dead worker after session.timeout.ms, and the dev broker accepts no less
+ * than 6 s; its keys move on after ttl_ms. fetch.wait.max.ms is short, because that broker
+ * answers a fetch that finds nothing only when that time is over, even if records come
+ * meanwhile. */
 static const char format[] =
     "{\n"
     "  \"name\": \"" DEV_NAME "\",\n"

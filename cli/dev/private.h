@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and starts everything else as a process:
+/* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and starts everything else as a
+ * process:
  *
  *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing saved
  *               ├── broker                dev_broker     the mock Kafka lives in threads, so in a process of its own
  *               ├── traffic               dev_traffic    produces the orders and reads the group's commits
- *               └── supervisor ── workers dev_fleet      what `run` is made of
+ *               └── supervisor ── workers dev_fleet      the same code as in `run`
  *
- * Each child ends with its parent, whatever happens, stands in a process group of its own (Ctrl-C is the coordinator's alone), and
- * writes to the log file in the folder. */
+ * Each child ends when its parent ends, for whatever reason. It has its own process group, so that Ctrl-C reaches only the
+ * coordinator, and writes to the log file in the folder. */
 #ifndef LW_CLI_DEV_PRIVATE_H
 #define LW_CLI_DEV_PRIVATE_H
 
@@ -19,32 +20,32 @@
 #include <sys/types.h>
 
 enum { DEV_TOPICS = 2, DEV_PARTITIONS = 4, DEV_WORKERS = 64 };
-#define DEV_NAME "dev" /* of the application and its group */
+#define DEV_NAME "dev" /* name of the application and of its group */
 extern const char *const dev_topics[DEV_TOPICS];
 
 struct dev_options {
     int workers;
-    int64_t rate;            /* orders a second */
-    int64_t messages, every; /* how many in all, 0: no end; one in `every` is a new order, the others repeat one */
-    int64_t burst_ms;        /* messages come in bursts, so that workers meet at one key */
+    int64_t rate;            /* orders per second */
+    int64_t messages, every; /* number of messages (0: no end); one in `every` is a new order, the others repeat an earlier one */
+    int64_t burst_ms;        /* time between bursts; messages come in bursts, so that several workers meet at one key */
     bool keep, demo;
 };
 
 struct dev_worker {
-    _Atomic int32_t pid; /* 0: not running */
+    _Atomic int32_t pid; /* process id; 0: not running */
     atomic_bool ready;
 };
 
-/* Shared memory: what the children tell the coordinator. */
+/* Shared memory in which the children report to the coordinator. */
 struct dev_shared {
     char brokers[128];
-    atomic_bool go;   /* written by the coordinator: start to produce */
-    atomic_bool last; /* set by the demo: produce the last burst too */
-    /* Written by the traffic process. */
-    _Atomic int64_t produced; /* acknowledged by the broker */
-    _Atomic int64_t orders;   /* primary keys among them: order-0 … */
+    atomic_bool go;   /* the coordinator sets it: traffic may begin */
+    atomic_bool last; /* the demo sets it: produce the last burst, too */
+    /* The traffic process writes these. */
+    _Atomic int64_t produced; /* number of messages that the broker has acknowledged */
+    _Atomic int64_t orders;   /* number of different primary keys among them: order-0, order-1 … */
     _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
-    /* Written by the fleet process. */
+    /* The fleet process writes these. */
     _Atomic uint64_t done, dead, parked, drained;
     struct dev_worker workers[DEV_WORKERS];
 };
@@ -56,29 +57,29 @@ struct dev_home {
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
-/* Writes the configuration that the workers run with; *text also gets its text (the caller frees
- * it). */
+/* Writes the configuration with which the workers run. *text also becomes its text, which the
+ * caller frees. */
 int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err);
 
 /* --- children ------------------------------------------------------------------------------------------------------------------- */
 
 struct dev_child {
     const char *name;
-    pid_t pid; /* 0: none */
+    pid_t pid; /* 0: not started */
     int status;
 };
 
-/* The main function of a child. It calls dev_child_ready() when it is ready, or with the reason why
- * it fails; its return value is its exit status. */
+/* The main function of a child. It calls dev_child_ready() when it is ready or has failed; its
+ * return value becomes the exit status. */
 typedef int dev_child_main(void *ctx, int ready_fd);
 /* Starts a child and waits until it reports (at most 20 s). A program that replaces the child
  * (exec) counts as ready. */
 int dev_child_start(struct dev_child *c, const char *name, const char *log, dev_child_main *child_main, void *ctx, struct lw_err *err);
-void dev_child_ready(int ready_fd, const char *failure); /* failure NULL: ready */
-/* whether it ended by itself; then `status` is its wait status */
+void dev_child_ready(int ready_fd, const char *failure); /* failure: the reason; NULL: the child is ready */
+/* Returns whether the child ended by itself; if so, `status` is its wait status. */
 bool dev_child_ended(struct dev_child *c);
-void dev_child_describe(const struct dev_child *c, char *out, size_t size); /* says how it ended, for people */
-/* Sends SIGTERM, and SIGKILL if it is not gone after limit_ms. */
+void dev_child_describe(const struct dev_child *c, char *out, size_t size); /* writes how the child ended, as text for people */
+/* Sends SIGTERM, then SIGKILL if the child is still there after limit_ms. */
 void dev_child_end(struct dev_child *c, int64_t limit_ms);
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
@@ -89,17 +90,17 @@ int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_sh
 
 /* --- looking -------------------------------------------------------------------------------------------------------------------- */
 
-/* The number of messages in the waiting lists of the private Redis (of at most 256 lanes); -1 if it
- * does not answer. */
+/* Returns the number of messages in the waiting lists of the private Redis (of at most 256
+ * lanes); -1 if Redis does not answer. */
 int64_t dev_redis_waiting(const struct dev_home *h);
 
 struct dev_rows {
-    int64_t inserted, ignored; /* as counted by the inserting transactions */
-    int64_t rows;              /* rows in the table */
+    int64_t inserted, ignored; /* number of rows that the inserting transactions wrote, and ignored as duplicates */
+    int64_t rows;              /* number of rows in the table */
 };
-/* All 0 while there is no table yet. Returns -1 if the database cannot be read. */
+/* Fills `out` with 0 while there is no table yet. Returns -1 if the database cannot be read. */
 int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err *err);
-/* How many of order-0 … order-(orders-1) have no row; -1 if that is unknown. */
+/* Returns how many of the orders order-0 … order-(orders-1) have no row; -1 if that is unknown. */
 int64_t dev_rows_missing(const struct dev_home *h, int64_t orders, struct lw_err *err);
 
 #endif

@@ -2,9 +2,9 @@
 /* The traffic of `latchwork dev`: a process that produces orders and reads what the group has
  * committed.
  *
- * One order in `every` is new. The others repeat an earlier one, more probably a recent one (the
- * distance back follows a Zipf law), in either topic and any partition. So the same primary key
- * comes to several workers within a short time. */
+ * One order in `every` is new. The others repeat an earlier one, most often a recent one (the
+ * distance back follows a Zipf law). Topic and partition of each message are random. So several
+ * workers get the same primary key within a short time. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
@@ -26,11 +26,11 @@ struct traffic {
     struct dev_shared *shared;
     rd_kafka_t *producer, *group;
     rd_kafka_topic_t *topics[DEV_TOPICS];
-    uint64_t state; /* state of the random numbers */
+    uint64_t state; /* state of the generator of random numbers */
     int64_t sent, orders, refused;
 };
 
-static uint64_t draw(struct traffic *t) { /* splitmix64 */
+static uint64_t draw(struct traffic *t) { /* the generator is splitmix64 */
     uint64_t z = t->state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -80,14 +80,14 @@ static int open_traffic(struct traffic *t, struct lw_err *err) {
     return 0;
 }
 
-/* Chooses the order of the next message. */
+/* Returns the number of the order that the next message names. */
 static int64_t choose(struct traffic *t) {
     if (t->sent % t->o->every == 0) {
         atomic_store(&t->shared->orders, ++t->orders);
         return t->orders - 1;
     }
     double u = (double)(draw(t) >> 11) / 9007199254740992.0; /* 2^53 */
-    int64_t back = (int64_t)pow((double)t->orders, u);       /* from 1 to orders, with P(back) ~ 1 / back */
+    int64_t back = (int64_t)pow((double)t->orders, u);       /* from 1 to orders, with a probability proportional to 1 / back */
     return back >= t->orders ? 0 : t->orders - back;
 }
 
@@ -110,7 +110,7 @@ static void send_one(struct traffic *t) {
     t->sent++;
 }
 
-/* How many messages should have been sent by now: whole bursts only. */
+/* Returns the number of messages that should have been sent by now, in whole bursts. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
     int64_t burst = t->o->burst_ms * t->o->rate / 1000, n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
     if (!all || n < all) return n;
@@ -129,7 +129,7 @@ static void read_commits(struct traffic *t) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Runs for ever; SIGTERM ends it. */
+/* Never returns; SIGTERM ends the process. */
 static void drive(struct traffic *t) {
     int64_t start = 0, commits = 0;
     for (;;) {

@@ -89,8 +89,8 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Rows as counted by the database's transactions. The workers' own counts lack what a killed one
- * had not heard the answer for. */
+/* Returns the rows done, as the database's transactions counted them. The workers' own counts
+ * are too low, because a killed worker may not have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
     struct dev_rows rows;
     if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* on failure, keep what was read last */
@@ -118,7 +118,8 @@ static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
              (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers, n[3], n[4], waiting, n[5], n[6]);
 }
 
-/* The terminal's width: a longer line could not be overwritten. */
+/* Returns the terminal's width. A live line must not be longer, because it could not be
+ * overwritten. */
 static int width(void) {
     struct winsize w = {0};
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;

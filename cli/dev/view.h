@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork dev` shows. */
+/* What `latchwork dev` shows on the terminal while it runs. */
 #ifndef LW_CLI_DEV_VIEW_H
 #define LW_CLI_DEV_VIEW_H
 
@@ -11,19 +11,19 @@ struct dev_view {
     struct dev_shared *shared;
     bool terminal;
     int64_t start_ms, shown_ms;
-    int64_t last_ms, last_done, rate; /* messages per second */
-    struct dev_rows rows;             /* as last read */
-    bool live;                        /* the cursor is in a live line */
+    int64_t last_ms, last_done, rate; /* time and count of the last measurement; rate: messages per second */
+    struct dev_rows rows;             /* rows of the database when it was last read */
+    bool live;                        /* the terminal's last line is a live line, which the next one overwrites */
 };
 
 void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared);
 void dev_view_welcome(const struct dev_view *v, const char *config);
-/* Refreshes the live line when it is due; if stdout is no terminal, prints a line every two
+/* Refreshes the live line if it is due. If stdout is not a terminal, prints a line every two
  * seconds. */
 void dev_view_tick(struct dev_view *v);
-/* Prints a line of its own between live lines. */
+/* Prints a line that stays, between live lines. */
 void dev_view_say(struct dev_view *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* 1234567 → "1,234,567"; out has at least 32 bytes. Returns out. */
+/* Formats 1234567 as "1,234,567" into `out`, which has at least 32 bytes. Returns `out`. */
 const char *dev_count(int64_t n, char *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what Kafka knows of the group: commits, and the ends of the logs. */
+/* Reads the group's commits and the ends of the logs from Kafka. */
 #include "cli/ledger/private.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@ enum { DESTROY_MS = 3000 };
 
 struct ledger_kafka {
     const struct lw_config *c;
-    rd_kafka_t *rk; /* uses the group's name but never joins it, because it subscribes to nothing */
+    rd_kafka_t *rk; /* has the group's name but never joins the group, because it subscribes to nothing */
 };
 
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err) {

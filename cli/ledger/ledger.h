@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork ledger` */
+/* The command `latchwork ledger`. */
 #ifndef LW_CLI_LEDGER_LEDGER_H
 #define LW_CLI_LEDGER_LEDGER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads one shard from Redis. */
+/* Reads one shard of the application from Redis, for the ledger. */
 #include "cli/ledger/private.h"
 
 #include "base/redis/connection.h"
@@ -13,15 +13,15 @@
 enum { PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
 
 struct names {
-    struct lw_bytes *a; /* owned copies */
+    struct lw_bytes *a; /* each name is a copy that this list owns */
     size_t n, cap;
 };
 
-/* The position of a message in a list, or of a waiting state. */
+/* A message in a waiting list, or one whose state is waiting. */
 struct at {
     int part;
     uint32_t list;
-    int64_t offset, replay; /* replay: its number; 0: the record itself */
+    int64_t offset, replay; /* replay: the number of the replay; 0: the record itself */
 };
 struct ats {
     struct at *a;
@@ -69,7 +69,7 @@ static void add_at(struct ats *x, struct at a) {
     x->a[x->n++] = a;
 }
 
-/* Returns NULL with an error if the reply is not of this type. */
+/* Returns the reply. If it is not of this type, frees it and returns NULL with an error. */
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
@@ -94,7 +94,7 @@ static int compare_names(const void *a, const void *b) {
     return c ? c : x->n < y->n ? -1 : x->n > y->n;
 }
 
-/* Removes names that come twice. A walk returns at least once what exists throughout. */
+/* Removes names that occur twice, because SCAN may return a key more than once. */
 static void once(struct names *x) {
     size_t n = 0;
     if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_names);
@@ -161,7 +161,7 @@ static int64_t floor_of(const struct reading *r, int part) {
 
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
-    if (replay) { /* a replay is a message of its own that no commit knows, so if it waits it must be in a list */
+    if (replay) { /* a replay is a message of its own that no commit covers, so if it waits it must be in a list */
         if (state == LW_STATE_WAITING) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;
     }
@@ -179,7 +179,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
-    if (part < 0) return 0; /* not a partition of this application */
+    if (part < 0) return 0; /* belongs to no partition of this application */
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(r, lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
     if (!v) return -1;
@@ -191,7 +191,8 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Reads a state again: 0…3 as it is now, 4 if it is below the floor now; -1 with an error. */
+/* Reads a state again. Returns it as it is now, 0 to 3; 4 if the offset is below the floor now;
+ * -1 with an error. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
     int64_t offset = a->offset;
@@ -233,7 +234,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     char key[800], lanes[160], skip[24], many[16];
     struct lw_bytes lane = r->lists.a[list];
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
-    if (n_key + n > sizeof key) n = sizeof key - n_key; /* not a lane of ours, because long keys are replaced by a hash */
+    if (n_key + n > sizeof key) n = sizeof key - n_key; /* not one of our lanes, because a long key is replaced by its hash */
     memcpy(key + n_key, lane.p, n);
     const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
     size_t len[8];
@@ -245,9 +246,9 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* Reads a list from its oldest end, where workers drop finished heads meanwhile. Pages overlap by
- * half, so that a list that becomes shorter is still read whole, unless that happens very fast;
- * then the next pass reads it. */
+/* Reads a list from its oldest end, from which workers meanwhile remove finished heads. Pages
+ * overlap by half, so that a list that becomes shorter is still read completely. If it shrinks
+ * even faster, the next pass reads the rest. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (;;) {
