@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the command lines of `latchwork queue` and `latchwork dead` share: their options, in one
- * table because most are common to both, and running a verb with connections to the shards. */
+/* What `latchwork queue` and `latchwork dead` share: their options, in one table because most
+ * are common to both, and running a verb with connections to the shards. */
 #ifndef LW_CLI_OPERATORS_H
 #define LW_CLI_OPERATORS_H
 
 #include "cli/options.h"
 #include "ops/ops.h"
 
-/* The verbs as bits, for the table of options. */
+/* One bit per verb, for the table of options. */
 enum {
     QUEUE_LS = 1 << 0,
     QUEUE_SHOW = 1 << 1,
@@ -34,6 +34,6 @@ struct operator_args {
 
 extern const struct cli_option operator_options[];
 extern const struct cli_status operator_statuses[];
-int operators_run(void *args); /* struct operator_args */
+int operators_run(void *args); /* args is a struct operator_args */
 
 #endif

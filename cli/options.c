@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsing a command line by the table of its command. */
+/* Parses a command line by the table of its command. */
 #include "cli/options.h"
 
 #include "base/nearest.h"
@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONG_BASE: getopt's values for long options, above every letter */
+/* LONG_BASE: getopt's values of long options begin here, above every letter */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
-/* One run of cli_parse(). */
+/* The state of one run of cli_parse(). */
 struct parse {
     const struct cli_command *c;
     struct cli_args *args;
     bool help;
-    bool seen[OPTIONS_MAX]; /* which rows were given */
+    bool seen[OPTIONS_MAX]; /* true for each row that was given */
 };
 
 /* ---- misuse ---- */
@@ -51,7 +51,7 @@ static int unknown_option(const struct parse *p, const char *text) {
     return cli_misuse(p->args, "unknown option %s", text);
 }
 
-/* Reports what getopt could not take: an unknown option, or a value for a flag. */
+/* Reports what getopt rejected: an unknown option, or a value for a flag. */
 static int rejected(const struct parse *p, char *const *argv) {
     if (optopt == 0) return unknown_option(p, argv[optind - 1]);
     if (optopt == HELP) return cli_misuse(p->args, "--help takes no value");
@@ -134,7 +134,8 @@ static int take(struct parse *p, const struct cli_option *o) {
 
 /* ---- getopt ---- */
 
-/* Converts the rows for getopt: a long option's value is LONG_BASE plus its row. */
+/* Converts the rows for getopt. The value of a long option is LONG_BASE plus the number of its
+ * row. */
 static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2], char shorts[2 * OPTIONS_MAX + 4]) {
     char *s = shorts;
     size_t n = 0;
@@ -159,9 +160,9 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
-/* Finds the verb in a copy of the arguments before anything is parsed, so that messages can name
- * it. A copy, because getopt moves options to the front, and an option without its value would then
- * take another argument. */
+/* Finds the verb before anything is parsed, so that messages can name it. It works on a copy of
+ * the arguments: getopt moves options to the front, so on the second pass an option without its
+ * value would take another argument. */
 static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {
     char **copy = lw_alloc(((size_t)argc + 1) * sizeof *argv);
     memcpy(copy, argv, (size_t)argc * sizeof *argv);
@@ -219,7 +220,7 @@ static int no_verb(const struct parse *p) {
     return CLI_USAGE;
 }
 
-/* Reports an option of another verb. */
+/* Reports an option that belongs to another verb. */
 static int foreign_option(const struct parse *p, const struct cli_option *o) {
     struct lw_buf names = {0};
     cli_verb_names(p->c, o->verbs, "and", &names);
@@ -263,8 +264,8 @@ static void begin(const struct cli_command *c, struct cli_args *args) {
         if (o->kind == CLI_NUMBER || o->kind == CLI_DURATION) *(int64_t *)(void *)((char *)args + o->at) = o->initial;
 }
 
-/* Cuts off what follows --, which belongs to the command that a verb starts. Returns how many
- * arguments precede it. */
+/* Cuts off what follows --, which is the command that a verb starts. Returns the number of
+ * arguments before it. */
 static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
     bool any = false;
     for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;

@@ -288,7 +288,8 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Notes a suspected error if the state is (still) one of two. */
+/* Reads the message's state again, and notes an error if the state is still one of the two that
+ * show it. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
     int state = state_now(r, a);
     if (state < 0) return -1;
@@ -298,8 +299,8 @@ static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a,
     return 0;
 }
 
-/* Judges a message in a list. It is counted once, even if the list holds it twice (put back by one
- * owner, parked by the next). */
+/* Judges each message in a list. A message that a list holds twice is counted once: one owner
+ * may have put it back and the next parked it again. */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {
@@ -312,7 +313,7 @@ static int judge_listed(struct reading *r) {
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
         p->listed += waits && !a->replay && a->offset >= p->committed;
-        bool may_lack_mark = a->replay; /* a replay's mark expires */
+        bool may_lack_mark = a->replay; /* because the mark of a replay expires */
         if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
     }
     return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork lock break KEY: ends a lock, whoever holds it, and raises its fence. A dry run without --execute. */
+/* The verb `latchwork lock break KEY`: ends a lock, whoever holds it, and raises its fence. Without --execute
+ * it is a dry run. */
 #include "cli/lock/lock.h"
 
 #include "base/who.h"
@@ -33,7 +34,7 @@ static void tell(const struct breaking *b, struct lw_bytes holder, const char *k
  * ------------------------------------------------------------------------------------------------------------------------ */
 
 struct held {
-    struct lw_buf who; /* joined by ", " */
+    struct lw_buf who; /* names of the holders, joined by ", " */
     char kind[16];
     int64_t waiting;
     bool lane, plain;
@@ -53,7 +54,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 /* --- doing it
  * ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The ending as the audit shows it. */
+/* Ends the lock. The end of a lane's lock is also recorded in the audit. */
 static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {
     if (!b->lane) return latchwork_lock_break(lock, fence, error);
@@ -65,7 +66,7 @@ static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, s
     return result;
 }
 
-/* Returns OK if it was shown or done, BUSY if nobody holds it. */
+/* Shows what would be ended, or ends it. Returns OK, or BUSY if nobody holds the lock. */
 static enum latchwork_result break_one(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock,
                                        struct latchwork_error *error) {
     struct held h = {.lane = b->lane, .plain = b->a->plain};
@@ -90,7 +91,8 @@ static bool has_queue(struct latchwork_client *client, const char *key) {
     return h.waiting > 0;
 }
 
-/* A name of the library may be a lock of several kinds at once, so breaks each. */
+/* Breaks the lock of each kind, because a name of the library may be a lock of several kinds at
+ * once. */
 static enum latchwork_result break_all_kinds(struct breaking *b, struct latchwork_error *error) {
     enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR : LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE,
                                    LATCHWORK_KIND_SEMAPHORE};

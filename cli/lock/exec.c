@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork lock exec KEY -- CMD…: runs a command under a lock. */
+/* The verb `latchwork lock exec KEY -- CMD…`: runs a command under a lock. */
 #include "cli/lock/lock.h"
 
 #include "cli/lock/run.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork lock: the command line of its verbs, and opening the lock that they name. */
+/* The command `latchwork lock`: parses the command line of its verbs and opens the lock that
+ * they name. */
 #include "cli/lock/lock.h"
 
 #include <stdarg.h>
@@ -213,7 +214,7 @@ struct lw_config *lock_config(const struct lock_args *a) {
     return c;
 }
 
-/* A password in the URL would be seen by everyone who lists processes. */
+/* Refuses a password in the URL, because everyone who lists processes would see it. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error) {
     struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT,
                                          .user = getenv("LATCHWORK_REDIS_USER"),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork lock VERB …`: what its verbs share. Each verb has a file: exec.c, ls.c, show.c,
- * break.c.
- */
+/* `latchwork lock VERB …`: what its verbs share. The verbs are in exec.c, ls.c, show.c and
+ * break.c. */
 #ifndef LW_CLI_LOCK_LOCK_H
 #define LW_CLI_LOCK_LOCK_H
 
@@ -14,7 +13,8 @@ enum { LOCK_EXIT_FAILED = 1, LOCK_EXIT_USAGE = 2, LOCK_EXIT_BUSY = 75 };
 
 extern const struct cli_command cli_lock;
 
-/* One command line. Strings are argv's. Either cli.config or redis is set; cli.tail is the command of exec. */
+/* The arguments of one command line. Its strings belong to argv. Either cli.config or redis is set;
+ * cli.tail is the command of exec. */
 struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;
@@ -29,58 +29,61 @@ int lock_ls(const struct lock_args *a);
 int lock_show(const struct lock_args *a);
 int lock_break(const struct lock_args *a);
 
-/* Reports the error on stderr, with the verb before it. Returns the status: usage for invalid
- * calls, otherwise failed. */
+/* Reports the error on stderr, after the name of the verb. Returns the exit status: that of
+ * wrong usage if the call was invalid, otherwise that of a failure. */
 int lock_failed(const struct lock_args *a, const struct latchwork_error *error);
 void lock_say(const struct lock_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The configuration of -c; NULL with every problem on stderr. The handler section is not checked,
- * because no handler is needed. */
+/* Loads the configuration of -c. Returns NULL after reporting every problem on stderr. Leaves
+ * out the check of the handler section, because no handler is needed. */
 struct lw_config *lock_config(const struct lock_args *a);
 
-/* A client for the Redis of --redis, with the options and variables that say how to log in. NULL with *error. */
+/* Opens a client for the Redis of --redis, which logs in as the options and environment variables say.
+ * Returns NULL with *error on failure. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
-/* What KEY names: a lane of an application, or a name in one Redis. */
+/* The lock that KEY names: that of a lane of an application, or that of a name in one Redis. */
 struct lock_target {
     struct lw_config *config;
     struct lw_lane_lock *lane;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
 };
-/* Returns 0, or the exit status after reporting the error. Call close after a failure, too. */
+/* Returns 0, or reports the error and returns the exit status. Call lock_target_close() after a
+ * failure, too. */
 int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options);
 void lock_target_close(struct lock_target *t);
 
 /* --- telling -------------------------------------------------------------------------------------------------------------------------- */
 
-/* A hold as it is printed. Borrowed. */
+/* One hold of a lock, as it is printed. Its strings are borrowed. */
 struct lock_row {
     struct lw_bytes key, token;
     const char *kind;        /* "lane", "backoff", "mutex", "read", "write", "semaphore", "plain" */
-    int shard;               /* -1: none */
-    struct lw_bytes holder;  /* p NULL: unknown */
+    int shard;               /* -1: the lock belongs to no shard */
+    struct lw_bytes holder;  /* p is NULL if the holder is unknown */
     uint64_t fence;          /* 0: unknown */
-    int64_t since_ms;        /* ms since 1970, by Redis' clock; 0 unknown */
-    int64_t left_ms, now_ms; /* -1: no TTL; Redis' clock */
+    int64_t since_ms;        /* start of the hold, ms since 1970 by Redis' clock; 0: unknown */
+    int64_t left_ms, now_ms; /* ms until it ends (-1: it has no TTL); time of the answer, by Redis' clock */
     int64_t waiting;
     bool paused;
 };
-/* Made from the library's information. For a lane's lock (tag given) the key is what follows the
- * tag. */
+/* Makes a row of the library's information. If a tag is given, the lock is that of a lane, and
+ * its key is what follows the tag. */
 struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain, const char *tag, int shard);
-/* Redis' clock, ms since 1970; this machine's if Redis cannot be asked. */
+/* Returns the time of Redis' clock, ms since 1970, or of this machine's clock if Redis cannot be
+ * asked. */
 int64_t lock_redis_now_ms(struct latchwork_client *client);
 void lock_print_json(const struct lock_row *r);
-void lock_print_free(const char *key, int64_t waiting, bool paused); /* prints JSON that says that nobody holds it */
-/* Prints JSON that says what break did or would do; fence 0 if it did nothing. */
+void lock_print_free(const char *key, int64_t waiting, bool paused); /* prints JSON which says that nobody holds the lock */
+/* Prints JSON which says what break did or would do; a fence of 0 says that it did nothing. */
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence, bool done);
 void lock_print_head(void); /* prints the column headings */
 void lock_print_row(const struct lock_row *r);
 void lock_print_whole(const struct lock_row *r); /* prints one line per property */
-/* Any bytes in printable form: control characters become '?'. Returns out. */
+/* Copies the bytes in printable form: control characters become '?'. Returns out. */
 const char *lock_text(struct lw_bytes b, char *out, size_t size);
-/* Returns 0, or failed if stdout could not be written. */
+/* Flushes stdout. Returns 0, or the status of a failure if it could not be written. */
 int lock_flush(const struct lock_args *a);
 
 #endif

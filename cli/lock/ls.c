@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork lock ls: the locks that are held, by cursor. */
+/* The verb `latchwork lock ls`: lists the locks that are held, with a cursor. */
 #include "cli/lock/lock.h"
 
 #include "lock/one.h"
@@ -10,12 +10,12 @@
 struct listing {
     const struct lock_args *a;
     struct latchwork_client *client;
-    const char *tag; /* prefix of lanes' keys; NULL: the library's locks */
+    const char *tag; /* prefix of the keys of lanes; NULL: list the library's locks */
     int shard;
     int64_t now_ms, shown;
 };
 
-/* The number of messages waiting behind a lane's lock; 0 if Redis does not say. */
+/* Returns the number of messages that wait behind a lane's lock; 0 if Redis does not answer. */
 static int64_t messages_waiting(struct listing *l, struct lw_bytes lane) {
     struct lw_call call;
     struct lw_buf name = {0};
@@ -47,7 +47,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 
 static bool full(const struct listing *l) { return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit); }
 
-/* Escapes characters that SCAN would interpret as a pattern. */
+/* Escapes the characters that have a meaning in SCAN's patterns. */
 static void add_quoted(struct lw_buf *b, const char *text) {
     for (; *text; text++) {
         if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
@@ -62,7 +62,8 @@ static void tell_foreign(const struct lock_args *a, const struct lw_foreign *for
              foreign->n == 1 ? "" : ", ...");
 }
 
-/* Closes the client, which is NULL with *opened if it could not be opened. */
+/* Lists the locks of one Redis and closes its client. If the client is NULL, reports *opened,
+ * which says why it could not be opened. */
 static int list_one(struct listing *l, struct latchwork_client *client, const struct latchwork_error *opened, const char *glob,
                     unsigned flags) {
     struct latchwork_error error = {0};
@@ -90,7 +91,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         struct latchwork_error error = {0};
         struct latchwork_client *client = lw_lane_client_open(c, s, &error);
         int failed = list_one(l, client, &error, glob.p, LATCHWORK_FLAG_KEYS);
-        if (failed) status = failed; /* go on, because the other shards are worth seeing all the same */
+        if (failed) status = failed; /* continue, because the other shards are still worth listing */
         lw_buf_free(&glob);
     }
     l->tag = NULL;

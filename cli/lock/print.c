@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks as people and programs read them. */
+/* Prints locks for people and for programs. */
 #include "cli/lock/lock.h"
 
 #include "base/clock.h"
@@ -36,10 +36,11 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms,
     r.kind = "lane";
     if (lw_bytes_eq(r.token, lw_bytes_of("backoff"))) {
         r.kind = "backoff";
-        r.fence = 0; /* a backoff's lock is "backoff:MS" and has no fence */
+        r.fence = 0; /* a backoff's lock has the value "backoff:MS", which is no fence */
         return r;
     }
-    /* a worker's token: HOST-PID-RANDOM.ACQUISITION */
+    /* a worker's token is HOST-PID-RANDOM.ACQUISITION; its holder is the part before the last
+     * dot */
     const char *dot = r.holder.p ? NULL : memrchr(r.token.p, '.', r.token.n);
     if (dot && i->fence) r.holder = lw_bytes(r.token.p, (size_t)(dot - r.token.p));
     return r;
@@ -80,7 +81,7 @@ static char *base64(struct lw_bytes b) {
     return out;
 }
 
-/* Sets NAME, or NAME_base64 if it is not UTF-8; null if there is none. */
+/* Sets NAME, or NAME_base64 if the bytes are not UTF-8; null if there are no bytes. */
 static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     json_t *text = b.p ? json_stringn(b.p, b.n) : json_null();
     if (text) {

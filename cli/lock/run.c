@@ -40,15 +40,15 @@ bool lock_signals_begin(struct lock_signals *s) {
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         struct sigaction now;
-        /* ignored signals stay ignored, as under nohup */
+        /* a signal that is ignored stays ignored, as under nohup */
         bool ignored = sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
         if (!ignored) sigaddset(&watched, taken[i]);
     }
-    signal(SIGCHLD, SIG_DFL); /* if it were ignored, the exit status would be lost */
+    signal(SIGCHLD, SIG_DFL); /* if it were ignored, the command's exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    sigaddset(&blocked, SIGPIPE); /* if the reader of our messages goes away, the command goes on */
-    sigaddset(&blocked, SIGTTOU); /* so that we may hand over the terminal */
+    sigaddset(&blocked, SIGPIPE); /* if the reader of our messages goes away, the command continues */
+    sigaddset(&blocked, SIGTTOU); /* so that we may give the terminal to the command and take it back */
     s->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -100,7 +100,7 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why) 
     struct lock_signals *s = ctx;
     uint64_t one = 1;
     atomic_store(&s->why, (int)why);
-    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* an eventfd always accepts it */
+    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* cannot fail, because an eventfd always accepts it */
 }
 
 /* --- the command
@@ -111,9 +111,9 @@ struct run {
     struct latchwork_hold *hold;
     struct lw_warden warden;
     pid_t pid;
-    int64_t kill_after_ms, kill_ms; /* kill_ms: when to kill; 0: not ending */
-    bool terminal;                  /* stdin is a terminal, and we may be in its foreground */
-    bool stop_asked;                /* we received SIGTSTP */
+    int64_t kill_after_ms, kill_ms; /* kill_ms: time at which to kill; 0: the command is not asked to end */
+    bool terminal;                  /* stdin is a terminal, so we may be in its foreground */
+    bool stop_asked;                /* we received SIGTSTP and passed it on */
     bool ended, killed;
     int wait_status;
     struct lock_ran ran;
@@ -154,7 +154,7 @@ static bool start(struct run *r, char *const *argv) {
     why = r->pid < 0 ? errno : 0;
     close(report[1]);
     if (r->pid > 0) {
-        setpgid(r->pid, r->pid); /* parent and child both do this, whoever is first */
+        setpgid(r->pid, r->pid); /* parent and child both do this, because either may run first */
         while (read(report[0], &why, sizeof why) < 0 && errno == EINTR) continue;
     }
     close(report[0]);
@@ -183,7 +183,7 @@ static void lose(struct run *r) {
     int64_t end = latchwork_hold_deadline_ms(r->hold);
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
-    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* until its lease ends nobody else can have the lock */
+    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* nobody else can have the lock until its lease ends */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }
@@ -197,8 +197,8 @@ static void kill_now(struct run *r) {
     to_group(r, SIGKILL);
 }
 
-/* If the terminal, or the SIGTSTP that we passed on, stopped the command, we stop too. A command
- * stopped otherwise keeps its lock. */
+/* If the terminal or the SIGTSTP that we passed on stopped the command, we stop, too. If
+ * something else stopped it, we keep the lock for it. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);
     if (!by_terminal && !(r->stop_asked && sig == SIGTSTP)) return;
@@ -228,12 +228,13 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* Checks the group before its leader is reaped, so that the group's number is still its own. */
+/* Looks before it reaps the group's leader, because the group's number may belong to others
+ * afterwards. */
 static void look(struct run *r) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == r->pid) {
         atomic_store(&r->warden.groups[0], 0);
-        if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL); /* none of its processes may go on without the lock */
+        if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL); /* no process of the group may continue without the lock */
     }
     look_at_child(r);
 }
@@ -249,7 +250,7 @@ static void handle(struct run *r, int sig) {
     case SIGTERM:
     case SIGHUP:
         to_group(r, sig);
-        to_group(r, SIGCONT); /* so that a stopped command receives the signal, too */
+        to_group(r, SIGCONT); /* wake a stopped command, so that it receives the signal */
         break;
     default: to_group(r, sig);
     }

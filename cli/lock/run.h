@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command that runs under a lock: started in a process group of its own, watched, ended with the lock.
+/* A command that runs under a lock: it is started in its own process group, watched, and ended when the lock is lost.
  *
  *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release → lock_signals_end()
  *
@@ -8,10 +8,10 @@
  *        v
  *     ending --it ended, or kill_after_ms, or the end of the lease: SIGKILL to its group--> ended
  *
- * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT. On a terminal the command is in
- * the foreground. Where the terminal stops it (Ctrl-Z), this process stops too, as shells expect; it renews nothing then, so a stop that is
- * longer than the lease loses the lock, which is found out before the command goes on. If this process is killed, a warden kills the
- * group at once. */
+ * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT. On a terminal the command is
+ * in the foreground. If the terminal stops the command (Ctrl-Z), this process stops, too, as shells expect. It cannot renew the lease
+ * then, so a stop that is longer than the lease loses the lock; this is noticed before the command continues. If this process is killed,
+ * a warden kills the group at once. */
 #ifndef LW_CLI_LOCK_RUN_H
 #define LW_CLI_LOCK_RUN_H
 
@@ -24,10 +24,10 @@
 
 struct lock_signals {
     sigset_t before;
-    int fd;   /* signalfd */
-    int lost; /* eventfd, written by lock_lost() */
+    int fd;   /* a signalfd */
+    int lost; /* an eventfd that lock_lost() writes */
     _Atomic int why;
-    /* Used while waiting. */
+    /* Used only between lock_wait_begin() and lock_wait_end(). */
     pthread_t thread;
     int stop;
     bool watching;
@@ -35,21 +35,22 @@ struct lock_signals {
     _Atomic int ended_by; /* the signal that ended the wait */
 };
 
-/* Takes over the signals; returns false with errno on failure. */
+/* Takes over the handling of signals. Returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
-/* From now on, a signal that would end the program interrupts the client instead. */
+/* From now until lock_wait_end(), a signal that would end the program interrupts the client
+ * instead. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
-int lock_wait_end(struct lock_signals *s); /* returns the signal that came, or 0 */
-/* The callback for options.lost; ctx is the lock_signals. */
+int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
+/* The callback for options.lost; ctx is a struct lock_signals. */
 void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
 
 struct lock_ran {
-    int status;     /* for exit(): the command's status, 128 + signal, 126 or 127 */
-    bool not_begun; /* it could not be started; the reason has been printed */
-    bool lost;      /* the lock was lost while it ran */
+    int status;     /* argument for exit(): the command's status, 128 + signal, 126 or 127 */
+    bool not_begun; /* the command could not be started; the reason has been printed */
+    bool lost;      /* the lock was lost while the command ran */
 };
-/* Runs the command. Returns once it has ended. */
+/* Runs the command, and returns when it has ended. */
 struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv, int64_t kill_after_ms);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork queue drop, import */
+/* The verbs `latchwork queue drop` and `import`. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "ops/job.h"
@@ -44,7 +44,7 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
         stop = ops_job_problem(j, where, err.text);
     } else {
         e.key = key;
-        if (o->args.again) { /* with a replay number: marks of the original do not stop it */
+        if (o->args.again) { /* the replay number makes it a message of its own, which the marks of the original do not stop */
             e.replay = j->number;
             e.dedup = lw_bytes("", 0);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork queue ls, show */
+/* The verbs `latchwork queue ls` and `show`. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "ops/ops.h"
@@ -13,10 +13,10 @@ enum { LS_LIMIT = 100, HEAD_BYTES = 256 };
 /* ---- ls ---- */
 
 struct row {
-    struct ops_lane l; /* name and lock are owned */
+    struct ops_lane l; /* owns its name and lock */
 };
 struct rows {
-    struct row *row; /* a heap while their number is limited: the row that is shown last is on top */
+    struct row *row; /* while their number is limited, a heap with the row that is shown last on top */
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;
@@ -83,7 +83,7 @@ static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Sorts the heap into the order of display. */
+/* Turns the heap into an array in the order of display. */
 static void sort(struct rows *rs) {
     size_t n = rs->n;
     while (rs->n > 1) {
@@ -122,7 +122,7 @@ int queue_ls(struct ops *o) {
     struct ops_table t = {.columns = ls_columns, .n_columns = sizeof ls_columns / sizeof *ls_columns};
     size_t shown = 0;
     for (size_t i = 0; i < rs.n; i++) {
-        bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name); /* a cursor may return a lane twice */
+        bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name); /* a cursor may return the same lane twice */
         if (twice || bad < 0) continue;
         shown++;
         if (o->args.json)
@@ -142,7 +142,7 @@ int queue_ls(struct ops *o) {
 /* ---- show ---- */
 
 struct showing {
-    int64_t left; /* -1: no limit */
+    int64_t left; /* number of messages still to show; -1: no limit */
     struct ops_table t;
     uint64_t n;
     bool found;
@@ -187,7 +187,7 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
 
 static int show_message(struct ops *o, struct ops_message *m, void *ctx) {
     struct showing *s = ctx;
-    if (m->state == 'f') return 0; /* skip: it is finished, and the next claim removes it */
+    if (m->state == 'f') return 0; /* the message is finished, and the next claim removes it */
     if (!s->left) return 1;
     if (s->left > 0) s->left--;
     s->n++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork queue: which verbs there are. */
+/* The command `latchwork queue`: the table of its verbs. */
 #include "cli/queue/queue.h"
 
 #include "cli/operators.h"

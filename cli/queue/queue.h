@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork queue`: lanes and their waiting messages. Each verb is a function in a file of its
- * own. */
+/* `latchwork queue`: lanes and their waiting messages. Each verb is a function in its own file. */
 #ifndef LW_CLI_QUEUE_QUEUE_H
 #define LW_CLI_QUEUE_QUEUE_H
 

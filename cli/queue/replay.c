@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork queue replay */
+/* The verb `latchwork queue replay`. */
 #include "cli/queue/queue.h"
 #include "ops/job.h"
 #include "ops/kafka.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork queue stats */
+/* The verb `latchwork queue stats`. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "ops/kafka.h"
@@ -13,7 +13,7 @@
 enum { TOP = 10, TOP_MAX = 1000, DEAD_LOOK = 10000, REASON_BYTES = 80, RATE_MS = 1000 };
 
 struct top {
-    struct lw_bytes name; /* owned */
+    struct lw_bytes name; /* an owned copy */
     int64_t n;
 };
 struct reason {
@@ -27,7 +27,7 @@ struct stats {
     struct top top[TOP_MAX];
     size_t n_top, most;
     struct reason *reasons;
-    double in, out, change; /* per second */
+    double in, out, change; /* messages per second; change: growth of the waiting lists */
     bool knows_in;
 };
 
@@ -104,8 +104,8 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
 
 static int by_count(struct reason *a, struct reason *b) { return a->n < b->n ? 1 : a->n > b->n ? -1 : 0; }
 
-/* Sums up the floors. Every shard knows the commits of all partitions, so only the first is
- * asked. */
+/* Adds up the floors. It asks only the first shard, because every shard knows the commits of all
+ * partitions. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
@@ -121,7 +121,7 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Counts that are read twice in order to compute rates. */
+/* Counts that are read twice, so that rates can be computed. */
 struct counts {
     int64_t at_ms, committed;
     int64_t produced; /* -1: Kafka does not answer */
@@ -135,8 +135,8 @@ static int count(struct ops *o, struct ops_log *log, struct counts *c) {
     return 0;
 }
 
-/* Rates: in (records that Kafka received), out (records committed), and by how much the waiting
- * lists grew. If Kafka does not answer, only the first is missing. */
+/* Computes the rates: in (records that Kafka received), out (records committed), and change
+ * (growth of the waiting lists). If Kafka does not answer, only `in` is missing. */
 static int rates(struct ops *o, struct stats *s) {
     struct counts before, after;
     struct lw_err redis = o->err;
@@ -147,10 +147,10 @@ static int rates(struct ops *o, struct stats *s) {
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
-    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the first walk to the end of this one */
+    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the earlier walk over the lanes to the end of this one */
     ops_log_close(log);
     if (bad) return -1;
-    o->err = redis; /* restore the error: Kafka's is not fatal here */
+    o->err = redis; /* restore the earlier error, because one of Kafka is not fatal here */
     double seconds = (double)(after.at_ms - before.at_ms) / 1000;
     s->knows_in = before.produced >= 0 && after.produced >= 0;
     s->in = (double)(after.produced - before.produced) / seconds;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doc/reference/commands.md */
+/* Writes doc/reference/commands.md. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"
 
 #include <string.h>
 
-/* Writes the usage as text; \1, which keeps words together, becomes a space. */
+/* Writes the usage as text. \1, which keeps words on one line, becomes a space. */
 static void usage_line(const struct cli_command *c, const struct cli_verb *v, const char *given, struct lw_buf *out) {
     size_t at = out->n;
     if (given)

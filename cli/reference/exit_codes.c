@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doc/reference/exit-codes.md: the exit statuses of all commands, one table in order of status. */
+/* Writes doc/reference/exit-codes.md: the exit statuses of all commands in one table, ordered by
+ * status. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"
 
@@ -17,10 +18,11 @@ struct row {
 static long number(const struct cli_status *s) {
     char *end;
     long n = strtol(s->code, &end, 10);
-    return end == s->code ? LONG_MAX : n; /* "other" comes last */
+    return end == s->code ? LONG_MAX : n; /* no number: "other" comes last */
 }
 
-/* By number; "128 + N" behind "128". Rows of one code keep the order of the commands. */
+/* Orders by number; "128 + N" comes behind "128". Rows of one code keep the order of the
+ * commands. */
 static bool goes_before(const struct row *a, const struct row *b) {
     long x = number(a->status), y = number(b->status);
     return x != y ? x < y : strcmp(a->status->code, b->status->code) < 0;
@@ -30,7 +32,8 @@ static bool same(const struct row *a, const struct row *b) {
     return strcmp(a->status->code, b->status->code) == 0 && strcmp(a->status->means, b->status->means) == 0;
 }
 
-/* Where r goes: behind a row that says the same, else behind its code. */
+/* Returns the index at which r is inserted: behind a row with the same code and text, else
+ * behind the rows of its code. */
 static size_t place(const struct row *rows, size_t n, const struct row *r) {
     for (size_t i = n; i > 0; i--)
         if (same(&rows[i - 1], r)) return i;
@@ -55,7 +58,7 @@ static size_t collect(struct row rows[ROWS_MAX]) {
     return n;
 }
 
-/* "queue", or "lock ls, show and break" */
+/* Names the commands of a row: "queue", or "lock ls, show and break". */
 static void who(const struct row *r, struct lw_buf *out) {
     lw_buf_addf(out, "%s", r->command->name);
     if (!r->status->verbs) return;
@@ -63,7 +66,8 @@ static void who(const struct row *r, struct lw_buf *out) {
     cli_verb_names(r->command, r->status->verbs, "and", out);
 }
 
-/* One line for the rows from `at` on that say the same of several commands; returns how many they are. */
+/* Writes one line for the rows from `at` on that have the same code and text; returns the number of
+ * these rows. */
 static size_t line(const struct row *rows, size_t n, size_t at, struct lw_buf *out) {
     bool first = !at || strcmp(rows[at - 1].status->code, rows[at].status->code) != 0;
     size_t end = at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The man pages. */
+/* Writes the man pages. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"
 

@@ -25,12 +25,14 @@ static void character(char c, struct lw_buf *out) {
 static void plain(const char *text, size_t n, struct lw_buf *out) {
     if (n && *text == '.' && (!out->n || out->p[out->n - 1] == '\n')) lw_buf_addf(out, "\\&");
     for (size_t i = 0; i < n; i++) {
-        if (text[i] == '\\' && i + 1 < n && strchr("|*`[", text[i + 1])) i++; /* escaped in Markdown */
+        if (text[i] == '\\' && i + 1 < n && strchr("|*`[", text[i + 1]))
+            i++; /* drop the backslash that Markdown needs before this character */
         character(text[i], out);
     }
 }
 
-/* Parses "[text](target)" at `p`: returns its length, and that of the text; 0 if it is no link. */
+/* Parses a link "[text](target)" at `p`. Returns its length and sets *text to the length of the
+ * text; returns 0 if there is no link. */
 static size_t link_length(const char *p, const char *end, size_t *text) {
     const char *close = *p == '[' ? memchr(p, ']', (size_t)(end - p)) : NULL;
     if (!close || close + 1 >= end || close[1] != '(') return 0;
@@ -39,8 +41,8 @@ static size_t link_length(const char *p, const char *end, size_t *text) {
     return last ? (size_t)(last - p) + 1 : 0;
 }
 
-/* The length of the text between two marks of m characters, as in **bold**; 0 if the second one is
- * not on this line. */
+/* Returns the length of the text between two marks of m characters, as in **bold**; 0 if the
+ * second mark is not on this line. */
 static size_t between(const char *p, const char *end, const char *mark, size_t m) {
     if ((size_t)(end - p) < 2 * m || strncmp(p, mark, m) != 0) return 0;
     for (const char *q = p + m + 1; q + m <= end; q++)
@@ -104,7 +106,7 @@ static void heading(const char *line, size_t n, struct lw_buf *out) {
     lw_buf_addf(out, "\"\n");
 }
 
-/* The length of a cell, which ends at the next | that is not escaped. */
+/* Returns the length of a cell, which ends at the next | that is not escaped. */
 static size_t cell_length(const char *p, size_t n) {
     size_t i = 0;
     while (i < n && (p[i] != '|' || (i && p[i - 1] == '\\'))) i++;
@@ -118,7 +120,7 @@ static void cell(const char *p, size_t n, struct lw_buf *out) {
     lw_buf_addf(out, "\n");
 }
 
-/* Writes a table row "| term | text |". */
+/* Writes one row "| term | text |" of a table. */
 static void table_row(const char *line, size_t n, struct lw_buf *out) {
     size_t term = cell_length(line + 1, n - 1), at = term + 2;
     lw_buf_addf(out, ".TP\n");
@@ -139,7 +141,7 @@ static void text_line(struct block *b, const char *line, size_t n, struct lw_buf
     lw_buf_addf(out, "\n");
 }
 
-/* The first two rows of a table are its header. */
+/* Skips the first two rows of a table, which are its header. */
 static const char *skip_header(const char *line) {
     for (int i = 0; i < 2; i++) line += strcspn(line, "\n"), line += *line == '\n';
     return line;

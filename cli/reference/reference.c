@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork reference: lists the generated files, or prints one of them. */
+/* The command `latchwork reference`: lists the generated files, or prints one of them. */
 #include "cli/reference/reference.h"
 
 #include "cli/commands.h"
@@ -36,8 +36,8 @@ static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
     snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
 }
 
-/* Whether the program (NULL) or a command has a man page: every visible command that exists has
- * one. */
+/* Whether there is a man page for a command, or for the program (NULL): every visible command
+ * that this version has gets one. */
 static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
 
 static void list(void) {
@@ -50,7 +50,7 @@ static void list(void) {
     }
 }
 
-/* Returns false if there is no such file. */
+/* Prints one generated file. Returns false if there is no file of this name. */
 static bool make(const char *file, struct lw_buf *out) {
     char name[NAME_MAX_BYTES];
     for (size_t i = 0; i < FILES; i++)

@@ -53,11 +53,11 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* What a reload needs to know of the run. */
+/* What a reload needs to know of the run that it changes. */
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    const struct lw_config *config; /* as at the start: it says where the lanes are, which no reload changes */
+    const struct lw_config *config; /* the configuration at the start, which says where the lanes are; a reload does not change that */
 };
 
 static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
@@ -78,8 +78,8 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
     }
 }
 
-/* Returns NULL if anything is wrong. Every problem is reported on a line: in the log if the run
- * goes on, otherwise on stderr. */
+/* Loads the configuration; returns NULL if anything is wrong. Reports each problem on its own
+ * line: in the log if the run continues, otherwise on stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {.check_handler = check_handler};
     struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);

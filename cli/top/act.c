@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the capital keys of top do, by the functions of the commands. */
+/* The actions that operators start in `latchwork top` with capital letters. They call the
+ * functions of the other commands. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "cli/top/private.h"
@@ -72,8 +73,8 @@ void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
         lw_buf_addf(said, ": nobody holds it");
 }
 
-/* Reports the command's last output line, which has the sums; the lines before it are one per
- * message. */
+/* Reports only the last line of the command's output, which has the sums; the lines before it
+ * are one per message. */
 static void tell_sums(const struct lw_buf *lines, struct lw_buf *said) {
     const char *last = lines->n > 2 ? memrchr(lines->p, '\n', lines->n - 2) : NULL;
     last = last ? last + 1 : lines->p;

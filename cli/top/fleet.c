@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What top asks the supervisor over HTTP: small requests one after the other, each with a limit on
- * time and size. */
+/* Asks the supervisor over HTTP for what top shows: small requests one after the other, each
+ * limited in time and size. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -61,7 +61,8 @@ static int exchange(int fd, const char *request, struct lw_buf *answer, int64_t 
     }
 }
 
-/* Returns NULL with the reason in `why`. */
+/* Asks for one path and parses the JSON of the answer. Returns NULL with the reason in `why` on
+ * failure. */
 static json_t *get(const struct lw_config *c, const char *path, char *why, size_t size) {
     const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1" : !strcmp(c->http.host, "::") ? "::1" : c->http.host;
     int64_t until = lw_boot_ms() + LIMIT_MS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What top asks Redis. */
+/* Asks Redis for what top shows. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 #include "cli/top/private.h"
@@ -24,7 +24,8 @@ static void forget(struct top_lane *l) {
     free((void *)(uintptr_t)l->l.lock.p);
 }
 
-/* Starts over with another filter or order. */
+/* Forgets the lanes and dead letters that were read, because the filter or the order has
+ * changed. */
 static void start_over(struct top *t) {
     while (t->n_lane) forget(&t->lane[--t->n_lane]);
     t->n_died = 0;
@@ -120,7 +121,7 @@ static int seen(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Continues the round through one shard's lanes. */
+/* Reads the next pages of one shard's lanes, from where the last refresh ended. */
 static int go_round(struct top *t, int s) {
     struct top_shard *sh = &t->shard[s];
     struct scan scan = {.t = t};
@@ -142,7 +143,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Looks again at lanes that are kept and that the round did not reach this time. */
+/* Reads again the kept lanes that this refresh did not reach. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;
@@ -172,7 +173,7 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* the supervisor's count may be higher than what this round has seen */
+    /* until a round is complete, the supervisor's count may be higher than the sum so far */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
@@ -217,7 +218,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return 0;
 }
 
-/* Reads the newest dead letters; those already known limit how many. */
+/* Reads the newest dead letters, back to the newest that is already known. */
 static int look_at_dead(struct top *t, int s) {
     char at[DEAD_ID] = "", since[DEAD_ID] = "";
     bool more;
@@ -236,7 +237,8 @@ static int add_count(struct top *t, int s, const char *command, const char *name
     return 0;
 }
 
-/* Reads commits and workers. Every shard knows them all, so only the first is asked. */
+/* Reads commits and the number of workers. It asks only the first shard, because every shard
+ * knows them all. */
 static int look_at_commits(struct top *t) {
     struct ops *o = t->o;
     long long workers;
@@ -248,7 +250,7 @@ static int look_at_commits(struct top *t) {
     freeReplyObject(r);
     if (t->committed_at_ms && now > t->committed_at_ms)
         t->commit_rate = (double)(sum - t->committed) * 1000 / (double)(now - t->committed_at_ms);
-    if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0; /* partitions were reassigned, so the sum may fall */
+    if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0; /* the sum falls when partitions are reassigned */
     t->committed = sum;
     t->committed_at_ms = now;
     ops_begin(o, "ZCOUNT"), ops_key(o, &o->shards[0], "workers", none);
@@ -275,7 +277,7 @@ void top_refresh(struct top *t) {
     t->o->err = (struct lw_err){0};
     t->up = ask(t) == 0;
     snprintf(t->why, sizeof t->why, "%s", t->o->err.text);
-    if (!t->up) ops_disconnect(t->o); /* so that the next refresh reconnects */
+    if (!t->up) ops_disconnect(t->o); /* then the next refresh reconnects */
     sorting = t;
     if (t->n_lane) qsort(t->lane, t->n_lane, sizeof *t->lane, by_weight);
     top_ask_fleet(t);

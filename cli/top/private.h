@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork top` knows, and how it looks.
+/* What `latchwork top` knows, and where it asks.
  *
- * Two sources. Redis: counts, lanes, dead letters, commits; asked with cursors and small scripts, a bounded number of questions a refresh
- * whatever the number of lanes. Where there are more lanes than one refresh looks at, it goes round: those with most waiting so far are
- * kept and looked at each time, and the round finds others. And the HTTP server of the supervisor on http.listen, for what only workers
- * know: rates, lag, each worker's state. Where one of them does not answer the rest is shown all the same. */
+ * From Redis come counts, lanes, dead letters and commits. It is asked with cursors and small scripts, and a refresh asks a bounded
+ * number of questions, whatever the number of lanes. If a shard has more lanes than one refresh looks at, top goes round them: it
+ * keeps the lanes with the most waiting messages and looks at them in each refresh, and the round finds others. From the HTTP server
+ * of the supervisor (http.listen) comes what only workers know: rates, lag, each worker's state. If one of the two does not answer,
+ * the rest is still shown. */
 #ifndef LW_CLI_TOP_PRIVATE_H
 #define LW_CLI_TOP_PRIVATE_H
 
 #include "ops/ops.h"
 
-enum { TOP_LANES = 256, TOP_LOOK = 1024 /* TOP_LOOK: maximum lanes per refresh and shard */, TOP_DEAD = 32, TOP_WORKERS = 256 };
+enum { TOP_LANES = 256, TOP_LOOK = 1024 /* TOP_LOOK: maximum number of lanes per refresh and shard */, TOP_DEAD = 32, TOP_WORKERS = 256 };
 enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
 
 struct top_lane {
-    struct ops_lane l; /* name and lock are owned */
-    uint64_t seen;     /* number of the last refresh that looked at it */
+    struct ops_lane l; /* owns its name and lock */
+    uint64_t seen;     /* number of the last refresh that read it */
 };
 
 struct top_shard {
     char cursor[OPS_CURSOR];
-    bool whole;                      /* At least one round is complete. */
-    int64_t waiting, oldest_ms;      /* sums of the last complete round */
-    int64_t now_waiting, now_oldest; /* sums of the round under way */
+    bool whole;                      /* true once one round over all lanes is complete */
+    int64_t waiting, oldest_ms;      /* sum of messages, and oldest age, of the last complete round */
+    int64_t now_waiting, now_oldest; /* the same of the round that is under way */
 };
 
 struct top_dead {
-    char id[64], identity[320], key[100], reason[200]; /* printable */
+    char id[64], identity[320], key[100], reason[200]; /* all in printable form */
     int64_t at_ms, attempts;
 };
 
@@ -34,30 +35,31 @@ struct top_worker {
     int index, pid;
     char state[16];
     int64_t starts, waiting, in_handler, turned_ms, done;
-    double done_rate; /* -1: unknown */
+    double done_rate; /* messages per second; -1: unknown */
 };
 
-/* What the supervisor has answered. */
+/* The last answer of the supervisor. */
 struct top_fleet {
     bool on;
-    char why[256]; /* if it does not answer: the reason */
+    char why[256]; /* why there is no answer, if `on` is false */
     int workers, ready;
-    int64_t at_ms; /* boot clock */
+    int64_t at_ms; /* time of the answer, ms on the boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
-    double in, out; /* per second; -1: unknown */
+    double in, out; /* messages per second; -1: unknown */
 };
 
 struct top {
     struct ops *o;
     enum top_sort sort;
-    struct lw_buf filter; /* the text as typed, from which args.match is made */
+    struct lw_buf filter; /* the filter as typed, from which args.match is made */
     struct lw_buf match;
 
-    bool up; /* Redis answers */
+    bool up; /* true if Redis answered the last refresh */
     char why[1024];
     uint64_t refresh;
-    int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers, now_ms /* at_ms and now_ms: Redis' time */;
-    double commit_rate; /* -1: unknown */
+    int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers,
+        now_ms /* at_ms: time of the refresh by this machine's clock; now_ms: Redis' time */;
+    double commit_rate; /* offsets per second; -1: unknown */
     struct top_shard *shard;
     struct top_lane lane[TOP_LANES];
     size_t n_lane;
@@ -69,13 +71,13 @@ struct top {
     size_t n_worker;
 };
 
-/* cli/top/look.c */
+/* Defined in cli/top/look.c. */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-void top_refresh(struct top *t);                      /* refreshes everything; failures are described in `why` */
-void top_set_filter(struct top *t, const char *text); /* "" for none; a glob, or a part of the key */
+void top_refresh(struct top *t);                      /* reads everything again; if something fails, `why` says what */
+void top_set_filter(struct top *t, const char *text); /* a glob, or a part of the key; "": no filter */
 void top_set_sort(struct top *t, enum top_sort sort);
-int64_t top_waiting(const struct top *t, bool *about); /* about: some lanes were not counted */
+int64_t top_waiting(const struct top *t, bool *about); /* about: true if some lanes were not counted yet */
 int64_t top_oldest_ms(const struct top *t);            /* 0: no message waits */
 /* cli/top/fleet.c */
 void top_ask_fleet(struct top *t);
