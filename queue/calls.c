@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A byte more in a range costs Redis about a hundredth of what a page more costs. */
+/* If a call names at least one message per 128 bytes of states, one range covers them all: one
+ * more byte of a range costs Redis about a hundredth of one more read. */
 enum { DENSE_BYTES = 128 };
 
-enum { NAME_MAX_BYTES = 370 }; /* of a segment: topic, partition, number */
+enum { NAME_MAX_BYTES = 370 }; /* maximum length of a segment's name: topic, partition, number */
 
 /* --- places ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -57,7 +58,7 @@ static void places_args(const struct lw_call *c, const struct lw_places *p) {
     lw_arg_i64(c->commands, p->n);
     for (int i = 0; i < p->n; i++) {
         const struct lw_group *g = &p->group[i];
-        bool dense = g->hi - g->lo < DENSE_BYTES * g->n; /* else: each message's page by itself */
+        bool dense = g->hi - g->lo < DENSE_BYTES * g->n; /* if not, the script reads the page of each message by itself */
         lw_arg_text(c->commands, g->partition), lw_arg_i64(c->commands, g->segment);
         lw_arg_i64(c->commands, dense ? g->lo : 1), lw_arg_i64(c->commands, dense ? g->hi : 0);
     }
@@ -117,7 +118,8 @@ void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lan
     places_keys(c, p);
 }
 
-/* 'park', or 'drop' with the first offset of each segment's partition that is new in this epoch. */
+/* Adds 'park', or 'drop' with, for each segment, the first offset of its partition that is new
+ * in this epoch. */
 static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;

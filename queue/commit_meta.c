@@ -12,7 +12,8 @@
 enum { PREFIX_LEN = 4, HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1, TAIL_LEN = 9 /* ":" and 8 hex digits */, VARINT_MAX = 10 };
 enum { BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN, PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0) };
 
-/* The number of bytes, before base64, that fit into a text of `max` bytes with this head. */
+/* Returns how many bytes, before base64, fit into a text of `max` bytes with a head of this
+ * length. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
@@ -72,7 +73,7 @@ static bool get_base64(const char *s, size_t n, unsigned char *out, size_t *n_ou
     return n % 4 != 1 && (acc & ((1u << bits) - 1)) == 0;
 }
 
-/* The checksum covers the committed offset, so that metadata never counts for another offset than its own. */
+/* The checksum covers the committed offset, so that metadata counts for no other offset. */
 static uint32_t checksum(int64_t committed, const char *text, size_t len) {
     assert(text && len <= LW_META_MAX);
     unsigned char buf[8 + LW_META_MAX];
@@ -88,7 +89,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
-        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* merge ranges that touch, so that equal content has one encoding */
+        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* so that equal content has one encoding */
         assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));
@@ -150,7 +151,7 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
         if (!unpack_one(packed, n, &at, from, k == 0, &r))
             return lw_fail(err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k, from);
         from = r.hi;
-        if (count < max) out[count++] = r; /* if there are more than the caller can hold, leave out the highest */
+        if (count < max) out[count++] = r; /* if the caller can't hold all, the highest are left out */
     }
     return (int)count;
 }

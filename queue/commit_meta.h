@@ -26,7 +26,8 @@ size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n
 /* Writes the name of the fleet that made the commit to out[LW_META_FLEET + 1]. Returns false if the text
  * names no fleet or is not valid. */
 bool lw_meta_fleet(int64_t committed, const char *text, size_t len, char *out);
-/* Decodes into out[max]; returns how many ranges, 0 for empty metadata, -1 with a reason in err for foreign or corrupt metadata. */
+/* Decodes into out[max]. Returns the number of ranges, 0 for empty metadata, -1 with a reason in
+ * err for foreign or corrupt metadata. */
 int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out, size_t max, struct lw_err *err);
 
 #endif

@@ -44,7 +44,7 @@ struct reader {
     struct lw_err *err;
 };
 
-/* It never reads behind the end, nor goes back before the beginning. */
+/* Asserts that the reader has not left the envelope. */
 static inline void check_reader(const struct reader *r) {
     assert(r->begin && r->begin <= r->p);
     assert(r->p <= r->end);

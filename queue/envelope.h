@@ -30,9 +30,9 @@ enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 }; /* a bound for the decoder that no K
 
 /* Appends the encoded envelope to out. */
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out);
-/* Decodes; the bytes point into `in`. Every length is checked: a torn or foreign envelope is an
- * error that says what is wrong and where. */
+/* Decodes an envelope; its texts point into `in`. Every length is checked: a torn or foreign
+ * envelope is an error that says what is wrong and where. */
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err);
-void lw_envelope_clear(struct lw_envelope *e); /* frees headers */
+void lw_envelope_clear(struct lw_envelope *e); /* frees the headers */
 
 #endif

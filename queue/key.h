@@ -19,16 +19,16 @@ struct lw_header {
 
 /* The parts of a record in which a rule looks. All are borrowed. */
 struct lw_record {
-    struct lw_bytes key, payload; /* p == NULL: null */
+    struct lw_bytes key, payload; /* null if p is NULL */
     const struct lw_header *headers;
     size_t n_headers;
 };
 
 enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 
-/* LW_KEY_OK: `*out` points into the record, or into `scratch` if escapes had to be decoded
- * (scratch->n is reset first). LW_KEY_MISSING, LW_KEY_BAD: `err` holds the reason with its position
- * ("malformed JSON at byte 17: …"). Thread-safe. */
+/* With LW_KEY_OK, `*out` points into the record, or into `scratch` if escapes had to be decoded
+ * (scratch->n is reset first). With LW_KEY_MISSING and LW_KEY_BAD, `err` holds the reason with
+ * its position ("malformed JSON at byte 17: …"). Thread-safe. */
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 

@@ -15,10 +15,10 @@ enum { LW_SCHEMA_VERSION = 1 };
 
 enum { LW_LANE_MAX = 512 }; /* maximum length of a lane's id */
 enum { LW_LANE_ROOM = 64 };
-/* A lane's id is the key itself, or a hash of a long key (written to room). Two keys with the same
- * hash share a lane, which is harmless. */
+/* Returns the lane's id: the key itself, or a hash of a long key (written to room). Two keys
+ * with the same hash share a lane, which is harmless. */
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size);
-/* The shard of a lane among `shards`. *tag receives the 32 bits of the hash that decide it. */
+/* Returns the shard of a lane. *tag receives the 32 bits of the hash that decide it. */
 int lw_lane_shard(struct lw_bytes lane, int shards, uint32_t *tag);
 
 #endif

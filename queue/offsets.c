@@ -19,7 +19,7 @@ struct record {
 struct lw_offsets {
     struct record *ring;
     size_t cap, head, n; /* cap is 0 or a power of two */
-    uint64_t dropped; /* number of records that ever left at the front; added to an index it gives a record a position that never changes */
+    uint64_t dropped;    /* number of records that have left at the front; index + dropped is a position of a record that never changes */
     int64_t next;
     size_t waiting, unfinished;
     struct lw_range *ahead;
@@ -28,13 +28,14 @@ struct lw_offsets {
 
 enum { RING_MIN = 64, RING_SHRINK = 8 };
 
-/* The counts fit each other. */
+/* Asserts that the counts fit together. */
 static inline void check_counts(const struct lw_offsets *t) {
     assert(t->n <= t->cap && (t->cap & (t->cap - 1)) == 0);
     assert(t->waiting <= t->unfinished && t->unfinished <= t->n);
 }
 
-/* The invariants above, as far as the ends of the ring and of the ranges show them. */
+/* Asserts the invariants at the top of this file, as far as the ends of the ring and of the
+ * ranges show them. */
 static inline void check_offsets(const struct lw_offsets *t) {
     check_counts(t);
     assert(!t->n || t->head < t->cap);
@@ -77,8 +78,8 @@ static void drop_finished(struct lw_offsets *t) {
     check_counts(t);
 }
 
-/* The index of the first record at or above offset. Offsets grow by at least one per record, so
- * both ends bound the index; without gaps the bounds meet at once. */
+/* Returns the index of the first record at or above offset. Offsets grow by at least one per
+ * record, so both ends bound the index; without gaps the bounds are equal. */
 static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
     if (t->n == 0 || offset <= at(t, 0)->offset) return 0;
     int64_t last = at(t, t->n - 1)->offset;
@@ -97,7 +98,7 @@ static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
 
 static struct record *find(const struct lw_offsets *t, int64_t offset) {
     if (!t->n) return NULL;
-    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset; /* where it stands if there is no gap before it */
+    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset; /* its index if there is no gap before it */
     struct record *r = straight < t->n ? at(t, (size_t)straight) : NULL;
     if (r && r->offset == offset) return r;
     size_t i = lower_bound(t, offset);
@@ -105,7 +106,7 @@ static struct record *find(const struct lw_offsets *t, int64_t offset) {
     return i < t->n && at(t, i)->offset == offset ? at(t, i) : NULL;
 }
 
-/* The index of the first range that ends above offset. */
+/* Returns the index of the first range that ends above offset. */
 static size_t ahead_above(const struct lw_offsets *t, int64_t offset) {
     assert(t->n_ahead <= t->cap_ahead);
     size_t lo = 0, hi = t->n_ahead;
@@ -147,8 +148,8 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(n <= t->cap_ahead);
 }
 
-/* Raises next. Ranges known ahead that it passes are dropped: their records are tracked from now
- * on, or were gaps. */
+/* Raises next. Ranges known ahead that it passes are dropped: from now on their records are
+ * tracked, or were gaps. */
 static void move_next(struct lw_offsets *t, int64_t next) {
     assert(next > t->next);
     t->next = next;
@@ -176,8 +177,8 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* Inserts a record below next that was never delivered. Kafka does not do that, but a client that
- * misplaces records (doc/design/traps.md) must not make us skip one. */
+/* Inserts a record below next that was never delivered. Kafka does not deliver one, but a client
+ * that misplaces records (doc/design/traps.md) must not cause a message to be skipped. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);
@@ -273,7 +274,7 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
     assert(fn);
-    /* iterate by position, because fn may mark records, so that some leave at the front */
+    /* positions stay valid when fn marks records and some leave at the front */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;
@@ -305,8 +306,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     return watermark;
 }
 
-/* Appends a range. Joins it to the last one if they touch, or, with `joins`, if only a gap lies
- * between. */
+/* Appends a range, or joins it to the last one if they touch or, with `joins`, if only a gap
+ * lies between. Returns false if there is no room. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
     assert(r.lo < r.hi && *n <= max);
     assert(!*n || out[*n - 1].hi <= r.lo);

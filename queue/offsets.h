@@ -28,48 +28,49 @@ struct lw_offsets; /* opaque */
 struct lw_offsets *lw_offsets_open(int64_t committed); /* starts empty: next = watermark = committed */
 void lw_offsets_free(struct lw_offsets *t);
 
-/* Notes a delivered record. Returns LW_OFF_UNKNOWN if it is new (it becomes IN), LW_OFF_DONE if it
- * is known done (ahead, or below the watermark), otherwise its present state: the record was
- * delivered twice and must be ignored. The tag is the caller's (a hash of the key) and is returned
- * by each() and rewind(). A record at or above `next` moves next to offset + 1; the offsets between
- * are a gap. */
+/* Notes a delivered record. Returns LW_OFF_UNKNOWN if it is new (it becomes IN), LW_OFF_DONE if
+ * it is known done (ahead, or below the watermark), otherwise its present state: the record was
+ * delivered twice and must be ignored. `tag` is a hash of the key; each() and rewind() pass it
+ * back. A record at or above `next` moves next to offset + 1; the offsets between are a gap. */
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
 /* Notes that the partition ends at `offset`: everything below was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
-/* Raises the state of a delivered record. Returns false, changing nothing, where it was not delivered or is DONE already
- * (DONE of a record not yet delivered is not remembered). WAITING from IN, DONE from IN or WAITING. */
+/* Raises the state of a delivered record: from IN to WAITING, or from either to DONE. Returns
+ * false and changes nothing if the record is DONE already, or was not delivered (the caller must
+ * mark it again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
 /* Notes offsets that are known done before they are delivered (from commit metadata, or states in
  * Redis), at or above the watermark. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
-enum lw_offset_state lw_offsets_get(const struct lw_offsets *t,
-                                    int64_t offset); /* the state of an offset; DONE below the watermark and for offsets known ahead */
+/* Returns the state of an offset; DONE below the watermark and for offsets known ahead. */
+enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset);
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);
 int64_t lw_offsets_next(const struct lw_offsets *t);
-size_t lw_offsets_waiting(const struct lw_offsets *t);    /* how many are WAITING */
-size_t lw_offsets_unfinished(const struct lw_offsets *t); /* how many are unfinished: IN or WAITING */
+size_t lw_offsets_waiting(const struct lw_offsets *t);    /* number of WAITING records */
+size_t lw_offsets_unfinished(const struct lw_offsets *t); /* number of unfinished records, IN or WAITING */
 
 size_t lw_offsets_held(const struct lw_offsets *t); /* number of tracked records, from the watermark on */
 
-/* Moves *offset to the first record in `state` at or above it and returns true. Returns false if none of
- * the next *budget records is in `state`; *offset is then where to continue, `next` at the end. *budget
- * decreases by the number of records examined. */
+/* Moves *offset to the first record in `state` at or above it and returns true. Returns false if
+ * none of the next *budget records is in `state`; *offset is then where to go on, or `next` at
+ * the end. *budget decreases by the number of records examined. */
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset, size_t *budget);
 
 /* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until it returns false. */
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
-/* Forgets every delivery above the watermark: next = watermark. What is DONE above it stays known (ahead) where keep(ctx, offset)
- * says so; keep is asked in order of offset for IN, WAITING and DONE records alike (`state` tells), so that it can require that all
- * earlier records of the same key are done; its answer counts for DONE ones only. Ahead knowledge not delivered yet is dropped too,
- * unless `keep_ahead`. Returns the watermark. */
+/* Forgets every delivery above the watermark: next = watermark. A DONE record above it stays
+ * known (ahead) if keep(ctx, offset, …) returns true. keep() is called for IN, WAITING and DONE
+ * records in order of offset, so that it can require that all earlier records of the same key
+ * are done; its answer counts for DONE records only. Ranges known ahead are dropped unless
+ * `keep_ahead`. Returns the watermark. */
 typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag);
 int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead);
 
-/* The finished ranges above the watermark, lowest first, at most `max`: DONE records merged over
- * gaps, and ranges known ahead. Returns how many. */
+/* Writes the finished ranges above the watermark to out, lowest first, at most `max`: DONE
+ * records merged over gaps, and ranges known ahead. Returns the number of ranges. */
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);
 
 #endif

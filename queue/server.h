@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which server is this? INFO says it in several fields: a Valkey reports redis_version 7.2.4 for ever, for the sake of old clients, and its
- * own version in valkey_version. Messages and limits use the real one. */
+/* Identifies the server by INFO. For old clients a Valkey reports redis_version 7.2.4, and its
+ * own version in valkey_version. Messages and limits use its own version. */
 #ifndef LW_QUEUE_SERVER_H
 #define LW_QUEUE_SERVER_H
 
@@ -11,10 +11,11 @@ struct lw_server {
     bool too_old;  /* below Redis 7.0, which the scripts need; every Valkey is newer */
 };
 
-/* info: the text of INFO with at least its section "server" */
+/* `info` is the text of INFO with at least its section "server". */
 void lw_server_read(struct lw_server *s, const char *info);
 
-/* Is this the error reply of a server that can run no script? A Valkey from 9.1 on has Lua in a module that may be absent. */
+/* Returns true if the error is that of a server that can run no script. From 9.1 on, Valkey has
+ * Lua in a module that may be absent. */
 bool lw_server_lacks_lua(const char *error);
 
 #endif

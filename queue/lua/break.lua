@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- break: an operator ends the lock of a lane, whoever holds it, raises the fence and lets what waits go on. A backoff ends too.
+-- break: an operator ends the lock of a lane, whoever holds it, or its backoff. The fence rises, and waiting
+-- messages get a hint.
 -- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
--- ARGV 1 handoff_ms, 2 who asks
--- Result: {fence, value that was there} or {} where nobody held it
+-- ARGV 1 handoff_ms, 2 name of the operator
+-- Result: {fence, value that the lock had}, or {} if nobody held it
 -- @fences @lanes @hints
 local AUDIT_MAX = 10000
 local lanes, audit, lock = KEYS[2], KEYS[5], KEYS[6]

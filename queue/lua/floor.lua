@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- floor: commits that Kafka accepted. Raises floors, never lowers one, and deletes the segments that they passed.
+-- floor: raises floors to the commits that Kafka has accepted, never lowers one, and deletes the segments below
+-- them.
 -- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, then (topic:partition, committed, from)…; from: below it nothing was ever written, where no floor is known
--- Result: 'OK', 'LOST', or how many of the partitions were taken, from the first on: enough segments for one call are deleted. The next
---      one's floor may be raised, but is to be told again
+-- ARGV 1 epoch id, then of each partition: topic:partition, committed, from (if no floor is known: nothing was ever
+-- written below this offset)
+-- Result: 'OK', 'LOST', or the number of partitions that are done, if the call has deleted as many segments as it
+-- may. The others must be sent again, even if the floor of the next one has been raised.
 -- @floors
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 for at = 2, #ARGV, 3 do

@@ -1,18 +1,25 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- gate: admit a batch of new messages: run at once, or wait. A lane may have several messages in it, in order: the first decides.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then G × (state segment, tries segment), then the lock of each lane; its list is wait:<lane>
--- ARGV 1 epoch id, 2 expected Redis time ms, 3 slack ms, 4 ttl_ms, 5 'park', or 'drop' and for each segment ' N', the offset from
---      which on its partition is new in this epoch, or ' -' if that is not known, 6 token, the same for all lanes of the call, 7 '1'
---      where messages carry a dedup id, 8 how many fences a lane may need, 9 a byte per lane: how many messages it has,
---      LW_GATE_ENVELOPES more where their envelopes are here, LW_GATE_BEHIND more (with 'drop') where the caller runs one of the lane and
---      asks only which of these are dropped; '' one each and no envelopes, 10 the messages' places, three bytes each (parts/groups.lua),
---      11 G, then G × (topic:partition, number of its segment, first and last byte to read at once), then for each message that has
---      one: envelope, dedup id
--- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, a letter per message (LW_GATED in queue/codes.h), tries}:
---      the i-th message that a lane grants has fence + i, from 0
---      tries: number of a grant, from 1, and its attempts so far, for lanes that have any
--- Order of writes: locks, which the same token finds again; `lanes` before a list; states of what waits after its list.
+-- gate: admits a batch of new messages: each runs at once or waits. Messages of one lane come together and in order,
+-- and the first decides.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries; then the lock of each
+-- lane (its list is wait:<lane>)
+-- ARGV 1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms
+--      5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition that is new in this
+--        epoch, or '-' if that is unknown
+--      6 token, the same for all lanes of the call, 7 '1' if messages carry a dedup id, 8 number of fences that one
+--        lane may need
+--      9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their envelopes, plus
+--        LW_GATE_BEHIND if (with 'drop') the caller runs a message of the lane and asks only which of these to drop;
+--        '': one message per lane and no envelopes
+--      10 the places of the messages, three bytes each (parts/groups.lua)
+--      11 G, then of each segment: topic:partition, its number, first and last byte to read at once
+--      then of each message, as far as it has them: envelope, dedup id
+-- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in queue/codes.h), tries}
+--      fence: the i-th message that is granted in a lane has fence + i, counted from 0
+--      tries: for each grant that had attempts before, the number of the grant (from 1) and the number of attempts
+-- Order of writes: locks first, in which the same call finds its token if it is sent again; a lane into `lanes`
+-- before its list exists; states of waiting messages after their list.
 -- @fences @locks @groups @envelopes @lanes @grants
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
     ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
@@ -28,17 +35,18 @@ local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
 local out, m = {}, 0
 
--- Whose is a lane that is not simply free? 'mine', 'taken', or 'bad'.
+-- Returns whose a lane is that may not be free: 'mine' if this call has its lock, 'taken', or 'bad' if the name of
+-- the lock holds another type.
 local function whose_is(key, held)
     if type(held) == 'table' then return 'bad' end
     if not is_mine(held, token) then return 'taken' end
-    call('SET', key, value, 'PX', ttl) -- the same call once more, its answer was lost
+    call('SET', key, value, 'PX', ttl) -- the call is sent again, because its answer was lost
     return 'mine'
 end
 
--- With 'drop' a message that was granted before is never dropped: its effect may stand in half, or precede that of an older message
--- that runs again. Grants of this epoch are remembered in `tries`. Those of earlier epochs are forgotten, so only a message that is
--- new in this epoch is dropped.
+-- With 'drop' a message that was granted before is never dropped: its effect may be half done, or an older message
+-- that runs again would become the last effect of the key. `tries` remembers the grants of this epoch. Those of
+-- earlier epochs are forgotten, so a message is dropped only if it is new in this epoch.
 local drop = sub(on_busy, 1, 4) == 'drop'
 local function learn_new_from()
     local names, g = {}, 0
@@ -73,7 +81,7 @@ local function park(i, key, parked)
     local envelopes = {}
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
     local lane = lane_of(key)
-    local listed = not (waiting and waiting[i]) -- in `lanes` before there is a list
+    local listed = not (waiting and waiting[i]) -- a lane must stand in `lanes` before its list exists
     if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
     local ok = type(pushed) ~= 'table'
@@ -83,12 +91,12 @@ local function park(i, key, parked)
     end
     if listed and not ok then
         call('ZREM', lanes, lane)
-    elseif ok and not listed and pushed == #envelopes then -- these are alone in a list that was said to have others
+    elseif ok and not listed and pushed == #envelopes then -- the list should have held others, so it had vanished
         list_vanished(lane)
     end
 end
 
--- What is said to wait stands in the lane's list, unless that has vanished.
+-- Returns whether a message whose state is waiting can stand in the list of its lane: the list may have vanished.
 local function still_waits(i, key)
     return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
 end
@@ -111,7 +119,7 @@ for i = 1, n_lanes do
             out[m] = 'LW_GATED_UNDECIDED'
         elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then
             out[m] = 'LW_GATED_WAITS'
-            whose = 'taken' -- it waits in the list: so do those behind it
+            whose = 'taken' -- the message waits in its list, so the ones behind it must wait
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, LW_STATE_DONE)
             out[m] = 'LW_GATED_DUPLICATE'
@@ -121,11 +129,11 @@ for i = 1, n_lanes do
                 put_state(s, index, LW_STATE_DONE)
                 out[m] = 'LW_GATED_DROPPED'
             end
-        elseif whose == 'mine' then -- one that waits, too: a new owner parked it after this call was sent first
+        elseif whose == 'mine' then -- grants waiting messages as well: a new owner parked them after this call was first sent
             out[m] = 'LW_GATED_ALSO'
             grant(s.tp, offset, s)
         else
-            if state == LW_STATE_WAITING and not told then -- it is said to wait, and nothing waits there: its list has vanished, so it comes as a new one
+            if state == LW_STATE_WAITING and not told then -- the state says waiting, but the list has vanished: the message counts as new
                 list_vanished(lane_of(key))
                 told = true
             end
@@ -145,7 +153,7 @@ for i = 1, n_lanes do
             if whose == 'mine' then
                 out[m] = 'LW_GATED_RUN'
                 run(s, index)
-                stop = with_dedup -- the next one may be a duplicate of this
+                stop = with_dedup -- the next message may be a duplicate of this one
             elseif whose == 'bad' then
                 out[m] = 'LW_GATED_BAD'
                 stop = true

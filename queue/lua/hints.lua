@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- hints: more of the ready list at once than BRPOPLPUSH gives, and where it is refused (maxmemory).
+-- hints: pops several hints from the ready list at once. Works at maxmemory, when BRPOPLPUSH is refused.
 -- KEYS 1 epoch, 2 ready, 3 claimed:<worker>
--- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms
+-- ARGV 1 epoch id, 2 maximum number of hints, 3 ttl_ms
 -- Result: 'LOST' or a list of lanes, oldest hint first
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 'LOST' end
 local out = {}

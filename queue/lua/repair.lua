@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- repair: an owner writes back what it knows, after an epoch was lost.
+-- repair: an owner writes back what it knows is finished, after an epoch was lost.
 -- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, 2 number of partitions F, then F × (topic:partition, committed, from), then (topic:partition, lo, hi)… finished ranges, hi
---      excluded, at most 4,096 offsets in all
--- Result: 'OK'; 'LATE' where the quarantine is over: the floors were taken, the ranges not; 'LOST'. Segments below a floor that are too many for
---      one call are deleted by the floor calls that follow
+-- ARGV 1 epoch id, 2 number of partitions F, then of each of these: topic:partition, committed, from (as in floor);
+-- then of each finished range: topic:partition, lo, hi (not included); at most 4,096 offsets in all
+-- Result: 'OK', 'LOST', or 'LATE' if the quarantine is over: the floors were taken, the ranges were not. If there
+-- are too many segments below a floor for one call, later floor calls delete the rest.
 -- @floors
 local id, n = ARGV[1], tonumber(ARGV[2])
 local why = refuse(id, '', 0)

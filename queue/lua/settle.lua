@@ -1,23 +1,28 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- settle: what became of messages, and who goes on in their lanes.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then G × (state segment, tries segment), then the lock of each lane; its list is
---      wait:<lane>
--- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window s, '' where messages carry no dedup id, 6 how
---      many fences a lane may need, 7 "LANE CALL MET", bounds in bytes as in claim, 8 the lanes' items, seven bytes each (below), 9 the
---      messages' places, three bytes each (parts/groups.lua), 10 G, then G × (topic:partition, number of its segment, first and last byte to read at
---      once), 11 + 4G how many locks' values follow, then those, then what the items need
--- An item: which value, from 0, its lock has while it is ours; how many messages finished, in order; what became of the last of them (those
---      before it are done); how to go on; how many messages are named behind them; how many heads are wanted, of LW_GO_NEXT one
---      at least; how many stand before those. Every letter has its name in queue/codes.h
---   What an item needs stands in this order: what the last message needs (LW_RETRY, LW_BACK: backoff_ms, envelope; LW_DEAD: reason, envelope);
---   with dedup ids, those of the finished, then of the named
--- Result: 'LOST', 'QUARANTINE', or {fence, a letter per item (LW_SETTLED), a letter per named message (LW_NAMED), duplicates dropped, tries,
---      heads, a byte per item: how many heads it was given}; the i-th message granted to an item has fence + i, from 0; tries as in gate,
---      over all grants in order
---   stale: of the done messages at most the first was recorded; whoever has the lane now runs the others again, in order
--- Order of writes: dead letters and business ids, states, tries that end, lists, states of what was put back, locks, and last the tries that
--- count. Each item is looked at twice: record, then, when its states are in Redis, go_on.
+-- settle: records the outcomes of messages and decides how each lane goes on.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then of each of G segments: its states, its tries; then
+-- the lock of each lane (its list is wait:<lane>)
+-- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window (s), '' if messages carry
+-- no dedup id
+--      6 number of fences that one lane may need, 7 "LANE CALL MET", bounds in bytes as in claim
+--      8 one item of seven bytes per lane (below), 9 the places of the messages, three bytes each (parts/groups.lua)
+--      10 G, then of each segment: topic:partition, its number, first and last byte to read at once
+--      11 + 4G number of lock values, then the values, then the arguments of the items
+-- Item: index (from 0) of the value that the lane's lock has while it is ours; number of finished messages; outcome
+-- of the last of them (those before it are done); how to go on; number of messages named behind them; number of
+-- heads wanted (at least 1 for LW_GO_NEXT); number of list elements before the wanted heads. queue/codes.h names
+-- every letter.
+-- Arguments of an item: what its last message needs (LW_RETRY and LW_BACK: backoff_ms, envelope; LW_DEAD: reason,
+-- envelope); then, with dedup ids, those of the finished and of the named messages.
+-- Result: 'LOST', 'QUARANTINE', or {fence, one letter per item (LW_SETTLED), one letter per named message
+-- (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number of heads that it was given}
+--      fence: the i-th message that is granted to an item has fence + i, counted from 0
+--      tries: as in gate, over all grants in order
+--      If an item is stale, at most the first of its done messages was recorded; the lane's next holder runs the
+--        others again, in order.
+-- Order of writes: dead letters and business ids; states; tries that end; lists; states of what was put back; locks;
+-- tries that count. Each item is handled twice: by record(), and, when its states are in Redis, by go_on().
 -- @fences @locks @groups @heads @grants @hints
 local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
     ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
@@ -32,7 +37,7 @@ local arg = first_value + tonumber(ARGV[first_value - 1])
 local held = call('MGET', unpack(KEYS, first_key + 1))
 local waiting = who_waits(lanes, first_key, n)
 local item, place = bytes_of(items), bytes_of(places)
-local at = 1 -- in the places
+local at = 1 -- position in `place`
 local until_ms = now + tonumber(ttl)
 
 local function take_place()
@@ -44,24 +49,26 @@ local function take_arg()
     arg = arg + 1
     return ARGV[arg - 1]
 end
-local function holds(value, mine) -- a gate that was sent twice may have written another fence
+local function holds(value, mine) -- a gate that was sent again may have written another fence
     if value == mine then return true end
     return value and is_mine(value, string.match(mine, '^(.*):%d+$') or mine)
 end
 
 local out, named_out, heads_each = {}, {}, {}
--- What is done only once all states are in Redis: locks that are deleted or become a backoff, tries that are forgotten or counted.
+-- Writes that must wait until all states are in Redis: locks to delete or to turn into a backoff, tries to forget or
+-- to count.
 local free, backoffs, forgotten, tried_again = {}, {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
 end
 
--- The message goes to the head of its list, for a retry or for whoever comes next. The lane stands in `lanes` before its list exists.
+-- Puts a message back at the head of its list, for a retry or for the next holder. The lane stands in `lanes` before
+-- its list exists.
 local function put_back(r)
     local lock, s, index, backoff = r.lock, r.s, r.index, r.backoff
     local lane, offset = lane_of(lock), s.base + index
     local wait = P .. 'wait:' .. lane
-    call_left = math.max(call_left, 1) -- reads at least one page in any case; the caller limits how many are put back
+    call_left = math.max(call_left, 1) -- at least one read is always allowed; the caller limits how many messages are put back
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
     local rotate = skip and backoff > 0 and r.outcome == LW_RETRY
@@ -101,7 +108,7 @@ local function die(s, index, reason, envelope)
     forget_later(s, index)
 end
 
--- The lease is kept: which of the named may run?
+-- The lease is kept. Decides which of the named messages may run under it.
 local function grant_named(count, ids)
     for k = 1, count do
         local s, index = take_place()
@@ -122,7 +129,7 @@ local function grant_none(count)
     at = at + 3 * count
 end
 
--- What became of the messages of an item. What its lane needs is left for go_on, which comes when all this is in Redis.
+-- Records the outcomes of an item. What its lane needs is left to go_on(), which runs when all states are in Redis.
 local function record(i, o)
     local mine, count, outcome, named = ARGV[first_value + item[o]], item[o + 1], item[o + 2], item[o + 4]
     local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
@@ -152,14 +159,15 @@ local function record(i, o)
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
-    if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end -- never down
+    if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end -- a state never goes down
     if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then die(s, index, reason, envelope) end
     return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s, index = index, outcome = outcome, backoff = backoff,
         envelope = envelope, mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
 end
 
--- Who goes on in the lane of an item: one function for each way to go on. They answer a letter, and how many heads were granted. `lane` is nil
--- if nobody waits there; `stop`: it is paused, and nothing more is granted.
+-- One function for each way in which the lane of an item may go on. Each returns a letter and the number of heads
+-- that were granted. `lane` is nil if no message waits there; `stop` is true if the lane is paused, so that nothing
+-- more is granted.
 local function keep(r, lane, heads)
     call('PEXPIRE', r.lock, ttl)
     if heads and heads ~= 'BAD' then call('ZADD', lanes, text(until_ms), lane) end
@@ -216,7 +224,7 @@ local function go_named(r, lane, stop)
 end
 
 local function go_heads(r, lane, stop)
-    if not lane or r.want == 0 then -- none is wanted now
+    if not lane or r.want == 0 then -- no heads are wanted now
         grant_none(r.named)
         return keep(r, lane, lane and take_heads(lane, 1, 0))
     end
@@ -230,7 +238,8 @@ local function go_heads(r, lane, stop)
     return 'LW_SETTLED_KEPT', type(heads) == 'table' and not stop and grant_heads(heads) or 0
 end
 
--- Heads were handed over: if the last `count` elements of the list are just those that finished, they go at once.
+-- Finished heads still stand in their list. If its last `count` elements are those that finished, removes them all
+-- with one command.
 local function drop_finished(r, lane)
     local count, s = r.count, r.s
     if count == 0 or r.before < count or call_left <= 0 then return end
@@ -275,7 +284,7 @@ for i = 1, n do
     local o = 7 * i - 6
     local mode = item[o + 3]
     if item[o + 1] == 1 and item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0 and not (waiting and waiting[i]) and
-        not with_dedup and held[i] == ARGV[first_value + item[o]] then -- as most are: one message, done, and nobody waits
+        not with_dedup and held[i] == ARGV[first_value + item[o]] then -- the most frequent case: one message, done, and no other waits
         local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
         at = at + 3
         if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end
@@ -295,7 +304,7 @@ for i = 1, n do
         out[i], heads_each[i] = answer, given or 0
     end
 end
-save_states() -- what was put back waits
+save_states() -- messages that were put back are waiting now
 for _, b in ipairs(backoffs) do set_backoff(b[1], b[2]) end
 if #free > 0 then call('DEL', unpack(free)) end
 for _, m in ipairs(tried_again) do set_tries(unpack(m)) end

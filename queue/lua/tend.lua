@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- tend: the janitor. Looks at the lanes whose time has come and makes the hint again where nobody holds them. One
--- whose list is gone is told to the owners of what waited there.
+-- tend: the janitor. Examines the lanes whose time has come and makes a hint for each that is neither held nor
+-- paused. If the list of a lane is gone, tells the owners of the messages that waited there.
 -- KEYS 1 epoch, 2 lanes, 3 ready
--- ARGV 1 epoch id, 2 how many at most, 3 ttl_ms, 4 handoff_ms
--- Result: 'LOST', 'QUARANTINE', or the number of lanes looked at: fewer than asked for means that none is left
+-- ARGV 1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
+-- Result: 'LOST', 'QUARANTINE', or the number of lanes examined; if it is less than the maximum, the caller need not
+-- ask again now
 -- @locks @lanes @hints
 local READY_MAX, VANISHED_A_CALL = 1024, 64
 local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -12,16 +13,16 @@ local why = refuse(id, '', 0)
 if why then return why end
 local lanes, ready = KEYS[2], KEYS[3]
 local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
-if #due < most then -- scores too far ahead come from a clock that jumped
+if #due < most then -- scores too far ahead were set before Redis' clock went back
     for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf', 'LIMIT', 0, most - #due)) do due[#due + 1] = lane end
 end
 local room, vanished = READY_MAX - call('LLEN', ready), 0
 for _, lane in ipairs(due) do
     local left, listed = lock_left(P .. 'lock:' .. lane), call('EXISTS', P .. 'wait:' .. lane) == 1
-    if not listed and vanished < VANISHED_A_CALL then -- whoever holds the lane finds nothing there either
+    if not listed and vanished < VANISHED_A_CALL then -- even if the lane is held: its holder finds no list either
         vanished = vanished + 1
         forget_vanished(lane)
-    elseif not listed then -- a later call: the owners read the stream in steps, too
+    elseif not listed then -- left to a later call, because the owners read the stream in steps
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then
         call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)

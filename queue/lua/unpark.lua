@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- unpark: messages whose waiting list has vanished wait no more: they are unseen, so that their owner reads them from Kafka again.
+-- unpark: marks messages whose waiting list has vanished as unseen, so that their owner reads them from Kafka again.
 -- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, 2 topic:partition, 3.. offsets, 1,024 at most
--- Result: 'LOST', or how many of them were waiting
+-- ARGV 1 epoch id, 2 topic:partition, then at most 1,024 offsets
+-- Result: 'LOST', or the number of these messages that were waiting
 -- @states
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 local tp, n = ARGV[2], 0

@@ -79,7 +79,7 @@ M = {
     'gate sent again parks what waits': [('queue/lua/gate.lua', "elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then", "elseif state == LW_STATE_WAITING and still_waits(i, key) then")],
     # scripts that fail in the middle
     'lists lose what is not recorded yet': [('queue/lua/settle.lua', "save_states()\nfor _, m in ipairs(forgotten)", "for _, m in ipairs(forgotten)")],
-    'a try counts before the lock says so': [('queue/lua/settle.lua', "save_states() -- what was put back waits\n", "save_states()\nfor _, m in ipairs(tried_again) do set_tries(unpack(m)) end\ntried_again = {}\n")],
+    'a try counts before the lock says so': [('queue/lua/settle.lua', "save_states() -- messages that were put back are waiting now\n", "save_states()\nfor _, m in ipairs(tried_again) do set_tries(unpack(m)) end\ntried_again = {}\n")],
     'a list before its lane is listed': [('queue/lua/gate.lua', "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n", ""), ('queue/lua/gate.lua', "    if listed and not ok then", "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n    if listed and not ok then")],
     'said to wait before it stands in its list': [('queue/lua/settle.lua', "        if not (head_tp == tp", "        put_state(s, index, LW_STATE_WAITING)\n        save_states()\n        if not (head_tp == tp")],
     # trials of an operator

@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @states
--- Raises a floor, never lowers it, and deletes the segments that it passed: SEGMENTS_MAX a call, of all partitions together. What a call
--- leaves is noted in `sweep` (TOPIC:PARTITION -> its first segment) before the floor is raised, so that a later call finds it whatever
--- happens to this one. from: below it nothing was ever written, where no floor is known; then there is little to delete, and nothing but
--- the last SEGMENTS_MAX segments is looked at. False: segments are left, and the caller is to ask
--- again. only_raise: nothing is done where the floor does not rise.
+-- Raises a floor, never lowers it, and deletes the segments below it: at most SEGMENTS_MAX per call, over all
+-- partitions. Before the floor rises, `sweep` (TOPIC:PARTITION -> first segment that is left) notes what is to be
+-- deleted, so that a later call finds the rest if this one fails. `from`: if no floor is known, nothing was ever
+-- written below this offset; then little can be left, so only the last SEGMENTS_MAX segments are deleted.
+-- `only_raise`: do nothing if the floor does not rise. Returns false if segments are left, so that the caller must
+-- ask again.
 local SEGMENTS_MAX = 4096
 local segments_left = SEGMENTS_MAX
 local any_sweep = nil

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @tries
--- What gate, settle and claim grant, in order: attempts other than 0 by number of the grant, and the envelopes of heads.
+-- What gate, settle and claim have granted, in order. tries_out: for each grant that had attempts before, the number
+-- of the grant and of the attempts; heads_out: the envelopes of heads.
 local n_grants, tries_out, heads_out = 0, {}, {}
-local function grant(tp, offset, s) -- s: its segment, where that is at hand
+local function grant(tp, offset, s) -- s: the message's segment, or nil
     n_grants = n_grants + 1
     s = s or segment_of(tp, offset)
     if s.has_tries == nil then s.has_tries = call('EXISTS', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))) == 1 end

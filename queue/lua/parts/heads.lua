@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @tries @envelopes @lanes
--- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left: what it may still read; lane_bytes: the
--- most that one lane is granted; `largest`: the largest envelope that the caller met recently or this call has read, which decides how many
--- are read at once. The size of an element is not known before it is read, so LW_READ_AT_ONCE limits the cost of unexpectedly large ones.
+-- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left: what the call may
+-- still read; lane_bytes: the maximum that one lane is granted; `largest`: the largest envelope that the caller met
+-- recently or this call has read, which decides how many are read at once. The size of an element is not known
+-- before it is read, so LW_READ_AT_ONCE limits the cost of unexpectedly large ones.
 local call_left, lane_bytes, largest = LW_CALL_BYTES, LW_LANE_BYTES, 0
 local function take_bounds(bounds)
     local lane, all, met = string.match(bounds, '^(%d+) (%d+) (%d+)$')
@@ -18,11 +19,12 @@ local function count_read(envelope)
     if #envelope > largest then largest = #envelope end
 end
 
--- Drops finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset}, oldest first, of at most
--- lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those behind it are returned; those before it are granted
--- already and count against lane_bytes. `before`: how many elements stand before the wanted ones, as far as known. Returns nil if none is
--- left (and the lane is removed), 'MORE' if a limit was reached first, 'BAD' if the list's name holds another type.
-local trimmed = false -- the caller has just dropped heads of the lane
+-- Drops finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset},
+-- oldest first, of at most lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those
+-- behind it are returned; those before it are granted already and count against lane_bytes. `before`: number of
+-- elements that stand before the wanted ones, as far as known. Returns nil if none is left (and the lane is
+-- removed), 'MORE' if a limit was reached first, 'BAD' if the list's name holds another type.
+local trimmed = false -- true if the caller has just dropped heads of the lane
 local function take_heads(lane, want, before, after_tp, after_offset)
     local emptied = trimmed
     trimmed = false
@@ -33,7 +35,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         return 'MORE'
     end
-    local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0 -- at: elements looked at that stay
+    local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0 -- at: examined elements that stay
     local out, n, any, behind, seen, full = {}, 0, false, after_tp == nil, {}, false
     repeat
         local most = read_at_once(lane_bytes - granted)
@@ -50,14 +52,14 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             local tp, offset, n_dedup = identity_of(envelope)
             local over = tp and finished(tp, offset)
             local mine = any and tp and seen[tp]
-            local again = mine and mine[offset] -- the same message twice: one owner put it back, the next parked it
+            local again = mine and mine[offset] -- the same message is there twice: one owner put it back, the next one parked it
             if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, LW_STATE_DONE)
                 finish_unsaved = true
                 duplicates = duplicates + 1
                 over = true
             end
-            if not tp and not any then -- not ours, or torn: kept where people look, out of the way
+            if not tp and not any then -- foreign or torn: moved to the dead letters, where people find it
                 pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
                 over = true
             end
@@ -87,7 +89,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             if full then break end
         end
         call_left, largest = call_left - read, most_bytes
-        if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end -- the next one would not fit either, if it is as large
+        if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end -- the next one will not fit if it is as large
         if drop > 0 then
             if finish_unsaved then save_states() end
             call('LTRIM', wait, 0, -1 - drop)
@@ -103,22 +105,23 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         if at + dropped == size and not any then size = size + 16 end
     until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
-    if not any and call('EXISTS', wait) == 0 then -- a bound was reached just where the list ended
+    if not any and call('EXISTS', wait) == 0 then -- a limit was reached at the very end of the list
         call('ZREM', P .. 'lanes', lane)
         return nil
     end
     return any and out or 'MORE'
 end
 
--- The first of them with its identity, or what take_heads says.
+-- Returns the oldest unfinished message and its identity, or nil, 'MORE' or 'BAD' as take_heads does.
 local function first_unfinished(lane)
     local heads = take_heads(lane, 1, 0)
     if type(heads) ~= 'table' then return heads end
     return heads[1][1], heads[1][2], heads[1][3]
 end
 
--- Returns the head to run now. With retry.order skip, heads that are not due yet rotate to the left end; if none is due, returns 'UNDUE' and
--- the earliest due time. If the call reached its limit before it saw them all, the lane is examined again after LOOK_ON_MS.
+-- Returns the head to run now. With retry.order skip, heads that are not due yet rotate to the left end of the list;
+-- if none is due, returns 'UNDUE' and the earliest due time. If the call reached its limit before it saw all of
+-- them, the lane is examined again after LOOK_ON_MS.
 local LOOK_ON_MS = 100
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
@@ -138,7 +141,7 @@ local function runnable_head(lane, skip)
     return 'UNDUE', earliest
 end
 
--- As take_heads; with retry.order skip, only the one head that is due.
+-- Does the same as take_heads; but with retry.order skip it returns only one head, which is due.
 local function runnable_heads(lane, skip, want, before, after_tp, after_offset)
     if not skip then return take_heads(lane, want, before, after_tp, after_offset) end
     local head, tp, offset = runnable_head(lane, true)

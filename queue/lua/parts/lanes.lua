@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- A lane's name out of its lock's.
+-- The name of a lane is the name of its lock without the prefix.
 local LOCK_PREFIX = #P + 6
 local function lane_of(lock) return sub(lock, LOCK_PREFIX) end
 
--- Which of a batch's lanes have waiters; nil if none has, which spares the look at each.
+-- Returns a list that says which lanes of the batch have waiters; nil if no lane of the shard has any.
 local function who_waits(lanes, first_key, n)
     if call('EXISTS', lanes) == 0 then return nil end
     local names = {}
@@ -18,14 +18,15 @@ local function is_paused(lock)
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
--- A lane stands in `lanes` just while its list exists: every script leaves it so. One that stands there without a list had its list deleted or
--- evicted by others, with the messages in it. The stream `vanished` tells their owners, who have them read from Kafka again.
+-- Every script leaves a lane in `lanes` exactly as long as its list exists. If a lane stands there without a list,
+-- somebody has deleted the list with its messages, or Redis has evicted it. The stream `vanished` tells the owners,
+-- who read the messages from Kafka again.
 local VANISHED_MAX = 10000
 local function list_vanished(lane)
     pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)
     call('PEXPIRE', P .. 'vanished', text(100 * math.max(tonumber(epoch[3] or 0), 1000)))
 end
-local function forget_vanished(lane) -- told first: a lane that no longer stands in `lanes` is looked at by nobody
+local function forget_vanished(lane) -- the stream comes first, because nobody examines a lane that has left `lanes`
     list_vanished(lane)
     call('ZREM', P .. 'lanes', lane)
 end

@@ -5,9 +5,10 @@ local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
--- Returns the lock's remaining ms, as PTTL. A lock is set for at most the largest TTL in use, "backoff:MS" for MS. If it has longer to
--- go, it was set before Redis' clock went back and nobody would end it in time, so this cuts it to its maximum. A bare "backoff", of an
--- older version, does not tell its length and stays as it is.
+-- Returns how long a lock lasts, in ms, as PTTL does. A lock is set for at most the largest TTL in use, and
+-- "backoff:MS" for MS. If it has longer to go, it was set before Redis' clock went back and would not end in time,
+-- so this shortens it to that maximum. A bare "backoff" comes from an older version; it does not tell its length, so
+-- it stays as it is.
 local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
 local function lock_left(lock)
     local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)

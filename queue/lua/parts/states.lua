@@ -1,17 +1,19 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- A replayed message (queue/envelope.h: replay > 0) is one of a partition "TOPIC:PARTITION#REPLAY" that nobody owns: its state and tries are its
--- own, it has no floor, and what is known of the original does not drop it. Its marks go with time, long after it left its list.
+-- A replayed message (queue/envelope.h: replay > 0) belongs to a partition "TOPIC:PARTITION#REPLAY" that nobody
+-- owns: it has a state and tries of its own and no floor, and what is known of the original does not drop it. Its
+-- marks expire long after it has left its list.
 local REPLAY_MARK_S = 604800
 
--- States, two bits an offset, four a byte, the first in the highest bits. A call reads the pages of a segment that it needs, many as one where
--- it names them; what was written is seen by later reads of the call; save_states writes it back, of a page what stands between its first and
--- its last change. Nothing that relies on a state is written before it: not the end of a list that held what has finished, not the end of a
--- lock. finish_unsaved: a message has been found finished by this call, and Redis does not know yet.
+-- States take two bits per offset, four of them a byte, the first in the highest bits. A call reads only the pages
+-- of a segment that it needs, or several as one if it names them. Later reads of the call see what it has written.
+-- save_states() writes to Redis, of each page the bytes from the first change to the last. Whatever relies on a
+-- state is written after it: a list whose finished heads are dropped, the end of a lock. finish_unsaved: this call
+-- has found a message finished, and Redis does not know it yet.
 local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}
-local PAGE = 64 -- bytes
+local PAGE = 64 -- bytes of a segment that are read together
 local function floor_of(tp)
     local f = floors[tp]
     if not f then
@@ -35,7 +37,8 @@ local function segment_at(tp, number, key)
     return s
 end
 local function segment_of(tp, offset) return segment_at(tp, (offset - offset % LW_SEGMENT) / LW_SEGMENT) end
--- s.page, from the byte s.first on, is what was looked at last; pages that were read stand in s by their number, one that spans several by each.
+-- s.page is the page that was used last, and begins at byte s.first. s[n] is the page with number n; pages that were
+-- read together share one table.
 local function read_pages(s, first, last)
     local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
     for i = #page + 1, (last - first + 1) * PAGE do page[i] = 0 end
@@ -57,7 +60,7 @@ local function get_state(s, index)
     local d = DIVISOR[k]
     return (b - b % d) / d % 4
 end
-local function put_state(s, index, state) -- never down; the floor is the caller's to look at
+local function put_state(s, index, state) -- a state never goes down; callers check the floor
     local k = index % 4
     local at, d = (index - k) / 4, DIVISOR[k]
     local b = s.page[at - s.first + 1] or turn_to(s, at)
@@ -76,10 +79,11 @@ local function put_state(s, index, state) -- never down; the floor is the caller
 end
 local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % LW_SEGMENT) end
 local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE end
-local function set_state(tp, offset, state) -- never below the floor
+local function set_state(tp, offset, state) -- changes nothing below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
--- Of a partition the oldest go first: a later message of a key must never be known as done without those before it.
+-- Pages of a partition are written oldest first: a message must never be known as done while an earlier one of its
+-- key is not.
 local function is_older(a, b)
     if a.segment ~= b.segment then return a.segment < b.segment end
     return a.first < b.first
