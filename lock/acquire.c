@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Acquires a lock that lives on one Redis. To wait is to make one attempt after another:
+ *
  *     one attempt → [stand in line → sleep until told, or until it is time to look → attempt]… → leave the line */
 #include "lock/one.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client's inside: a bounded pool of connections, and calls of Redis on one of them.
+ *
  *     lw_call_script() → lw_call_add()… → lw_client_call() → freeReplyObject()
+ *
  * A call uses an idle connection or opens one. If that connection breaks or stays silent, the client drops all idle ones too, since they
  * are likely dead as well, and sends the call once more on a new one. So every call may be sent twice, which is safe because each names its
  * token. */

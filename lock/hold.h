@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Locks and holds inside the library, and the functions that a kind of lock must provide.
+ *
  * Each kind of lock has a table of functions. The kinds that live on one Redis share one table (one.c) and differ in their shape: the names
  * of their keys, and their scripts. Rows and Redlock have tables of their own, and may keep data in `more` of the lock and of the hold.
  * Everything else is common: the count of reentrant holds, renewal (keeper.h), loss, and the public functions. */

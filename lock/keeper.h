@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper is the thread that renews holds. It has a connection of its own, so that neither a full pool nor a slow call lets a lease end.
+ *
  * The keeper extends a hold when a third of its TTL is over, and tries again until two thirds are. Then it gives the hold up: it marks the
  * hold as lost and calls its callback while the lease still has a third to go. It renews in pipelines of at most LW_KEEP_BATCH holds, and
  * waits for the answers no longer than until the next hold must be given up. */

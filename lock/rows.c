@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row locks: several mutexes under one hold, all of them or none.
+ *
  *     [take in order up to the first held row → wait for that one while the keeper renews the rest]… → all get one fence and one lease
+ *
  * Every row is a mutex named PREFIX TABLE:ID, so a lock of one row, a lock of several rows and a mutex of that name exclude each other.
  * Rows are taken in one order, and a waiter holds only smaller rows than the one that it waits for, so waiters never form a circle. All
  * rows of a hold have the same token, by which Redis knows whose they are. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mutex without scripts: WATCH, look, MULTI … EXEC, on one connection.
+ *
  * Each step is sent in one write, so a call costs two round trips. If a watched key changed in between, EXEC does
  * nothing, and the steps are repeated. */
 #include "lock/one.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Latchwork locks: mutual exclusion between threads, processes and machines by way of Redis.
+/* Latchwork locks: mutual exclusion between threads, processes and machines, by means of Redis.
  *
  *     #include <latchwork/lock.h>
  *
@@ -8,7 +8,7 @@
  *     struct latchwork_lock *lock = latchwork_lock_open(client, "stock:42", NULL, &error);
  *     struct latchwork_hold *hold;
  *     if (latchwork_lock_acquire(lock, 5000, &hold, &error) == LATCHWORK_LOCK_OK) {
- *         store(latchwork_hold_fence(hold), ...);        // a store that refuses smaller fences than it has seen
+ *         store(latchwork_hold_fence(hold), ...);        // a store that refuses a fence smaller than one it has seen
  *         latchwork_hold_release(hold, &error);
  *     }
  *     latchwork_lock_close(lock);
@@ -16,61 +16,61 @@
  *
  * Build with `cc $(pkg-config --cflags latchwork) my.c $(pkg-config --libs latchwork)`.
  *
- * Words. A *client* is a bounded pool of connections to one Redis. A *lock* is a name with options: what is to be locked, for how long, in
- * which manner. A *hold* is one acquisition of it. Clients and locks are shared by as many threads as you like: each acquire gives a
- * hold of its own. `latchwork_redlock_*` makes locks that live on several independent Redis servers, `latchwork_rows_*` locks for rows of
- * tables; acquire, renew, release and all the rest are the same functions for every kind.
+ * Words. A *client* is a bounded pool of connections to one Redis. A *lock* is a name with options: what to lock, for how long, and how. A
+ * *hold* is one acquisition of a lock. Any number of threads may share clients and locks: each acquire gives a hold of its own.
+ * `latchwork_redlock_*` makes locks that live on several independent Redis servers, `latchwork_rows_*` locks for rows of tables. Acquire,
+ * renew, release and all other functions are the same for every kind.
  *
- * What a hold is: a lease. Redis ends it `ttl_ms` after it was given unless it was renewed; a holder that was killed frees its lock so.
- * The holder counts the end from *before* it sent the request, on a clock that goes on through suspend (CLOCK_BOOTTIME), so that its own
- * idea of the end is never later than that of Redis. Whoever may be paused for longer than the TTL (a debugger, swapping, SIGSTOP, a
- * stalled virtual machine) can wake up without the lock and not know it for some instructions: no lock with a timeout can help there.
- * The fence does: it grows with every acquisition of a name, so a store that remembers the largest fence it has seen, and refuses smaller
- * ones, is safe even then. The fence is the larger of the last one + 1 and Redis' time in microseconds: it grows across expiry, release,
- * FLUSHALL and a fail-over to a replica that missed writes. (A name's counter is
- * remembered for a week after its last use; only a clock of Redis that went back by more than that could undo it.) (Martin Kleppmann, "How
- * to do distributed locking", 2016.)
+ * A hold is a lease. Redis ends it `ttl_ms` after the last renewal, so the lock of a holder that was killed becomes free. The holder
+ * counts the end from *before* it sent the request, on a clock that goes on through suspend (CLOCK_BOOTTIME), so for the holder the lease
+ * never ends later than for Redis. A program that is paused for longer than the TTL (a debugger, swapping, SIGSTOP, a stalled virtual
+ * machine) can wake up without the lock and run some instructions before it notices. No lock with a timeout can prevent that, but the
+ * fence can: it grows with every acquisition of a name, so a store that remembers the largest fence it has seen, and refuses smaller ones,
+ * is safe even then. The fence is the larger of the last one + 1 and Redis' time in microseconds, so it grows across expiry, release,
+ * FLUSHALL and a failover to a replica that missed writes. (The counter of a name is kept for a week after its last use. Fences stop
+ * growing only if Redis' clock goes back by more than that.) See Martin Kleppmann, "How to do distributed locking", 2016.
  *
- * Results. Functions that talk to Redis return a latchwork_result, and fill *error on any result other than OK; `error` may be NULL.
- *   OK     as asked.
+ * Results. Functions that talk to Redis return a latchwork_result, and fill *error unless the result is OK; `error` may be NULL.
+ *   OK     the call did what was asked.
  *   BUSY   others hold the lock, and the time to wait is over. error->code is LATCHWORK_E_BUSY, or says more (LATCHWORK_E_NO_TTL, ...).
- *   LOST   the lock is not (any more) ours, and nothing was changed. Also: a release whose answer was lost with the connection, when the
- *          lock is found gone at the second try; it may have been freed by the first. Do not trust that you were alone until this call.
- *   ERROR  Redis could not be asked, or refused, or the call was wrong: error->code and error->text say what and what to do.
- * Functions that open something return NULL, and fill *error, where others return ERROR.
+ *   LOST   the lock is not, or no longer, ours, and nothing was changed. A release also returns LOST if its first answer was lost with
+ *          the connection and the second try finds the lock gone, since the first try may have freed it. Do not assume that you were
+ *          alone until this call.
+ *   ERROR  Redis could not be asked, or refused, or the call was wrong: error->code and error->text say what happened and what to do.
+ * Functions that open something return NULL, and fill *error, when others would return ERROR.
  *
- * Codes. Each function lists the codes that it gives, without their LATCHWORK_E_. *Any of Redis* stands for what every exchange with
- * Redis can end in: MEMORY, FORK, CONNECT, TIMEOUT, POOL, DENIED, TYPE, FULL, READONLY, NO_SCRIPTS, REPLY. Later versions may add
+ * Codes. Each function lists the codes that it gives, without their prefix LATCHWORK_E_. *Any of Redis* stands for the codes of every
+ * exchange with Redis: MEMORY, FORK, CONNECT, TIMEOUT, POOL, DENIED, TYPE, FULL, READONLY, NO_SCRIPTS, REPLY. Later versions may add
  * codes: treat one that you do not know by its result.
  *
  * Names. Each prefix belongs to one thing: LATCHWORK_LOCK_ are results, LATCHWORK_E_ codes, LATCHWORK_KIND_ kinds of locks,
- * LATCHWORK_FLAG_ flags (each has a bit of its own, so that one in the wrong place is refused), LATCHWORK_LOSS_ why a hold ended,
- * LATCHWORK_DEFAULT_ what a 0 in an option means, LATCHWORK_MIN_ and LATCHWORK_MAX_ limits. What ends in _INIT begins a structure of
- * options. <latchwork/handler.h> uses none of these prefixes, and both headers may be included together.
+ * LATCHWORK_FLAG_ flags (each has a bit of its own, so that a flag in the wrong place is refused), LATCHWORK_LOSS_ why a hold ended,
+ * LATCHWORK_DEFAULT_ what a 0 in an option means, LATCHWORK_MIN_ and LATCHWORK_MAX_ limits. A name that ends in _INIT begins a structure
+ * of options. <latchwork/handler.h> uses none of these prefixes, and both headers may be included together.
  *
- * Threads. Clients, locks and Redlocks may be used by any number of threads at the same time, until the one call that closes them. So
- * may one hold: all functions of a hold but release and forget may run side by side, on any thread, whichever thread acquired it, and
- * beside its renewal. Where renewals of one hold overlap, its deadline becomes the earliest of those that they asked for, since Redis may
- * have taken them in any order. latchwork_hold_release() and latchwork_hold_forget() end the hold: one thread calls one of them, once (for
- * a reentrant lock as often as it was acquired), when no other call on this hold runs, and none follows. No function may be called from a
- * signal handler.
+ * Threads. Clients, locks and Redlocks may be used by any number of threads at the same time, until the one call that closes them. The same
+ * goes for a hold: all its functions except release and forget may run at the same time, on any thread, and during its renewal. If
+ * renewals of one hold overlap, its deadline becomes the earliest that any of them asked for, since Redis may have executed them in any
+ * order. latchwork_hold_release() and latchwork_hold_forget() end the hold. One thread calls one of them, once (for a reentrant lock as
+ * often as it was acquired), while no other call on this hold runs, and no call may follow. No function may be called from a signal
+ * handler.
  *
- * Waiting. Who waits for a lock is woken by its release: the script that frees it tells one waiting client by PUBLISH, over one subscribed
- * connection that all the waiters of a client share; the rest sleep on. There is no polling by sleeping; what is woken and dies must not
- * hold up the others, so the first waiter of each client also looks by itself when the holder's lease must have ended, and every 5 s
- * (1 s for fair and read/write locks), with jitter. Where the subscription can't be had (ACL without channels), and for names that other
- * programs share (PLAIN, custom names without `wait`), the first waiter of each client looks every 10 to 100 ms instead.
+ * Waiting. A release wakes a waiter: the script that frees the lock tells one waiting client by PUBLISH, over one subscribed connection
+ * that all waiters of a client share, and the others sleep on. Normally nothing polls. But a client that was told and then died must not
+ * hold up the others, so the first waiter of each client also looks when the holder's lease must have ended, and every 5 s (1 s for fair
+ * and read/write locks), with jitter. If the client cannot subscribe (ACL without channels), and for names that other programs share
+ * (PLAIN, custom names without `wait`), the first waiter of each client looks every 10 to 100 ms instead.
  *
- * Forks. A child must not use its parent's clients, locks or holds: calls say LATCHWORK_E_FORK. It may close the client (which frees memory
- * and touches nothing else) and open one of its own.
+ * Forks. A child must not use its parent's clients, locks or holds: calls fail with LATCHWORK_E_FORK. It may close the client (which frees
+ * memory and touches nothing else) and open one of its own.
  *
- * Memory. What a call hands out is freed by its close or release. An allocation that fails is an error, LATCHWORK_E_MEMORY, and never
- * ends the program: what was opened before goes on working, and the call may be made again. After an acquire that failed so, the lock
- * may be taken in Redis until its TTL ends, as after any ERROR. Closing and releasing free what they free also without memory.
+ * Memory. Each object is freed by its close or release. A failed allocation is an error, LATCHWORK_E_MEMORY, and never ends the program:
+ * objects opened before go on working, and the call may be made again. After an acquire that failed in this way the lock may be taken in
+ * Redis until its TTL ends, as after any ERROR. Close and release need no memory.
  *
- * Interface. It only grows: structures that you fill carry their size, and members are added at their ends. Fill them as
+ * Interface. It only grows: structures that you fill carry their size, and members are added at their ends. Fill them in like
  * `struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 5000};` or zero them and set `size` yourself.
- * Zero always means the default. Times are in ms, and -1 where they may be endless. */
+ * Zero always means the default. Times are in ms; -1 means endless if the option allows that. */
 #ifndef LATCHWORK_LOCK_H
 #define LATCHWORK_LOCK_H
 
@@ -85,15 +85,15 @@ extern "C" {
 
 /* --- version ----------------------------------------------------------------------------------------------------------------------- */
 
-/* The version of this header. MAJOR changes when a program has to be compiled anew or changed; the soname carries it. */
+/* The version of this header. MAJOR changes if programs must be compiled again or changed; the soname carries it. */
 #define LATCHWORK_VERSION_MAJOR 0
 #define LATCHWORK_VERSION_MINOR 1
 #define LATCHWORK_VERSION_PATCH 0
 #define LATCHWORK_VERSION "0.1.0"
-/* For comparing: 1.2.3 is 10203. */
+/* The version as one number, so that versions can be compared: 1.2.3 is 10203. */
 #define LATCHWORK_VERSION_NUMBER (LATCHWORK_VERSION_MAJOR * 10000 + LATCHWORK_VERSION_MINOR * 100 + LATCHWORK_VERSION_PATCH)
 
-/* The version of the library that is loaded, as LATCHWORK_VERSION is that of the header. Codes: none. */
+/* Returns the version of the loaded library; LATCHWORK_VERSION is that of the header. Codes: none. */
 LATCHWORK_API const char *latchwork_version(void);
 LATCHWORK_API int latchwork_version_number(void);
 
@@ -106,63 +106,63 @@ enum latchwork_result {
     LATCHWORK_LOCK_ERROR = 3,
 };
 
-/* Why, in error->code. Numbers are stable. */
+/* The reason of a result, in error->code. The numbers are stable. */
 enum latchwork_code {
     LATCHWORK_E_NONE = 0,
-    LATCHWORK_E_BUSY = 1,         /* held by others */
-    LATCHWORK_E_NO_TTL = 2,       /* held by a lock without TTL, which never ends by itself: latchwork_lock_give_ttl(), `give_ttl_ms` */
-    LATCHWORK_E_NOT_OWNER = 3,    /* it holds another token, or is gone: broken, wiped, or expired and perhaps taken by another */
-    LATCHWORK_E_EXPIRED = 4,      /* our own clock says that the lease has ended; or max_hold_ms is reached */
-    LATCHWORK_E_UNKNOWN = 5,      /* the lock is gone, and a first answer was lost: see LOST */
-    LATCHWORK_E_ARGUMENT = 6,     /* a call that can't be right */
+    LATCHWORK_E_BUSY = 1,   /* others hold the lock */
+    LATCHWORK_E_NO_TTL = 2, /* the lock is held without a TTL and never ends by itself; see latchwork_lock_give_ttl() and `give_ttl_ms` */
+    LATCHWORK_E_NOT_OWNER = 3,    /* Redis has another token or none: the lock was broken, wiped, or expired and perhaps taken by another */
+    LATCHWORK_E_EXPIRED = 4,      /* the lease has ended by our own clock, or max_hold_ms was reached */
+    LATCHWORK_E_UNKNOWN = 5,      /* the lock is gone, and an earlier answer was lost: see LOST */
+    LATCHWORK_E_ARGUMENT = 6,     /* the arguments of the call are wrong */
     LATCHWORK_E_FORK = 7,         /* the client belongs to the parent process */
     LATCHWORK_E_CLOSED = 8,       /* the client is being closed, or was interrupted */
-    LATCHWORK_E_CONNECT = 9,      /* no connection, or it broke and could not be made anew in time */
-    LATCHWORK_E_TIMEOUT = 10,     /* no answer within command_ms */
+    LATCHWORK_E_CONNECT = 9,      /* there is no connection, or it broke and could not be made again in time */
+    LATCHWORK_E_TIMEOUT = 10,     /* no answer came within command_ms */
     LATCHWORK_E_POOL = 11,        /* all connections of the pool were in use for the whole time */
-    LATCHWORK_E_DENIED = 12,      /* NOAUTH, WRONGPASS, NOPERM */
-    LATCHWORK_E_TYPE = 13,        /* the name holds something that is no lock of this kind */
-    LATCHWORK_E_FULL = 14,        /* Redis is at maxmemory and can't take a new lock */
-    LATCHWORK_E_READONLY = 15,    /* a replica, or a server that is loading */
+    LATCHWORK_E_DENIED = 12,      /* Redis answered NOAUTH, WRONGPASS or NOPERM */
+    LATCHWORK_E_TYPE = 13,        /* the key in Redis is not a lock of this kind */
+    LATCHWORK_E_FULL = 14,        /* Redis is at maxmemory and cannot take a new lock */
+    LATCHWORK_E_READONLY = 15,    /* the server is a replica, or is loading its data */
     LATCHWORK_E_NO_SCRIPTS = 16,  /* this kind of lock needs scripts, which the client or the server forbids */
-    LATCHWORK_E_REPLY = 17,       /* any other error reply, or one that makes no sense */
+    LATCHWORK_E_REPLY = 17,       /* the reply is another error, or is malformed */
     LATCHWORK_E_MAJORITY = 18,    /* Redlock: too few servers answered */
-    LATCHWORK_E_UNSUPPORTED = 19, /* not for this kind of lock */
+    LATCHWORK_E_UNSUPPORTED = 19, /* this kind of lock does not support the call */
     LATCHWORK_E_NOT_HELD = 20,    /* nobody holds the lock that is to be shown, broken or given a TTL */
-    LATCHWORK_E_HAS_TTL = 21,     /* the lock that is to be given a TTL has one */
+    LATCHWORK_E_HAS_TTL = 21,     /* the lock has a TTL already */
     LATCHWORK_E_MEMORY = 22,      /* an allocation failed */
     LATCHWORK_E_SYSTEM = 23,      /* the system gives no thread, no descriptor or no random bytes */
 };
 
 struct latchwork_error {
-    int code;       /* latchwork_code */
-    char text[508]; /* for people: what went wrong, where, what to do; never holds a password */
+    int code;       /* a number of enum latchwork_code */
+    char text[508]; /* for people: what went wrong, with which server, and what to do; never contains a password */
 };
 
-/* "ok", "busy", "lost", "error"; "unknown" for any other number. */
+/* Returns "ok", "busy", "lost" or "error", and "unknown" for any other number. */
 LATCHWORK_API const char *latchwork_result_name(enum latchwork_result result);
-/* The name of a latchwork_code in small letters, as "not_owner"; "other" for any other number. */
+/* Returns the name of a latchwork_code in small letters, for example "not_owner", and "other" for any other number. */
 LATCHWORK_API const char *latchwork_code_name(int code);
 
 /* --- client: connections to one Redis ------------------------------------------------------------------------------------------- */
 
 struct latchwork_client;
 
-/* Flags: which options or calls take one is said with it. */
+/* Flags. Each option or call names those that it takes. */
 enum latchwork_flag {
-    /* Locks: a thread of the client extends the hold at a third of its TTL, until released, lost, or max_hold_ms. It never acquires
-     * again. */
+    /* For locks: a thread of the client extends the hold at each third of its TTL, until the hold is released or lost, or max_hold_ms is
+     * reached. It never acquires again. */
     LATCHWORK_FLAG_RENEW = 1,
-    /* Locks: the lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, compare-and-delete to
-     * release. name is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence) and takes no notice of other programs'
-     * acquisitions, but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
+    /* For locks: uses the lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, and
+     * compare-and-delete as release. `name` is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence). It does not count
+     * acquisitions by other programs, but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
     LATCHWORK_FLAG_PLAIN = 2,
-    /* Clients: never EVAL, but WATCH, MULTI and EXEC, at two round trips a call. Mutex and reentrant only. */
+    /* For clients: uses WATCH, MULTI and EXEC instead of scripts, with two round trips per call. Mutex and reentrant only. */
     LATCHWORK_FLAG_NO_SCRIPTS = 4,
-    /* latchwork_lock_list(): glob is one of whole Redis keys, which are plain locks or locks with custom names (strings; others are
-     * passed over). Without: of names in the library's own namespace. */
+    /* For latchwork_lock_list(): the glob is for whole Redis keys, which are plain locks or locks with custom names (strings; keys of other
+     * types are skipped). Without this flag the glob is for names of the library's own locks. */
     LATCHWORK_FLAG_KEYS = 8,
-    /* Of a client: any certificate of a server is taken, so whoever is in between can read and change everything. */
+    /* For clients: accepts any certificate of a server, so whoever is in between can read and change everything. */
     LATCHWORK_FLAG_NO_VERIFY = 16,
 };
 
@@ -171,41 +171,41 @@ enum {
     LATCHWORK_DEFAULT_CONNECT_MS = 2000,
     LATCHWORK_DEFAULT_COMMAND_MS = 1000,
     LATCHWORK_MAX_CONNECTIONS = 1024,
-    LATCHWORK_MAX_WAIT_MS = 600000, /* of every option that bounds a wait: connect_ms, command_ms, node_ms, retry_max_ms */
-    LATCHWORK_MAX_LABEL = 64,       /* bytes */
+    LATCHWORK_MAX_WAIT_MS = 600000, /* limit for each option that bounds a wait: connect_ms, command_ms, node_ms, retry_max_ms */
+    LATCHWORK_MAX_LABEL = 64,       /* in bytes */
 };
 
 struct latchwork_client_options {
     uint32_t size;
-    unsigned flags; /* LATCHWORK_FLAG_NO_SCRIPTS, LATCHWORK_FLAG_NO_VERIFY */
-    /* At most this many at once for commands (LATCHWORK_DEFAULT_CONNECTIONS, at most LATCHWORK_MAX_CONNECTIONS), made when needed. One
-     * more for waking, if anything ever waits, and one for renewal, if anything is renewed. More threads than connections take turns. */
+    unsigned flags; /* any of LATCHWORK_FLAG_NO_SCRIPTS, LATCHWORK_FLAG_NO_VERIFY */
+    /* Maximum number of connections for commands, which are made when needed (default LATCHWORK_DEFAULT_CONNECTIONS, at most
+     * LATCHWORK_MAX_CONNECTIONS). If there are more threads, they take turns. Waiting and renewal use one more connection each. */
     int connections;
-    int64_t connect_ms; /* LATCHWORK_DEFAULT_CONNECT_MS */
-    /* LATCHWORK_DEFAULT_COMMAND_MS: for a single answer. A call sends again at most once, on a new connection. */
+    int64_t connect_ms; /* limit for connecting; default LATCHWORK_DEFAULT_CONNECT_MS */
+    /* Limit for each answer; default LATCHWORK_DEFAULT_COMMAND_MS. A call is sent again at most once, on a new connection. */
     int64_t command_ms;
-    /* Who holds, for people who look: part of each lock's value. NULL: host.pid. At most LATCHWORK_MAX_LABEL bytes of letters, digits
-     * and ._- */
+    /* Tells people who holds a lock: it is part of the lock's value. At most LATCHWORK_MAX_LABEL bytes of letters, digits, '.', '_'
+     * and '-'. NULL: host.pid. */
     const char *label;
-    /* As whom, if the url names no user and password. NULL: nobody. A user needs a password. */
+    /* For a server that asks for a login, if the URL has none. NULL user: the default user. A user needs a password. */
     const char *user, *password;
-    /* For rediss://, in PEM, read anew for each connection. tls_ca: the CAs that are trusted; NULL: the system's. tls_cert and tls_key: of
-     * the client; NULL: none, and the key stands in tls_cert. tls_name: what the server's certificate must be for; NULL: the host of
-     * the url. It is verified unless LATCHWORK_FLAG_NO_VERIFY is set. */
+    /* PEM files for rediss://, read again for each connection. tls_ca has the CAs that are trusted; NULL: those of the system. tls_cert and
+     * tls_key are the client's; NULL: none, or the key is in tls_cert. tls_name is the name that the server's certificate must have; NULL:
+     * the host of the URL. The certificate is verified unless LATCHWORK_FLAG_NO_VERIFY is set. */
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
 };
 #define LATCHWORK_CLIENT_INIT .size = sizeof(struct latchwork_client_options)
 
-/* url: redis://[user:password@]host[:port][/db], rediss:// for TLS, or unix://[user:password@]/path[?db=N]; options may be NULL. Connects
- * to nothing yet. Codes: ARGUMENT, MEMORY, SYSTEM. */
+/* Makes a client, and connects to nothing yet. url: redis://[user:password@]host[:port][/db], rediss:// for TLS, or
+ * unix://[user:password@]/path[?db=N]. options may be NULL. Codes: ARGUMENT, MEMORY, SYSTEM. */
 LATCHWORK_API struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                              struct latchwork_error *error);
-/* PING on a connection of the pool. Codes: ARGUMENT, any of Redis. */
+/* Sends PING on a connection of the pool. Codes: ARGUMENT, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_client_ping(struct latchwork_client *client, struct latchwork_error *error);
-/* Every call that waits for a lock, now or later, ends with ERROR and LATCHWORK_E_CLOSED; releases still work. Any thread (not signal
- * handlers): how a program that shuts down gets its waiting threads back. NULL is ignored. */
+/* Ends every call that waits for a lock, now or later, with ERROR and LATCHWORK_E_CLOSED. Releases still work. A program that shuts down
+ * gets its waiting threads back in this way. Any thread may call it, but no signal handler. NULL is ignored. */
 LATCHWORK_API void latchwork_client_interrupt(struct latchwork_client *client);
-/* Ends its threads and connections. All holds must be released or forgotten and all locks closed first. NULL is ignored. */
+/* Ends the client's threads and connections. Release or forget all holds, and close all locks, before. NULL is ignored. */
 LATCHWORK_API void latchwork_client_close(struct latchwork_client *client);
 
 /* --- lock: what to lock, and how -------------------------------------------------------------------------------------------------- */
@@ -213,26 +213,25 @@ LATCHWORK_API void latchwork_client_close(struct latchwork_client *client);
 struct latchwork_lock;
 struct latchwork_hold;
 
-/* Use one kind for a name. (Mutex, reentrant and fair exclude each other; the others live beside them and do not.) */
+/* Kinds of locks. Use one kind for a name: mutex, reentrant and fair locks of a name exclude each other, but no others. */
 enum latchwork_kind {
     LATCHWORK_KIND_MUTEX = 0,
-    /* A mutex that its owner may take again: nested acquires give the same hold, cost no round trip, and are counted; it is free after as
-     * many releases, and lost as a whole. Owner is the calling thread, or what latchwork_lock_acquire_as() says; owners of different
-     * lock objects differ. */
+    /* A mutex that its owner may take again. Nested acquires give the same hold and are counted, without a round trip. The lock is free
+     * after the same number of releases, and is lost as a whole. The owner is the calling thread, or the one that
+     * latchwork_lock_acquire_as() names. Owners of different lock objects differ. */
     LATCHWORK_KIND_REENTRANT = 1,
-    /* A mutex whose waiters, of all processes, get it in the order in which they came. A waiter whose process is dead is passed over at
-     * once where its connection is closed, and else (frozen, cut off) when it was not heard of for 3 s; one that comes to life later has
-     * its place back from the next hand-over on. So a waiter is overtaken only by those that came before it, and while it can't be reached.
-     */
+    /* A mutex whose waiters, in all processes, get it in the order in which they came. A waiter whose process is dead is passed over: at
+     * once if its connection is closed, otherwise (frozen, cut off) after 3 s without a sign of life. If it comes back to life, it has its
+     * place back from the next hand-over on. So a waiter is overtaken only by those that came before it, or while it cannot be reached. */
     LATCHWORK_KIND_FAIR = 2,
-    /* Read/write: any number of READ holds of a name, or one WRITE hold. Open a lock of each kind with the same name. While a live
-     * writer waits no new reader gets in; after a writer, the readers waiting then are woken together. Don't ask
-     * for a READ hold while you have one of the same name: a writer between the two would wait for you, and you for it. */
+    /* Read/write locks: any number of READ holds of a name, or one WRITE hold. Open a lock of each kind with the same name. While a live
+     * writer waits, no new reader gets in. After a writer, all readers that wait then are woken together. Do not ask for a READ hold while
+     * you have one of the same name: a writer between the two would wait for you, and you for it. */
     LATCHWORK_KIND_READ = 3,
     LATCHWORK_KIND_WRITE = 4,
-    /* At most `permits` holds at once, each a lease of its own. All users of a name must say the same number. */
+    /* A semaphore: at most `permits` holds at once, each with a lease of its own. All users of a name must give the same number. */
     LATCHWORK_KIND_SEMAPHORE = 5,
-    /* Not for latchwork_lock_open(): what latchwork_lock_list() finds and the other openers make. */
+    /* For locks that latchwork_lock_list() finds and the other functions open; not for latchwork_lock_open(). */
     LATCHWORK_KIND_ROWS = 6,
     LATCHWORK_KIND_REDLOCK = 7,
 };
@@ -243,29 +242,31 @@ enum {
     LATCHWORK_MIN_TTL_MS = 10,
     LATCHWORK_MAX_TTL_MS = 86400000,
     LATCHWORK_MAX_PERMITS = 1000000,
-    LATCHWORK_MAX_NAME = 512, /* bytes */
+    LATCHWORK_MAX_NAME = 512, /* in bytes */
 };
 
-/* Why a hold ended that nobody released. */
+/* The reason why a hold ended that nobody released. */
 enum latchwork_loss {
-    LATCHWORK_LOSS_NOT_OWNER = 1,   /* Redis says that it is not ours any more */
-    LATCHWORK_LOSS_UNCONFIRMED = 2, /* it could not be renewed by two thirds of its TTL: it may hold still, for a third at most; stop now */
-    LATCHWORK_LOSS_MAX_HOLD = 3,    /* max_hold_ms is reached: it is renewed no more */
+    LATCHWORK_LOSS_NOT_OWNER = 1, /* Redis says that the lock is no longer ours */
+    LATCHWORK_LOSS_UNCONFIRMED =
+        2, /* the hold was not renewed within two thirds of its TTL: it may last for up to a third more, so stop now */
+    LATCHWORK_LOSS_MAX_HOLD = 3, /* max_hold_ms was reached, so the hold is not renewed any more */
 };
 
-/* The lock's names in Redis, where they must be those of another scheme. A string of this kind holds TOKEN:FENCE. All in one
- * Cluster slot. Not NUL-terminated: sizes are given. */
+/* Names of the lock's keys in Redis, for a lock that must use those of another scheme. Its value is a string TOKEN:FENCE. All names must be
+ * in one Cluster slot. They are not NUL-terminated, since their sizes are given. */
 struct latchwork_name {
     const char *p;
     size_t n;
 };
 struct latchwork_lock_names {
     uint32_t size;
-    struct latchwork_name lock;  /* the string with the token */
-    struct latchwork_name fence; /* the counter; may be shared by several locks; never expires */
-    struct latchwork_name wait;  /* zset of waiting clients; none (p NULL): nobody is woken, waiters look by themselves */
-    /* Told of a release: where the zset `hint_if` has the member `hint`, `hint` is pushed on the left of the list `hint_to`. p NULL: none.
-     * This is how a lane of the consumer learns that `lock exec -c` is done: hint_if …:lanes, hint_to …:ready, hint KEY. */
+    struct latchwork_name lock;  /* string with the token */
+    struct latchwork_name fence; /* counter of fences; several locks may share it; it never expires */
+    struct latchwork_name wait;  /* zset of waiting clients; p NULL: nobody is woken, and waiters look by themselves */
+    /* For a release to tell others: if the zset `hint_if` has the member `hint`, the release pushes `hint` on the left of the list
+     * `hint_to`. p NULL: nothing is pushed. A lane of the consumer learns in this way that `lock exec -c` is done, with hint_if …:lanes,
+     * hint_to …:ready and the key as the hint. */
     struct latchwork_name hint_if, hint_to, hint;
 };
 #define LATCHWORK_NAMES_INIT .size = sizeof(struct latchwork_lock_names)
@@ -273,157 +274,162 @@ struct latchwork_lock_names {
 struct latchwork_lock_options {
     uint32_t size;
     enum latchwork_kind kind;
-    unsigned flags; /* LATCHWORK_FLAG_RENEW, LATCHWORK_FLAG_PLAIN */
-    int permits;    /* semaphore: 1 to LATCHWORK_MAX_PERMITS */
-    int64_t ttl_ms; /* LATCHWORK_DEFAULT_TTL_MS; LATCHWORK_MIN_TTL_MS to LATCHWORK_MAX_TTL_MS */
-    /* With RENEW: the lease never ends later than this after its acquisition, however long it is renewed.
-     * LATCHWORK_DEFAULT_MAX_HOLD_MS; -1: no end. */
+    unsigned flags; /* any of LATCHWORK_FLAG_RENEW, LATCHWORK_FLAG_PLAIN */
+    int permits;    /* for a semaphore: 1 to LATCHWORK_MAX_PERMITS */
+    int64_t ttl_ms; /* length of the lease; default LATCHWORK_DEFAULT_TTL_MS; LATCHWORK_MIN_TTL_MS to LATCHWORK_MAX_TTL_MS */
+    /* With RENEW: the lease ends at the latest this long after its acquisition, however often it is renewed. Default
+     * LATCHWORK_DEFAULT_MAX_HOLD_MS; -1: no limit. */
     int64_t max_hold_ms;
-    /* A lock found without TTL (left by a client that did SETNX and died before EXPIRE) is given this much by whoever waits for it.
-     * 0: never; acquire then answers BUSY with LATCHWORK_E_NO_TTL once its time is over. */
+    /* TTL that a waiter gives to a lock that has none (because a client did SETNX and died before EXPIRE). 0: it gives none, and acquire
+     * answers BUSY with LATCHWORK_E_NO_TTL once its time is over. */
     int64_t give_ttl_ms;
-    /* Called once for a hold that is lost, from the renewing thread or from the thread whose call found out; needs RENEW to be told
-     * unasked. The hold must still be released, later and elsewhere: not in the callback, which should only set things in motion, because
-     * other renewals wait meanwhile. */
+    /* Called once for a hold that is lost, by the renewing thread or by the thread whose call noticed it. Without RENEW only a call can
+     * notice. The hold must still be released, but later and elsewhere. The callback should only notify others, because all other renewals
+     * wait for it. */
     void (*lost)(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
     void *lost_ctx;
-    const struct latchwork_lock_names *names; /* custom names; the lock's own name is then only for people. Copied. Mutex, reentrant */
-    size_t name_len;                          /* of `name`, which may hold any bytes. 0: up to its NUL */
+    const struct latchwork_lock_names
+        *names;      /* custom names, which are copied; the lock's own name is then only for people. Mutex and reentrant only */
+    size_t name_len; /* length of `name`, which may contain any bytes; 0: up to its NUL */
 };
 #define LATCHWORK_LOCK_INIT .size = sizeof(struct latchwork_lock_options)
 
-/* name: 1 to LATCHWORK_MAX_NAME bytes, not beginning with '}'; copied. Everything of the lock lives under lwl:{name}: (one Cluster
- * slot). options may be NULL. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
+/* Makes a lock object; nothing is acquired. name: 1 to LATCHWORK_MAX_NAME bytes that do not begin with '}'; copied. All keys of the lock
+ * begin with lwl:{name}: and are in one Cluster slot. options may be NULL. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name,
                                                          const struct latchwork_lock_options *options, struct latchwork_error *error);
-/* Frees the object, not what is held: holds must be released or forgotten first. NULL is ignored. */
+/* Frees the object, but releases nothing: release or forget its holds before. NULL is ignored. */
 LATCHWORK_API void latchwork_lock_close(struct latchwork_lock *lock);
 
-/* Once, without waiting: OK with *hold, BUSY, or ERROR. *hold is NULL on anything but OK. Codes: as of acquire. */
+/* Attempts once, without waiting. Returns OK with *hold, BUSY, or ERROR; *hold is NULL unless it returns OK. Codes: as of acquire. */
 LATCHWORK_API enum latchwork_result latchwork_lock_try(struct latchwork_lock *lock, struct latchwork_hold **hold,
                                                        struct latchwork_error *error);
-/* Waits up to wait_ms (0: as try; -1: for ever). Failures to reach Redis are tried again, with pauses, as long as the time lasts;
- * then ERROR. The call may last longer than wait_ms by the time that one exchange takes (connect_ms + 2 × command_ms). LOST: a reentrant
- * lock that this owner holds but has lost: release it as often as it was acquired, and start anew. Codes: BUSY and NO_TTL with BUSY;
+/* Waits up to wait_ms (0: as try; -1: for ever). If Redis cannot be reached, it tries again, with pauses, until the time is over, and then
+ * returns ERROR. The call may take longer than wait_ms by one exchange (connect_ms + 2 × command_ms). It returns LOST for a reentrant lock
+ * that this owner holds but has lost: release it as often as it was acquired, and start again. Codes: BUSY and NO_TTL with BUSY;
  * EXPIRED with LOST; ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *lock, int64_t wait_ms, struct latchwork_hold **hold,
                                                            struct latchwork_error *error);
-/* The same for a reentrant lock, by an owner other than the calling thread: any number that names a task of your program. Codes: as of
+/* Acquires a reentrant lock for an owner other than the calling thread: any number that names a task of your program. Codes: as of
  * acquire. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *lock, uint64_t owner, int64_t wait_ms,
                                                               struct latchwork_hold **hold, struct latchwork_error *error);
 
 /* --- hold: one acquisition --------------------------------------------------------------------------------------------------------- */
 
-/* Frees the lock if it is still ours, else LOST and nothing is changed. The hold is gone after this call whatever it returns (after ERROR
- * the lock expires by itself); for a reentrant lock, with the last release. Wakes a waiter. Codes: NOT_OWNER,
- * UNKNOWN and EXPIRED with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. After FORK the hold is still there. */
+/* Frees the lock if it is still ours, and wakes a waiter; otherwise returns LOST and changes nothing. The hold is gone after this call,
+ * whatever it returns, for a reentrant lock after the last release. After ERROR the lock expires by itself. Codes: NOT_OWNER,
+ * UNKNOWN and EXPIRED with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. After FORK the hold still exists. */
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold, struct latchwork_error *error);
-/* Frees the object and leaves the lock in Redis to expire: for who has to go at once. NULL is ignored. */
+/* Frees the object and leaves the lock in Redis to expire, for a program that must end at once. NULL is ignored. */
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
-/* Extends the lease to ttl_ms (0: the lock's TTL) from now if it is still ours; never acquires. LOST is for good: also where the lease has
- * ended by our own clock. With RENEW it can only be made longer than usual, not shorter. After ERROR the lease may have either end, and the
- * deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
+/* Extends the lease to ttl_ms (0: the lock's TTL) from now if it is still ours; never acquires. LOST is final, also if only our own clock
+ * says that the lease has ended. With RENEW the lease can become longer than usual, but not shorter. After ERROR the lease may have the old
+ * or the new end, and the deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis.
+ */
 LATCHWORK_API enum latchwork_result latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
-/* Asks Redis whether it is still ours: OK or LOST. Only true at that moment: what protects is the fence. Codes: NOT_OWNER with
- * LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
+/* Asks Redis whether the lock is still ours: OK or LOST. The answer is true only for that moment, so rely on the fence. Codes: NOT_OWNER
+ * with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold, struct latchwork_error *error);
 
-/* Without asking Redis; any thread, cheap. A NULL hold has fence 0, is lost, has 0 ms left and the token "". */
+/* These do not ask Redis, are cheap, and may be called by any thread. A NULL hold has fence 0, is lost, has 0 ms left and the token "". */
 LATCHWORK_API uint64_t latchwork_hold_fence(const struct latchwork_hold *hold);
-/* Of the i-th row of a row lock: today all rows of a hold have one fence, latchwork_hold_fence(). */
+/* Returns the fence of the i-th row of a row lock. Today all rows of a hold have one fence, latchwork_hold_fence(). */
 LATCHWORK_API uint64_t latchwork_hold_fence_at(const struct latchwork_hold *hold, size_t i);
-/* Non-zero once it is known to be lost or its lease has ended by our own clock. */
+/* Returns non-zero if the hold is known to be lost, or its lease has ended by our own clock. */
 LATCHWORK_API int latchwork_hold_lost(const struct latchwork_hold *hold);
-LATCHWORK_API int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *hold); /* CLOCK_BOOTTIME; moves on with renewals */
-LATCHWORK_API int64_t latchwork_hold_left_ms(const struct latchwork_hold *hold);     /* until then; 0 where it is past or lost */
-LATCHWORK_API const char *latchwork_hold_token(const struct latchwork_hold *hold);   /* what Redis holds; lives as long as the hold */
+LATCHWORK_API int64_t
+latchwork_hold_deadline_ms(const struct latchwork_hold *hold); /* end of the lease, CLOCK_BOOTTIME; later after each renewal */
+LATCHWORK_API int64_t
+latchwork_hold_left_ms(const struct latchwork_hold *hold); /* ms until the deadline; 0 if it has passed or the hold is lost */
+LATCHWORK_API const char *latchwork_hold_token(const struct latchwork_hold *hold); /* the token in Redis; lives as long as the hold */
 
 /* --- looking, and breaking -------------------------------------------------------------------------------------------------------- */
 
-/* A lock as somebody holds it. For a semaphore and for readers there is one for each hold. Lent for the call. */
+/* A lock that somebody holds. A semaphore and a read lock have one of these for each hold. Lent for the call. */
 struct latchwork_lock_info {
     uint32_t size;
-    enum latchwork_kind kind; /* mutex, reentrant and fair look alike: MUTEX */
-    const char *name;         /* as given to open; for plain and custom locks the Redis key */
+    enum latchwork_kind kind; /* mutex, reentrant and fair locks look alike and are shown as MUTEX */
+    const char *name;         /* the name given to open; for plain and custom locks the Redis key */
     size_t name_len;
-    const char *token; /* as far as it is text */
+    const char *token; /* the lock's value without its fence */
     size_t token_len;
-    const char *label; /* of the holder; NULL unknown */
+    const char *label; /* the holder's label; NULL: unknown */
     size_t label_len;
-    uint64_t fence;   /* 0 unknown */
-    int64_t since_ms; /* ms since 1970, by Redis' clock (from the fence); 0 unknown */
-    int64_t left_ms;  /* of the lease; -1: no TTL, it never ends by itself */
-    int64_t waiting;  /* clients that wait; for a fair lock, waiters */
+    uint64_t fence;   /* the fence of the hold; 0: unknown */
+    int64_t since_ms; /* time of the acquisition, ms since 1970 on Redis' clock, derived from the fence; 0: unknown */
+    int64_t left_ms;  /* ms until the lease ends; -1: there is no TTL, and the lock never ends by itself */
+    int64_t waiting;  /* number of waiting clients; for a fair lock number of waiters */
 };
-/* Returns 0 to go on, anything else to stop. It may use the client, if that has a connection free. */
+/* A function that gets one lock. Returns 0 to go on, anything else to stop. It may use the client, if that has a free connection. */
 typedef int latchwork_lock_seen(void *ctx, const struct latchwork_lock_info *info);
 
-/* Who holds this lock: calls seen() for each hold there is. BUSY where nobody does. Codes: NOT_HELD with BUSY; ARGUMENT, UNSUPPORTED,
+/* Tells who holds this lock: calls seen() for each hold. Returns BUSY if nobody holds it. Codes: NOT_HELD with BUSY; ARGUMENT, UNSUPPORTED,
  * any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx,
                                                         struct latchwork_error *error);
-/* Ends the lock whoever holds it, and raises the fence, which is returned in *fence (may be NULL): a store that is told of it refuses what
- * the old holder may still do. Holds of this name learn that they are lost when they ask next. Wakes a waiter. BUSY where nobody held it.
- * Codes: NOT_HELD and UNKNOWN with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
+/* Ends the lock, whoever holds it, wakes a waiter, and returns a larger fence in *fence (which may be NULL). Tell a store that fence, and
+ * it refuses what the old holder may still do. Holds of this name learn that they are lost when they next ask. Returns BUSY if nobody held
+ * it. Codes: NOT_HELD and UNKNOWN with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_break(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
-/* Gives a lock that has no TTL this much. OK: given; BUSY: there is no such lock, or it has a TTL. Codes: NOT_HELD and HAS_TTL
+/* Gives a TTL to a lock that has none. Returns OK if it did, BUSY if there is no such lock or it has a TTL. Codes: NOT_HELD and HAS_TTL
  * with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
 
-/* Every lock held whose name matches glob (as in redis SCAN; NULL all), by SCAN: some may be told twice, and those that come or go
- * meanwhile once or not at all. Never blocks Redis for long. flags: LATCHWORK_FLAG_KEYS. Codes: ARGUMENT, any of Redis. */
+/* Calls seen() for every held lock whose name matches glob (as in SCAN of Redis; NULL: all). Since it uses SCAN, Redis is never blocked for
+ * long, but a lock may be seen twice, and one that comes or goes meanwhile may be missed. flags: LATCHWORK_FLAG_KEYS. Codes: ARGUMENT, any
+ * of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_list(struct latchwork_client *client, const char *glob, unsigned flags,
                                                         latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
 
 /* --- rows: (table, id) -------------------------------------------------------------------------------------------------------------- */
 
-/* An element of arrays: its members will not change in this MAJOR version. */
+/* A row. Arrays contain this structure itself, so its members will not change in this MAJOR version. */
 struct latchwork_row {
     const char *table; /* 1 to LATCHWORK_MAX_TABLE bytes without ':' */
     const char *id;    /* 1 to LATCHWORK_MAX_ID bytes */
 };
 enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 256 };
 
-/* A lock on 1 to LATCHWORK_MAX_ROWS rows at once, each named PREFIX TABLE ":" ID, as a mutex (all of options but kind and names apply;
- * PREFIX is `prefix`, NULL: "row:"). One row, several rows, and a mutex of that name exclude each other. Needs scripts. Copied.
+/* Opens a lock on 1 to LATCHWORK_MAX_ROWS rows at once, which are copied. Each row is a mutex named PREFIX TABLE ":" ID, where PREFIX is
+ * `prefix` (NULL: "row:"). So a lock on one row, a lock on several rows, and a mutex of that name exclude each other. All options apply but
+ * kind and names. It needs scripts.
  *
- * Acquire has all of them or none. Rows are taken in one order whatever the order given (bytes of table, then id; doubles count once), and
- * only smaller ones are held, and renewed, while one is waited for: no circle of waiting can close, whoever wants which rows. A row whose
- * holder died or whose lease expired is taken over by one SET NX, never by GET and SET. The hold is one: its fence is the same for all
- * rows and larger than any of them has seen; it is lost where one row is lost, and release then frees the others and says LOST.
- * Up to 11 free rows are taken in one round trip. All must live on one server: no Redis Cluster, unless its slots are the same.
+ * Acquire takes all rows or none. It takes them in one order, whatever the order given (by the bytes of table, then of id; duplicates count
+ * once). While it waits for a row, it holds and renews only smaller ones, so waiters never form a circle. A row whose holder died or whose
+ * lease expired is taken over by one SET NX, never by GET and SET. The rows have one hold. Its fence is the same for all rows and larger
+ * than any that they have seen. It is lost if one row is lost; release then frees the others and returns LOST. Up to 11 free rows are taken
+ * in one round trip. All must live on one server; in a Redis Cluster this means in one slot.
  *
- * With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them; rows without TTL are told
- * (LATCHWORK_E_NO_TTL, text names the key) and given one by `give_ttl_ms` or latchwork_lock_give_ttl(), which gives it to those of the rows
- * that have none. latchwork_lock_show() and latchwork_lock_break() go through the rows; latchwork_hold_token() is what their values begin
- * with. With RENEW, more than 26 rows are renewed over the client's pool: leave a connection free for it.
- * Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
+ * With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them. Rows without a TTL are reported
+ * (LATCHWORK_E_NO_TTL, and the text names the key); `give_ttl_ms` or latchwork_lock_give_ttl() gives one to each of them.
+ * latchwork_lock_show() and latchwork_lock_break() go through the rows; the values of all rows begin with latchwork_hold_token(). With
+ * RENEW, more than 26 rows are renewed over the client's pool, so leave a connection free. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, const char *prefix,
                                                          const struct latchwork_row *rows, size_t n,
                                                          const struct latchwork_lock_options *options, struct latchwork_error *error);
 
 /* --- Redlock: several independent Redis servers -------------------------------------------------------------------------------------- */
 
-/* The algorithm of https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key and random value on all of N
- * masters that know nothing of each other, each asked for a short time only; held where a majority gave it and
- * validity = ttl - time taken - drift is positive; else, and at the end, released on all, also those that answered with an error or not
- * at all; extended by a majority; tried again after a random pause (nobody is woken).
+/* The algorithm of https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key and random value is set on all of N
+ * masters that know nothing of each other, and each of them is asked for a short time only. The lock is held if a majority gave it and
+ * validity = ttl - time taken - drift is positive. Otherwise, and at the end, it is released on all servers, also on those that answered
+ * with an error or not at all. A majority extends it. Acquire tries again after a random pause, since nobody is woken.
  *
- * What it gives: the lock survives the loss of a minority of servers. What it does not: it depends on clocks and pauses as much as one
- * Redis does. A holder paused past its lease (SIGSTOP, swapping, a suspended machine) goes on without the lock until it looks; a majority
- * of servers whose wall clocks jump ahead let a second one in at once; so does one server restarted without its data, if it counts again
- * before the locks that it lost have ended. Servers started less than a TTL ago are therefore left out (restart_ms): by a run_id other
- * than the one seen before, or, where none was, by uptime_in_seconds, which that server's clock tells; a user without INFO can't see it.
- * A whole set of servers just started gives its first lock after a TTL. (Persistence with appendfsync everysec loses locks as well.)
+ * The lock survives the loss of a minority of the servers. But it depends on clocks and pauses as much as a lock on one Redis does. A
+ * holder that is paused past its lease (SIGSTOP, swapping, a suspended machine) goes on without the lock until it looks. A second holder
+ * gets in if the wall clocks of a majority jump ahead, or if one server is restarted without its data and counts again before the locks
+ * that it lost have ended. So servers started less than a TTL ago are left out (restart_ms). They are recognized by a new run_id or, on the
+ * first connection, by uptime_in_seconds, which comes from that server's clock; a user without the right to INFO cannot see either. If all
+ * servers were just started, they give the first lock after a TTL. (Persistence with appendfsync everysec loses locks as well.)
  *
- * So the fence is what protects the resource, here as elsewhere: the largest that the majority gave, told to a majority before the hold is
- * handed out, so that it grows with every acquisition, whichever majority comes next. Check it where the effect is. Whoever has no store
- * that can refuse a fence gains little from five servers over one.
+ * So the fence is what protects the resource, as with every lock. It is the largest that the majority gave, and a majority is told of it
+ * before you get the hold, so it grows with every acquisition, whichever majority comes next. Check it where the effect happens. If you
+ * have no store that can refuse a fence, five servers gain you little over one.
  *
- * The servers are asked at the same time, by the calling thread; a call goes on when a majority has answered, so a slow or dead minority
- * costs nothing, but for a release, which waits for them up to node_ms once a second. An acquire is two round trips, the rest one. Give
- * addresses rather than host names where resolving may take time: that alone blocks. show, break and give_ttl are UNSUPPORTED. */
+ * The calling thread asks all servers at the same time and goes on when a majority has answered, so a slow or dead minority costs nothing.
+ * Only a release waits for them, up to node_ms, once a second. An acquire takes two round trips, everything else one. Give addresses
+ * rather than host names if resolving may take time: that alone blocks. show, break and give_ttl are UNSUPPORTED. */
 struct latchwork_redlock;
 
 enum {
@@ -437,29 +443,33 @@ enum {
 
 struct latchwork_redlock_options {
     uint32_t size;
-    unsigned flags; /* none yet; scripts are needed */
-    /* Per server, LATCHWORK_DEFAULT_CONNECTIONS, and one for extending: the most calls at the same time. */
+    unsigned flags; /* no flags exist yet; scripts are needed */
+    /* Number of connections per server, which is the maximum number of calls at the same time; default LATCHWORK_DEFAULT_CONNECTIONS. One
+     * more is for extending. */
     int connections;
-    int64_t node_ms; /* for each server's answer, and for connecting; LATCHWORK_DEFAULT_NODE_MS. Small beside the TTL */
-    /* Random pause between attempts of an acquire that waits: LATCHWORK_DEFAULT_RETRY_MIN_MS, LATCHWORK_DEFAULT_RETRY_MAX_MS. */
+    int64_t node_ms; /* limit for each server's answer, and for connecting; keep it far below the TTL; default LATCHWORK_DEFAULT_NODE_MS */
+    /* Bounds of the random pause between attempts of an acquire that waits; defaults LATCHWORK_DEFAULT_RETRY_MIN_MS and
+     * LATCHWORK_DEFAULT_RETRY_MAX_MS. */
     int64_t retry_min_ms, retry_max_ms;
-    /* Of the TTL, for clocks that run at different speeds; LATCHWORK_DEFAULT_DRIFT_PER_MILLE. 2 ms are added. */
+    /* Part of the TTL, in thousandths, that allows for clocks of different speeds; default LATCHWORK_DEFAULT_DRIFT_PER_MILLE. 2 ms are
+     * added. */
     int drift_per_mille;
     const char *label;
-    /* A server that was started less than this ago is asked for no lock, since it may have lost those it held. 0: the lock's TTL; -1: the
-     * servers lose nothing (appendfsync always). */
+    /* A server that was started less than this ago is asked for no lock, since it may have lost the locks it had. 0: the lock's TTL; -1:
+     * the servers lose nothing (appendfsync always). */
     int64_t restart_ms;
 };
 #define LATCHWORK_REDLOCK_INIT .size = sizeof(struct latchwork_redlock_options)
 
-/* n: 1 to LATCHWORK_MAX_NODES urls, an odd number is wise. Connects to nothing yet. Codes: ARGUMENT, MEMORY, SYSTEM. */
+/* Makes the object, and connects to nothing yet. n: the number of URLs, 1 to LATCHWORK_MAX_NODES; an odd number is best. Codes: ARGUMENT,
+ * MEMORY, SYSTEM. */
 LATCHWORK_API struct latchwork_redlock *
 latchwork_redlock_open(const char *const *urls, size_t n, const struct latchwork_redlock_options *options, struct latchwork_error *error);
-/* kind MUTEX or REENTRANT, no custom names. Codes: ARGUMENT, FORK, MEMORY. */
+/* Opens a lock of kind MUTEX or REENTRANT, without custom names. Codes: ARGUMENT, FORK, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *redlock, const char *name,
                                                                  const struct latchwork_lock_options *options,
                                                                  struct latchwork_error *error);
-/* As of the client. */
+/* Does what latchwork_client_interrupt() does. */
 LATCHWORK_API void latchwork_redlock_interrupt(struct latchwork_redlock *redlock);
 LATCHWORK_API void latchwork_redlock_close(struct latchwork_redlock *redlock);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: a lock that needs the votes of a majority of several servers.
+ *
  *     [ask all for the lock → a majority gave it → tell all the largest fence → a majority knows it
  * and time is left → held
  *      else: release on all → random pause]… */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: asks all servers one question at once.
+ *
  * A *bundle* has a connection to every server. Each ask uses one bundle, so at most `connections` run at the same time. No server blocks an
  * ask: the sockets are non-blocking, the question is written to all of them, and one poll() waits for the answers, for node_ms at most. An
  * ask is over as soon as enough servers have answered. The late answer of a slow server is read and thrown away when its bundle is next
  * used, so each server gets the questions of a bundle in order. A connection that owes an answer for too long is closed and opened again.
+ *
  * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id and uptime tell whether the server was
  * started a short time ago. Such a server may have lost its locks, so it is asked for none until every lost lease must have ended. */
 #ifndef LW_LOCK_REDLOCK_REDLOCK_H
