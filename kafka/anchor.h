@@ -18,37 +18,37 @@
 enum { LW_ANCHOR_TEXT = 64 };
 
 struct lw_anchor {
-    int64_t offset; /* -1: none */
+    int64_t offset; /* offset of the record; -1: there is no anchor */
     int64_t timestamp_ms;
     uint64_t hash;
 };
 
 struct lw_anchor lw_anchor_of(const rd_kafka_message_t *m);
-/* "@OFFSET,TIMESTAMP,HASH"; "" for none. Returns its length. */
+/* Writes "@OFFSET,TIMESTAMP,HASH", or "" if there is no anchor. Returns its length. */
 size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
 /* Finds the anchor at the end of commit metadata. Returns the length of the metadata without it. */
 size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
 
-/* A request about one partition, and its result. */
+/* What the inspector found, and a request about one partition with its answer. */
 enum lw_look { LW_LOOK_UNKNOWN, LW_LOOK_SAME, LW_LOOK_GONE, LW_LOOK_ANOTHER };
 struct lw_looked {
     char topic[256];
     int32_t partition;
     uint32_t gen;
-    int64_t begin;           /* the offset where reading began */
-    struct lw_anchor anchor; /* offset -1: none yet; a record just before `begin` then becomes the anchor */
-    struct lw_anchor next;   /* a record delivered before the request: the next anchor */
-    enum lw_look found;      /* GONE: deleted by retention or compaction */
-    char why[160];           /* why it is ANOTHER */
+    int64_t begin;           /* offset at which reading began */
+    struct lw_anchor anchor; /* if its offset is -1, a record just before `begin` becomes the anchor */
+    struct lw_anchor next;   /* a record that was delivered before the request and can become the next anchor */
+    enum lw_look found;      /* the answer; GONE: retention or compaction deleted the record */
+    char why[160];           /* the reason if the answer is ANOTHER */
 };
 
 struct lw_inspector;
-/* `fd`: an eventfd that is written when an answer is ready. */
+/* Starts the inspector. It writes to the eventfd `fd` when an answer is ready. */
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
-bool lw_inspector_busy(struct lw_inspector *i); /* a request was made and its answer not yet taken */
-/* Takes ownership of `all` (malloc'd). Must not be called while busy. */
+bool lw_inspector_busy(struct lw_inspector *i); /* true if a request was made and its answer was not taken yet */
+/* Makes a request and takes ownership of `all` (from malloc). Must not be called while the inspector is busy. */
 void lw_inspector_ask(struct lw_inspector *i, struct lw_looked *all, size_t n);
-/* Returns the answer: the array of the request, now owned by the caller. NULL: not ready yet. */
+/* Returns the answer, which is the array of the request and now belongs to the caller, or NULL if it is not ready yet. */
 struct lw_looked *lw_inspector_answer(struct lw_inspector *i, size_t *n);
 /* Waits at most timeout_ms for the inspector's thread, then detaches it. */
 void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rebalances: which partitions are ours, where each begins, and their fetch queues.
+/* Rebalances: which partitions are ours, at which offset each begins, and their fetch queues.
  *
- * Eager: all are revoked, then all assigned. Cooperative (only if configured): partitions come and
- * go. During the callback librdkafka then pauses those that stay, which purges fetched records and
- * may continue behind them, so each that stays is put back by a seek. */
+ * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative one (only if configured) partitions come and
+ * go one by one. During its callback librdkafka pauses those that stay, which discards fetched records and may let reading go on behind
+ * them. So each partition that stays is put back by a seek. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ASSIGN_MS is the limit for all partitions together. The main loop blocks here, and the supervisor kills
+/* ASSIGN_MS limits all partitions together, because the main loop blocks here, and the supervisor kills
  * a worker whose main loop has blocked for 90 s. */
 enum { ASK_MS = 10000, ASSIGN_MS = 45000, ASK_PAUSE_MS = 200 };
 
@@ -32,7 +32,7 @@ static int time_left(int64_t until_ms, int most_ms) {
     return left_ms < 1 ? 1 : left_ms < most_ms ? (int)left_ms : most_ms;
 }
 
-/* Called after a failed request: waits and returns true if there is time for a retry. */
+/* Waits after a failed request. Returns true if there is time for another try. */
 static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try, int64_t until_ms) {
     lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what, rd_kafka_err2str(code), try,
             time_left(until_ms, ASSIGN_MS) / 1000);
@@ -44,7 +44,7 @@ static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_e
     return false;
 }
 
-/* Fills offset and metadata of each partition with what the group committed; offset < 0: nothing. */
+/* Fills in offset and metadata of each partition from the group's commits; a negative offset means that there is none. */
 static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list, int64_t until_ms) {
     for (int try = 1;; try++) {
         rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, time_left(until_ms, ASK_MS));
@@ -65,8 +65,8 @@ static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t 
     }
 }
 
-/* Finds where reading begins. The configured reset applies only to a partition without a commit; a
- * commit outside the log ends the process. */
+/* Finds the offset at which reading begins. The configured reset applies only to a partition without a commit. A
+ * commit outside of the log ends the process. */
 static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     if (a->committed < 0) {
         a->begin = s->config->kafka.reset_latest ? a->log_end : a->log_begin;
@@ -89,7 +89,7 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     return -1;
 }
 
-/* Fills `found` and `anchors`, one element per element of `list`, and sets each offset in `list` to where
+/* Fills `found` and `anchors`, one element per partition of `list`, and sets the offsets in `list` to those where
  * reading begins. */
 static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list, struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
@@ -101,7 +101,8 @@ static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *lis
         *a = (struct lw_assigned){.topic = tp->topic, .partition = tp->partition, .committed = tp->offset < 0 ? -1 : tp->offset};
         a->metadata_len = tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
         a->metadata = a->metadata_len ? tp->metadata : NULL;
-        if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0; /* cut the anchor off the end */
+        if (a->metadata_len < tp->metadata_size)
+            ((char *)tp->metadata)[a->metadata_len] = 0; /* cuts the anchor off the end of the metadata */
         if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a)) return -1;
         tp->offset = a->begin;
     }
@@ -122,7 +123,7 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
     p->candidate.offset = -1;
     s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
-    if (p->queue) { /* before rd_kafka_assign(); source.c says why */
+    if (p->queue) { /* must come before rd_kafka_assign(); source.c says why */
         uint64_t one = 1;
         rd_kafka_queue_forward(p->queue, NULL);
         rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
@@ -179,8 +180,8 @@ static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partit
     return code;
 }
 
-/* Seeks the partitions up to `last_gen`, which were ours before a cooperative rebalance and
- * stay. */
+/* Seeks the partitions that were ours before a cooperative rebalance and stay: those with a generation up to
+ * `last_gen`. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};
@@ -188,7 +189,7 @@ static void put_back(struct lw_source *s, uint32_t last_gen) {
     }
 }
 
-/* Rejects an assignment that arrives while the worker ends: accepting it would only cost requests
+/* Rejects an assignment that arrives while the worker ends. To accept it would only cost requests
  * for its offsets. */
 static void turn_down(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     lw_debug("kafka: the worker is ending; %d partitions rejected", list->cnt);
@@ -252,7 +253,7 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        lw_source_unassigned(s); /* before `revoke`, which may wait for handlers */
+        lw_source_unassigned(s); /* must come before `revoke`, which may wait for handlers */
         revoke(s, list, lost);
     } else {
         lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commits, always with explicit offsets and metadata (rd_kafka_offsets_store() drops metadata before 2.2.0).
+/* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() drops metadata before 2.2.0.
  *
- * Answers come by a queue of their own, so that a commit can be waited for inside a rebalance callback. An unanswered commit never
- * reaches into a later generation: librdkafka rejoins the group only after all of them are answered. */
+ * The answers come through a queue of their own, so that a rebalance callback can wait for a commit. An unanswered commit never
+ * reaches into a later generation, since librdkafka joins the group again only after all of them are answered. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit in flight. A waiting caller (sync) and the callback share it, and the later one frees
- * it; lw_source_close() frees those that were never answered. */
+/* A commit in flight. Its callback and, for a synchronous commit, a waiting caller share it. The later of the two
+ * frees it; lw_source_close() frees those that were never answered. */
 struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;
     bool sync, answered, abandoned;
-    bool *ok; /* array of n in the waiting caller; or NULL */
+    bool *ok; /* array of n elements that belongs to the waiting caller; NULL: nobody waits */
     size_t n;
     rd_kafka_resp_err_t code;
     uint32_t gens[];
@@ -28,14 +28,14 @@ static bool is_stale(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-/* In the new group protocol: the group has moved on since our epoch came with the last heartbeat.
- * The answer proves nothing about ownership. The same commit may succeed once librdkafka has
- * learned the new epoch. Older headers have no name for the code. */
+/* The new group protocol answers this code if the group has moved on since the last heartbeat told librdkafka the member epoch.
+ * It says nothing about who owns the partition, and the same commit may succeed with the next epoch. Older
+ * headers have no name for the code. */
 enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
-    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list, so the opaque holds the index */
+    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list, so the opaque pointer holds our index */
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;
@@ -70,7 +70,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
         if (!k->code || (each && is_stale(k->code)))
-            k->code = each ? each : k->code; /* prefer an error that may pass to one that is final */
+            k->code = each ? each : k->code; /* an error that may pass comes before one that is final */
         answer_one(k, &list->elems[i], each ? each : code);
     }
     if (!k->sync || k->abandoned) forget(k);
@@ -91,13 +91,13 @@ static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, con
         rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
         tp->offset = c[i].offset;
         tp->opaque = (void *)(uintptr_t)i;
-        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* freed by librdkafka */
+        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* librdkafka frees it */
         tp->metadata_size = tp->metadata ? strlen(tp->metadata) : 0;
     }
     return list;
 }
 
-/* Returns NULL with `err` if nothing was sent. */
+/* Sends a commit. Returns NULL with `err` if nothing was sent. */
 static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n, bool sync, bool *ok, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);
     if (!list) return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* librdkafka configurations, and an end for clients that is bounded in time. */
+/* Makes configurations for librdkafka, and destroys clients within a limited time. */
 #include "kafka/conf.h"
 
 #include "base/bytes.h"
@@ -25,10 +25,10 @@ static const struct setting consumer_defaults[] = {
     {"queued.max.messages.kbytes", "16384"},
 };
 
-/* Further defaults of the classic group protocol; in the new one the broker decides these. */
+/* More defaults, for the classic group protocol only; in the new one the broker decides these. */
 static const struct setting classic_defaults[] = {
-    {"partition.assignment.strategy", "range"}, /* cooperative-sticky can loop for ever before librdkafka 2.6.1 */
-    {"session.timeout.ms", "15000"},            /* five heartbeats; the partitions of a dead host stand still for this long */
+    {"partition.assignment.strategy", "range"}, /* before librdkafka 2.6.1 cooperative-sticky can loop for ever */
+    {"session.timeout.ms", "15000"},            /* five heartbeats; for this long nobody reads the partitions of a dead host */
 };
 
 /* Properties that the guarantees need. auto.offset.reset: kafka/assign.c resolves the configured
@@ -40,16 +40,16 @@ static const struct setting consumer_forced[] = {
     {"auto.offset.reset", "error"},  {"statistics.interval.ms", "2000"},    {"allow.auto.create.topics", "false"},
 };
 
-/* 64 MiB, so that an envelope around a record of the broker's usual limit fits; the broker then
- * says what is too large. A missing topic is reported after 5 s instead of 30. */
+/* Messages of up to 64 MiB, so that an envelope around the largest usual record fits; the broker then rejects
+ * what is too large for it. A missing topic is reported after 5 s instead of 30. */
 static const struct setting producer_forced[] = {
     {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
     {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
     {"message.max.bytes", "67108864"}, {"linger.ms", "5"},
 };
 
-/* Whether the property is about the cluster and the connection to it, so that every kind of client
- * needs it. */
+/* Returns true if every kind of client needs the property, because it is about the cluster or the
+ * connection to it. */
 static bool concerns_connection(const char *name) {
     static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id", "client.rack", "debug"};
     static const char *const prefix[] = {"security.", "sasl.",       "ssl.",         "broker.",    "socket.",
@@ -67,9 +67,10 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                            : level <= LOG_WARNING ? LW_LOG_WARN
                            : level <= LOG_INFO    ? LW_LOG_INFO
                                                   : LW_LOG_DEBUG;
-    /* librdkafka retries an unreachable broker for ever, so this is no error of ours. */
+    /* A warning is enough, because librdkafka keeps trying to reach a broker. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
-    if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG; /* logged with each attempt; kafka/explain.c tells the reason */
+    if (!strcmp(facility, "SSLCERTVRFY"))
+        to = LW_LOG_DEBUG; /* librdkafka logs this with each attempt, and kafka/explain.c tells the reason */
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
 
@@ -132,8 +133,8 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Lets librdkafka refresh tokens in a thread of its own: a client that nobody polls while it waits
- * for an answer would never get one. */
+/* Lets librdkafka refresh tokens in a thread of its own. A client that nobody polls would otherwise wait
+ * for an answer without ever getting a token. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* librdkafka configurations made from kafka.properties, one for each thing Latchwork does with Kafka. */
+/* Makes librdkafka's configurations from kafka.properties, one for each kind of client that Latchwork uses. */
 #ifndef LW_KAFKA_CONF_H
 #define LW_KAFKA_CONF_H
 
@@ -9,29 +9,29 @@
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
-/* Configuration of a member of the group: all properties, then those that the guarantees need,
- * which nothing overrides. Returns NULL with `err` if librdkafka refuses a property (its own
- * message names it). member_id: the group.instance.id, "" for none; NULL: what the properties say.
+/* Makes the configuration of a member of the group: all properties, then those that the guarantees need and
+ * that nothing overrides. Returns NULL with `err` if librdkafka refuses a property (its own
+ * message names it). member_id is the group.instance.id; "": none; NULL: as the properties say.
  * The caller owns the result until rd_kafka_new() takes it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err);
-/* Calls rd_kafka_new() with such a configuration, and takes it in any case. Returns NULL with a
- * permanent `err`. A thread of librdkafka refreshes tokens of SASL OAUTHBEARER, whether or not the
+/* Calls rd_kafka_new() with such a configuration, and takes ownership of it in any case. Returns NULL with a
+ * permanent `err`. A thread of librdkafka refreshes the tokens of SASL OAUTHBEARER, whether or not the
  * client is polled. */
 rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf, struct lw_err *err);
-/* The value of one of kafka.properties, or NULL. */
+/* Returns the value of a property in kafka.properties, or NULL. */
 const char *lw_kafka_property(const struct lw_config *c, const char *name);
-/* Configuration of a client that only asks (end offsets, cluster id): the properties that say where
- * the cluster is and who we are, and isolation.level. */
+/* Makes the configuration of a client that only asks (for end offsets or the cluster id). It has isolation.level, and
+ * the properties that describe the cluster and our login. */
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err);
 /* Opens such a client that can read the commits of the group, without joining it. Returns NULL with
  * a permanent `err`. */
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
-/* Configuration of an idempotent producer that never creates topics; with the same properties as
- * the client. */
+/* Makes the configuration of an idempotent producer that never creates topics. It has the same properties as such
+ * a client. */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
-/* Destroys a client, waiting at most timeout_ms. In 2.0.2 rd_kafka_destroy() can hang: it then
- * continues in a thread of its own, the client leaks, and false is returned. */
+/* Destroys a client and waits for that at most timeout_ms. Then it returns false, and a thread of its own goes on, because
+ * rd_kafka_destroy() can hang in 2.0.2; the client's memory may leak. */
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms);
 
 #endif

@@ -11,8 +11,8 @@
 
 /* --- certificates ------------------------------------------------------------------------------------------------------------------- */
 
-/* OpenSSL's error numbers are part of its ABI. Using its texts would require linking its library,
- * which only librdkafka needs. */
+/* Texts for OpenSSL's error numbers, which are part of its ABI. OpenSSL's own texts would need its library,
+ * which only librdkafka links. */
 static const struct {
     int number;
     const char *text;
@@ -35,8 +35,8 @@ const char *lw_kafka_certificate_error(int x509_error) {
     return NULL;
 }
 
-/* Why the last certificate was rejected. librdkafka calls back from its brokers' threads, and
- * reports the failed connection elsewhere without the reason. */
+/* The reason why the last certificate was rejected. librdkafka calls back from the threads of its brokers, and
+ * reports the failed connection elsewhere, without the reason. */
 static struct {
     pthread_mutex_t lock;
     char why[192];
@@ -57,7 +57,7 @@ static int verify(rd_kafka_t *rk, const char *broker, int32_t id, int *x509_erro
 }
 
 void lw_kafka_watch_certificates(rd_kafka_conf_t *conf) {
-    rd_kafka_conf_set_ssl_cert_verify_cb(conf, verify); /* fails only if librdkafka has no TLS, and then there is nothing to verify */
+    rd_kafka_conf_set_ssl_cert_verify_cb(conf, verify); /* fails only if librdkafka was built without TLS, so there is nothing to verify */
 }
 
 static bool of_certificate(const char *text, char why[192]) {
@@ -115,7 +115,7 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX, "%s may not %s %s%s; allow %s on it (%s)", who, right, topic ? "topic " : "a topic",
                  topic ? topic : "", right, text);
     else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED && c->dead.topic)
-        /* what an idempotent producer is told that may write no topic at all */
+        /* an idempotent producer that may write to no topic at all gets this error */
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s may not WRITE topic %s; allow WRITE on it, and on a broker before 2.8 also IDEMPOTENT_WRITE on the cluster (%s)", who,
                  c->dead.topic, text);

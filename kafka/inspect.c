@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 enum {
-    READ_MS = 3000, /* timeout per partition; a slower broker is asked again in the next round */
+    READ_MS = 3000, /* timeout per partition; the next round asks a slower broker again */
     ASK_MS = 3000,
-    LEARN_BEFORE = 16, /* offsets read before `begin` to find an anchor; the last may be a transaction marker */
+    LEARN_BEFORE = 16, /* number of offsets before `begin` that are read to find an anchor, since the last may be a transaction marker */
     DESTROY_MS = 1000,
 };
 
@@ -29,7 +29,7 @@ struct lw_inspector {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    struct lw_looked *all; /* the mutex guards this and the members below */
+    struct lw_looked *all; /* the mutex guards this field and those below */
     size_t n;
     bool answered, ending;
 };
@@ -41,7 +41,7 @@ static bool ending(struct lw_inspector *i) {
     return is;
 }
 
-/* Compares a record with the anchor. If learning, makes the last record before `begin` the anchor. */
+/* Compares a record with the anchor. With `learning` it makes the last record before `begin` the anchor. */
 static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
     struct lw_anchor is = lw_anchor_of(m);
     if (learning) {
@@ -57,9 +57,9 @@ static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learnin
     }
 }
 
-/* Handles one record. Returns whether to read another. */
+/* Handles one record. Returns true if another should be read. */
 static bool take(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
-    if (m->err) return false; /* end, out of range or unknown topic: judge_ends() decides */
+    if (m->err) return false; /* no record: the end, out of range, or an unknown topic; judge_ends() decides */
     judge(k, m, learning);
     return learning && m->offset + 1 < k->begin;
 }
@@ -85,7 +85,7 @@ static bool ask_ends(struct lw_inspector *i, const struct lw_looked *k, int64_t 
     return !rd_kafka_query_watermark_offsets(i->rk, k->topic, k->partition, low, high, ASK_MS);
 }
 
-/* No record came. If the log ends at or before a record that we read, it was recreated or truncated. */
+/* Decides what it means that no record came. If the log ends at or before a record that we read, it was recreated or truncated. */
 static void judge_ends(struct lw_inspector *i, struct lw_looked *k) {
     int64_t low, high;
     if (!ask_ends(i, k, &low, &high)) return;
@@ -196,7 +196,7 @@ void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms) {
     pthread_cond_signal(&i->asked);
     pthread_mutex_unlock(&i->mutex);
     if (!lw_join_within(i->thread, timeout_ms))
-        return; /* the thread still waits for a broker that does not answer; leave it, because the process ends soon */
+        return; /* the thread still waits for a broker that does not answer, and is left alone because the process ends soon */
     lw_kafka_destroy(i->rk, DESTROY_MS);
     pthread_mutex_destroy(&i->mutex);
     pthread_cond_destroy(&i->asked);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads all commits of the group, also for partitions that others own. A thread asks, with a client
+/* Reads all commits of the group, including those for partitions of other members. A thread asks, with a client
  * of its own that does not join the group.
  *
- * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 it fails an assertion if
- * the coordinator goes away while the request is open (rd_kafka_enq_once_del_source_return), which
- * ends the process; tests/live/test_kafka.py:broker_killed has shown that. */
+ * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 it fails an assertion and ends the process if
+ * the coordinator goes away during the request (rd_kafka_enq_once_del_source_return);
+ * tests/live/test_kafka.py:broker_killed has shown that. */
 #include "kafka/private.h"
 
 #include "base/bytes.h"
@@ -21,12 +21,12 @@ enum { ASK_MS = 3000, CLOSE_MS = 500, DESTROY_MS = 1000, PARTITIONS_MAX = 50000 
 struct lw_looker {
     rd_kafka_t *rk;
     const struct lw_config *config;
-    int fd; /* made readable when there is an answer */
+    int fd; /* becomes readable when there is an answer */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    bool wanted, answered, ending;         /* guarded by the mutex, as is the answer */
-    bool all;                              /* look at all topics of the cluster, not only ours */
+    bool wanted, answered, ending;         /* guarded by the mutex, like the answer */
+    bool all;                              /* asks about all topics of the cluster, not only ours */
     rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
 };
 
@@ -36,7 +36,7 @@ static bool add_topic(const struct rd_kafka_metadata_topic *t, rd_kafka_topic_pa
     return !t->err && list->cnt < PARTITIONS_MAX;
 }
 
-/* Adds every partition of a topic (NULL: of all topics). Returns false if the broker did not tell
+/* Adds every partition of a topic (NULL: of all topics). Returns false if the broker did not name
  * them, or if there are too many. */
 static bool add_partitions(rd_kafka_t *rk, const char *topic, rd_kafka_topic_partition_list_t *list) {
     const struct rd_kafka_metadata *m = NULL;
@@ -115,15 +115,15 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        struct lw_anchor anchor; /* decoded only to cut it off, because only the partition's owner uses it */
+        struct lw_anchor anchor; /* decoded only to cut it off, since only the partition's owner uses the anchor */
         size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
         struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
         s->ev.looked(s->ctx, &o);
     }
 }
 
-/* Reports the number of commits only if every partition answered: one that did not may have a
- * commit. */
+/* Reports the number of commits, but as unknown unless every partition answered: one that did not answer may
+ * have a commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;
@@ -147,7 +147,7 @@ void lw_source_serve_look(struct lw_source *s) {
     if (!list) lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
     all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
-    if (all && list) lw_source_end_look(s); /* a look at all topics happens only once */
+    if (all && list) lw_source_end_look(s); /* all topics are looked at only once, so the thread can end */
 }
 
 void lw_source_end_look(struct lw_source *s) {
@@ -160,7 +160,7 @@ void lw_source_end_look(struct lw_source *s) {
     pthread_cond_signal(&l->asked);
     pthread_mutex_unlock(&l->mutex);
     if (!lw_join_within(l->thread, CLOSE_MS))
-        return; /* the thread still waits for a broker that does not answer; leave it, because the process ends soon */
+        return; /* the thread still waits for a broker that does not answer, and is left alone because the process ends soon */
     lw_kafka_destroy(l->rk, DESTROY_MS);
     if (l->list) rd_kafka_topic_partition_list_destroy(l->list);
     pthread_mutex_destroy(&l->mutex);

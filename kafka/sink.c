@@ -12,13 +12,13 @@
 
 enum { DESTROY_MS = 3000 };
 
-/* A broker accepts or rejects a whole batch. A letter that was rejected in a batch is sent once more by
- * the second client, which sends each letter alone: only then does a rejection concern that letter. */
+/* The two clients. A broker accepts or rejects a whole batch, so a letter that was rejected in a batch is sent once more by
+ * the second client, which sends each letter alone. Only then does a rejection concern that letter. */
 enum { BATCHED, ALONE, CLIENTS };
 
 struct lw_sink {
     const struct lw_config *config;
-    rd_kafka_t *rk[CLIENTS]; /* ALONE is created when it is first needed */
+    rd_kafka_t *rk[CLIENTS]; /* ALONE is created when first needed */
     size_t unanswered[CLIENTS];
     bool closing;
 };
@@ -31,8 +31,8 @@ struct letter {
     void *ctx;
 };
 
-/* True if the letter itself is the reason, so every retry would fail. A missing topic or missing rights
- * do not count: they affect every letter and can be fixed. */
+/* Returns true if every retry would fail, because of the letter itself. A missing topic or missing rights
+ * do not count, since they affect every letter and can be fixed. */
 static bool for_good(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
            code == RD_KAFKA_RESP_ERR_INVALID_RECORD;
@@ -52,7 +52,8 @@ static bool send_alone(struct letter *l, const rd_kafka_message_t *m) {
     return false;
 }
 
-/* A fatal error hides its cause: a producer that may write no topic gets CLUSTER_AUTHORIZATION_FAILED. */
+/* Explains an error. A fatal one hides its cause: a producer that may write to no topic gets
+ * CLUSTER_AUTHORIZATION_FAILED. */
 static const char *explain(const struct lw_sink *k, rd_kafka_t *rk, rd_kafka_resp_err_t code, const char *text, const char *topic,
                            char out[LW_EXPLAINED_MAX]) {
     char why[512];
@@ -99,8 +100,8 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     return NULL;
 }
 
-/* Replaces a producer after a fatal error: an idempotent producer never sends again then. Waits
- * until nothing of it is in flight. */
+/* Replaces a producer after a fatal error, because an idempotent producer then never sends again. Waits
+ * until none of its letters is in flight. */
 static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
     rd_kafka_t *rk = k->rk[which];
@@ -123,7 +124,7 @@ static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t 
     return all;
 }
 
-/* Takes ownership of the headers. Returns 0 if the letter is in flight, otherwise as
+/* Gives a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in flight, otherwise as
  * lw_sink_send(). */
 static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
                    struct lw_err *err) {
@@ -165,7 +166,7 @@ void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
         int64_t left_ms = until_ms - lw_boot_ms();
         if (!k->rk[i]) continue;
         if (k->unanswered[i]) rd_kafka_flush(k->rk[i], left_ms > 0 ? (int)left_ms : 0);
-        if (k->unanswered[i]) { /* purge the rest, which makes this poll report each as an error */
+        if (k->unanswered[i]) { /* purge the other letters, so that this poll reports each of them as an error */
             rd_kafka_purge(k->rk[i], RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
             rd_kafka_flush(k->rk[i], DESTROY_MS);
         }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source: opening, polling, seeking, closing. Rebalances are in kafka/assign.c, commits in kafka/commit.c.
+/* The source opens, polls, seeks and closes. Rebalances are in kafka/assign.c, commits in kafka/commit.c.
  *
- * Why no record can be skipped or overtake another: a partition's fetch queue has its forwarding switched off *before*
- * rd_kafka_assign() (kafka/assign.c). librdkafka remembers that the application did so and leaves the queue alone when it starts to
- * fetch, so the partition's records only ever come by its own queue, in the order of offsets. After a seek or a new assignment what was
- * fetched before is outdated by librdkafka's version barrier, which is raised within the call. */
+ * No record can be skipped or overtake another, for this reason: the forwarding of a partition's fetch queue is switched off *before*
+ * rd_kafka_assign() (kafka/assign.c). librdkafka remembers that and leaves the queue alone when it starts to fetch, so the records of a
+ * partition come only through its own queue, in the order of offsets. A seek or a new assignment raises librdkafka's version barrier before
+ * it returns, so that records fetched earlier count as outdated. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -20,15 +20,15 @@
 #include <unistd.h>
 
 enum {
-    BURST = 32,             /* records taken from one partition before it is the next one's turn */
-    CONSUMER_EVENTS = 1000, /* errors handled in one poll */
-    SWEEP_MS = 200,         /* how often queues that look empty are read all the same, which re-arms their wake-up */
-    SEEK_MS = 5000,         /* how long a seek is retried */
-    AUTH_MS = 60000,        /* a failed authentication that lasts this long is fatal */
-    TROUBLE_MS = 10000,     /* the same problem is logged once per this period */
+    BURST = 32,             /* maximum number of records taken from one partition before the next one has its turn */
+    CONSUMER_EVENTS = 1000, /* maximum number of errors handled per poll */
+    SWEEP_MS = 200,         /* time between reads of queues that look empty, which arm their wake-up again */
+    SEEK_MS = 5000,         /* time for which a seek is retried */
+    AUTH_MS = 60000,        /* time after which failing authentication is fatal */
+    TROUBLE_MS = 10000,     /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
     DESTROY_MS = 3000,            /* minimum time that librdkafka's threads get to end */
-    UNRELEASED_INSTANCE_ID = 111, /* the new group protocol: another member has our id; older headers have no name for it */
+    UNRELEASED_INSTANCE_ID = 111, /* the new group protocol answers this if another member has our id; older headers have no name for it */
 };
 
 /* --- the partitions we have ------------------------------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ static bool is_auth(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* Whether the partition would stand still for ever after this error, or go on behind a record that
+/* Returns true if the error concerns the data: the partition would stand still for ever, or go on behind a record that
  * could not be read. */
 static bool is_loss(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE ||
@@ -78,8 +78,8 @@ static bool is_loss(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_INVALID_MSG || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
 }
 
-/* Logs a problem that librdkafka goes on retrying, the same one at most once in ten seconds. A
- * failed authentication ends the process after a minute. */
+/* Logs a problem that librdkafka retries, the same one at most once in ten seconds. If authentication
+ * fails for a minute, the process ends. */
 static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text, const char *topic) {
     int64_t now = lw_boot_ms();
     char out[LW_EXPLAINED_MAX];
@@ -127,7 +127,7 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
 
 void lw_source_wake(struct lw_source *s) {
     uint64_t one = 1;
-    ssize_t r = write(s->fd, &one, sizeof one); /* fails only if the counter is full, and then the fd is readable */
+    ssize_t r = write(s->fd, &one, sizeof one); /* fails only if the counter is full, and then the fd is readable anyway */
     (void)r;
 }
 
@@ -189,7 +189,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
         if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
     } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
         lw_error("kafka: polled too late, the group went on without this worker: %s", rd_kafka_message_errstr(m));
-    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer reports a fatal error as a message, not as an error event */
+    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer reports a fatal error as a message, not as an event */
         end_for_good(s);
     } else if (is_loss(m->err)) {
         s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
@@ -203,7 +203,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
     }
 }
 
-/* Takes `m`. Returns how many records were delivered: 1 or 0. */
+/* Handles `m` and takes ownership of it. Returns 1 if a record was delivered, otherwise 0. */
 static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t *m) {
     if (m->err) {
         on_message_error(s, p, m);
@@ -221,9 +221,9 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Serves rebalances (in the callback) and errors. A record here would date from before its queue
- * was taken out; librdkafka's code suggests that there is none, but it would be in order. This call
- * also shows librdkafka that we are alive (max.poll.interval.ms). */
+/* Serves rebalances (in the callback) and errors. It delivers any record that comes here: such a record would date from before its own
+ * queue was separated, so it would be in order. librdkafka's code suggests that there is none. This call also tells librdkafka that we are
+ * alive (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;
@@ -236,7 +236,7 @@ static int read_part(struct lw_source *s, struct lw_part *p, int max, bool sweep
     if (p->held || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
     int n = 0;
     rd_kafka_message_t *m;
-    /* one record at a time, because rd_kafka_consume_batch_queue() misplaces offsets in 2.0.2 */
+    /* take one record at a time, because rd_kafka_consume_batch_queue() sets wrong offsets in 2.0.2 */
     while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0))) n += on_message(s, p, m);
     return n;
 }
@@ -265,7 +265,7 @@ int lw_source_poll(struct lw_source *s, int max) {
     if (!s->dead) lw_source_check(s);
     if (s->dead) return n;
     if (n < max) n += read_parts(s, max - n);
-    if (n >= max) lw_source_wake(s); /* there may be more, and librdkafka signals only queues that were empty */
+    if (n >= max) lw_source_wake(s); /* there may be more, and librdkafka wakes us only for queues that were empty */
     return n;
 }
 
@@ -285,8 +285,8 @@ int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
     return high;
 }
 
-/* Tries a seek once. An attempt that timed out is still in progress; the next one replaces it.
- * (2.0.2 waits a thousandth of the given time.) */
+/* Tries a seek once. If it times out, it is still in progress, and the next try replaces it.
+ * (2.0.2 waits only a thousandth of the given time.) */
 static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = offset;
@@ -297,8 +297,8 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
     return code;
 }
 
-/* True if there is nothing to seek: the fetcher has not started, and begins there when it does. It need not start before a rebalance
- * callback returns, so waiting for it inside one may be in vain. */
+/* Returns true if no seek is needed, because the fetcher has not started and will begin at `offset`. It may start only after a rebalance
+ * callback has returned, so to wait for it inside one may be in vain. */
 static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin && p->next == p->begin;
 }
@@ -306,7 +306,7 @@ static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_
 int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, struct lw_err *err) {
     rd_kafka_resp_err_t code;
     int64_t give_up_ms = lw_boot_ms() + SEEK_MS;
-    /* the code is _STATE while the fetcher has not started, which it does a moment after
+    /* librdkafka answers _STATE until the fetcher has started, a moment after
      * rd_kafka_assign() */
     while ((code = try_seek(s, p, offset)) && !begins_there(p, offset, code) && lw_boot_ms() < give_up_ms) lw_sleep_ms(5);
     if (begins_there(p, offset, code)) return 0;
@@ -354,10 +354,9 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
     }
 }
 
-/* In the classic protocol librdkafka sends LeaveGroup for a static member when it unsubscribes, but never when it closes. In the new one
- * it always tells that the place is to be kept. A join
- * in flight has to end first, because the broker may already list this member, or still list the
- * previous process under its id. */
+/* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for such a member when it
+ * unsubscribes, but never when it closes. In the new protocol it always asks to keep the place. A join in flight must end first, because
+ * the broker may already list this member, or still list the previous process under its id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_connected(s)) await_membership(s, true, until_ms);
     if (rd_kafka_unsubscribe(s->rk)) return;
@@ -365,8 +364,8 @@ static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_member(s)) lw_warn("kafka: could not leave the group in time; its partitions wait until session.timeout.ms expires");
 }
 
-/* Leaves the group within a time limit: rd_kafka_consumer_close() has none, while this form lets us
- * serve the revocations and stop waiting. */
+/* Leaves the group within a time limit. rd_kafka_consumer_close() has no limit; this way we
+ * can serve the revocations and stop waiting. */
 static void leave_group(struct lw_source *s, int64_t until_ms) {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(s->rk);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(s->rk, queue);
@@ -408,7 +407,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     }
     close(s->fd);
     free(s->parts);
-    if (!gone) return; /* librdkafka may still call back, so nothing may be freed */
+    if (!gone) return; /* librdkafka may still call back, so nothing is freed */
     lw_source_forget_commits(s);
     free(s->look.missing);
     free(s->member_id);

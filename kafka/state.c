@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of this worker's Kafka connection: whether it is in the group and can read its partitions,
+/* Tells the state of this worker's Kafka connection: whether it is in the group and can read its partitions,
  * and if not, why.
  *
- * The rebalance callback tells about membership, but too late: when the coordinator dies, librdkafka
+ * The rebalance callback tells about membership, but too late. If the coordinator dies, librdkafka
  * revokes an assignment only after session.timeout.ms, and an empty one never. So this file also uses
- * librdkafka's statistics: the group's state, which brokers are connected, and which of them has not
+ * librdkafka's statistics, which tell the group's state, which brokers are connected, and which of them have not
  * answered for long. */
 #include "kafka/private.h"
 
@@ -26,8 +26,8 @@ static int64_t property_ms(const struct lw_config *c, const char *name) {
     return 0;
 }
 
-/* A broker may hold a fetch for fetch.wait.max.ms, and a coordinator may get no request between two
- * heartbeats. Neither counts as silence. */
+/* Returns how long a broker may be silent. It may hold a fetch for fetch.wait.max.ms, and a coordinator may get no request between two
+ * heartbeats. */
 static int64_t silence_limit_ms(const struct lw_config *c) {
     return SILENT_MS + property_ms(c, "fetch.wait.max.ms") + property_ms(c, "heartbeat.interval.ms");
 }
@@ -50,7 +50,7 @@ static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silen
     }
 }
 
-/* The statistics list the coordinator's connection as a separate ("logical") broker. */
+/* Notes one broker of the statistics, which list the coordinator's connection as a separate ("logical") broker. */
 static void look_at_broker(struct lw_kafka_look *k, const char *name, const json_t *b) {
     bool logical = !strcmp(name, "GroupCoordinator"), up = is_up(b);
     int64_t silent_ms = up && integer(b, "waitresp_cnt") > 0 ? integer(b, "rxidle") / 1000 : 0;
@@ -78,8 +78,8 @@ static void take_stats(struct lw_kafka_look *k, json_t *brokers, const json_t *g
     if (!k->brokers_up && !k->down_ms) k->down_ms = k->stats_ms;
 }
 
-/* Parses one object of the statistics. The text between the two that we need grows with the number of
- * partitions, so it is not parsed. */
+/* Parses one object of the statistics. The text between the objects that we need grows with the number of
+ * partitions, so it is skipped. */
 static json_t *object_after(const char *text, const char *name) {
     const char *p = text ? strstr(text, name) : NULL;
     return p ? json_loads(p + strlen(name), JSON_DISABLE_EOF_CHECK, NULL) : NULL;
@@ -91,7 +91,7 @@ int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source) {
     json_t *brokers = object_after(text, "\"brokers\":"), *group = object_after(text, "\"cgrp\":");
     if (brokers && group) take_stats(&s->look, brokers, group);
     json_decref(brokers), json_decref(group);
-    return 0; /* 0: librdkafka keeps ownership of the text */
+    return 0; /* 0: librdkafka still owns the text and frees it */
 }
 
 /* --- what errors and rebalances say ------------------------------------------------------------------------------------------------- */
@@ -123,8 +123,8 @@ static bool still_missing(struct lw_source *s, const char *topic) {
     return missing;
 }
 
-/* An assignment proves that its topics exist. For a missing topic of which this worker got no partition,
- * only a metadata request can tell. */
+/* Notes that the topics of an assignment exist. Only a metadata request can tell this for a topic of which this worker
+ * got no partition. */
 void lw_source_assigned(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     struct lw_kafka_look *k = &s->look;
     k->assigned = !s->dead;
@@ -158,7 +158,7 @@ static bool reads_any(const struct lw_source *s) {
 
 static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now, char *why, size_t size) {
     const struct lw_kafka_look *k = &s->look;
-    bool fresh = k->stats_ms - k->since_ms >= LW_SOURCE_STATS_MS; /* older statistics may predate the rebalance */
+    bool fresh = k->stats_ms - k->since_ms >= LW_SOURCE_STATS_MS; /* older statistics may come from before the rebalance */
     bool up = !fresh || !strcmp(k->group, "up");
     if (!k->assigned || (fresh && !s->n_parts && up && strcmp(k->join, "steady") != 0)) {
         snprintf(why, size, "kafka: joining group %s for %lld s%s%s", s->config->kafka.group_id, (long long)(now - k->since_ms) / 1000,
