@@ -17,7 +17,7 @@ struct claim_item {
     size_t n_lane;
 };
 
-struct claim { /* claim.c */
+struct claim { /* only claim.c changes it */
     struct claim_item item[CLAIM_BATCH];
     int n;
     uint64_t token; /* one for all lanes of a call */

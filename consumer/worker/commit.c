@@ -89,7 +89,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
-    (void)stale; /* Kafka reports the loss of a partition by a rebalance too */
+    (void)stale; /* Kafka also reports the loss of a partition as a rebalance */
     if (!p || !ok) return;
     part_committed(p, offset);
     first_committed(w);

@@ -14,7 +14,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: maximum in the metadata of a commit */
+enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: maximum number of ranges in the metadata of a commit */
 
 struct floor_item {
     struct part *part;
@@ -22,16 +22,16 @@ struct floor_item {
     int64_t to;
 };
 
-struct floors { /* commit.c */
+struct floors { /* only commit.c changes it */
     struct floor_item item[FLOOR_BATCH];
     int n;
 };
 
-struct commits {   /* commit.c: of the worker */
-    bool confirm;  /* Kafka must accept a commit of every watermark before anything else is said */
+struct commits {   /* of the worker; only commit.c changes it */
+    bool confirm;  /* Kafka must accept a commit of every watermark before anything else is sent */
     int64_t at_ms; /* when the next commit is due */
     int64_t confirm_ms;
-    size_t from;       /* the partition that the next commit begins with */
+    size_t from;       /* index of the partition with which the next commit begins */
     size_t meta_max;   /* current limit of commit metadata in bytes */
     size_t meta_tried; /* the limit that the last commit used */
 };

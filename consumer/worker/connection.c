@@ -94,8 +94,8 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     hello_build(w, sh, true);
 }
 
-/* Whether the server's life is unchanged. A harmless change (a replica was attached) is remembered,
- * and the next check compares with it. */
+/* Returns whether the server's life is unchanged. A harmless change (a replica was attached) is
+ * remembered, and the next check compares with it. */
 static bool same_life(struct shard *sh) {
     assert(sh->epoch.id[0]);
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
@@ -129,7 +129,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* this was the periodic check, in a turn's pipeline */
+    /* a shard that is READY asks this periodically, in a turn's pipeline */
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 

@@ -11,11 +11,11 @@
 struct lw_worker;
 struct shard;
 
-struct connection { /* connection.c */
-    bool loaded;    /* its scripts are loaded */
-    bool checking;  /* check its life and its clock before anything else is sent */
+struct connection { /* only connection.c changes it */
+    bool loaded;    /* the server has our scripts */
+    bool checking;  /* the server's life and clock must be checked before anything else is sent */
     struct lw_life life, new_life;
-    struct lw_server program;         /* the one that answered last */
+    struct lw_server program;         /* the kind and version of the server that answered last */
     char jumped[40];                  /* id of the epoch in which its clock jumped; "": none */
     int64_t offset_ms, new_offset_ms; /* Redis time minus the boot clock */
     int64_t wall_offset_ms;           /* Redis time minus the wall clock */

@@ -57,8 +57,8 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 
 /* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
 
-/* The rule "epoch ends, grants end": forgets this shard's leases only, but rewinds all partitions.
- * Runs that are still in a handler go to the lost list and block their key here. */
+/* The rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds all
+ * partitions. Runs that are still in a handler go to the lost list and block their key here. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     check_shard(sh);
     assert(why);
@@ -97,9 +97,9 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
-/* How long leases of the epochs known so far may still live. A wiped Redis does not know that
- * workers, perhaps cut off now, use a longer TTL than this one. The longer TTL is asked for in one
- * quarantine only: after it all these leases are over, and the answer of enter counts. */
+/* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know
+ * that workers, perhaps cut off now, use a longer TTL than this one. The longer TTL is asked for
+ * in one quarantine only: after it all these leases are over, and the answer of enter counts. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;

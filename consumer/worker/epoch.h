@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: joining one, its quarantine, and its end. */
+/* epoch: how a worker joins an epoch, its quarantine, and its end. */
 #ifndef LW_CONSUMER_WORKER_EPOCH_H
 #define LW_CONSUMER_WORKER_EPOCH_H
 
@@ -10,7 +10,7 @@
 struct lw_worker;
 struct shard;
 
-struct epoch {              /* epoch.c */
+struct epoch {              /* only epoch.c changes it */
     char id[40];            /* "": none is joined */
     int64_t quiet_until_ms; /* end of the quarantine */
     int64_t ttl_ms;         /* the largest TTL of the epoch joined last, as enter answered; 0: none */

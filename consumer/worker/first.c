@@ -71,8 +71,8 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* True while the look at the group's commits is under way. First commits must wait for it, because
- * it would find them. */
+/* Returns true while the look at the group's commits is under way. First commits must wait for
+ * its end, because the look would find them. */
 bool first_looks(struct lw_worker *w) {
     assert(w->n_shards > 0);
     int64_t now = now_ms(w);

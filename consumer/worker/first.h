@@ -11,7 +11,7 @@
 struct lw_worker;
 struct shard;
 
-struct first {                                                 /* first.c */
+struct first {                                                 /* only first.c changes it */
     bool waits;                                                /* no commit of the group is known yet, so handlers are given nothing */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* state of the look at the group's commits since the epoch was joined */
     int64_t lift_ms;                                           /* when to ask next whether another worker lifted the quarantine */

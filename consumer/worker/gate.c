@@ -69,7 +69,8 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Returns whether each lane has one message, without its envelope. */
+/* Lists the places of a call's messages, and one byte per lane. Returns true if each lane has a
+ * single message and no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -117,8 +118,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     encode_messages(w, sh, &c);
 }
 
-/* Adds messages of a lane, in order, to the call. lane_may_gate() has found that the first of them
- * needs gate. */
+/* Adds messages of a lane, in order, to the call. Before, lane_may_gate() must have found that
+ * the first of them needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
     assert(sh->gate.n < BATCH && !l->listed && !l->lost && most > 0);
@@ -175,7 +176,8 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     gate_encode(w, sh);
 }
 
-/* Puts messages that gate did not decide back to the front of their lane. Returns how many. */
+/* Puts messages that gate did not decide back to the front of their lane. Returns how many these
+ * are. */
 static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
     assert(from >= 0 && from <= it->n);
     size_t n = 0;
@@ -190,7 +192,7 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
     return n;
 }
 
-/* Called if the call did not execute, or was refused: puts its messages back. */
+/* Puts the messages of a call back, if it did not execute or was refused. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
     for (int i = sh->gate.n - 1; i >= 0; i--) {
@@ -223,8 +225,8 @@ bool gate_rests(const struct shard *sh, int64_t now) {
     return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms;
 }
 
-/* The lane is ours. Messages whose partition was revoked while the call was in flight do not run;
- * if none is left, the lane is given back. */
+/* Grants the messages of a lane that is ours now. Those whose partition was revoked while the
+ * call was in flight do not run; if no other is left, the lane is given back. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
     assert(it->n > 0);
     struct lane *l = it->lane;
@@ -237,7 +239,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
-        if (h && h->failed) continue; /* an earlier one of the hold failed, so this one was put back */
+        if (h && h->failed) continue; /* an earlier message of the hold failed, so this one is put back */
         if (!msg_current(m)) {
             if (!gone) gone = m, *at = NULL;
             continue;

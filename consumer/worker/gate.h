@@ -16,21 +16,22 @@ struct shard;
 
 struct gate_item {
     struct lane *lane;
-    int first, n; /* first of the call's messages, and how many */
+    int first, n; /* index of the item's first message in the call, and number of its messages */
     bool envelopes;
-    bool behind; /* these stand behind a run of the fast path; the call asks only which of them are dropped */
+    bool behind; /* the messages stand behind a run of the fast path; the call asks only which of them are dropped */
 };
 
-/* Each step has its part of the shard, which only its own file changes; others call a function of that file. */
-struct gate { /* gate.c */
+/* Each step has a part of the shard, such as this one, which only its own file changes; others
+ * call a function of that file. */
+struct gate { /* only gate.c changes it */
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
     int n, n_msgs;
     uint64_t token; /* one for all lanes of a call */
     struct lane *head, **tail;
     size_t ask;           /* number of lanes to ask for per lane that may run, 1 to 16 */
-    int64_t rest_ms;      /* until then every lane in the list has to wait (not_before_ms) */
-    int64_t oom_until_ms; /* Redis is at maxmemory, and nothing is admitted until then; 0: it is not */
+    int64_t rest_ms;      /* time until which every listed lane has to wait (not_before_ms) */
+    int64_t oom_until_ms; /* time until which nothing is admitted, because Redis is at maxmemory; 0: it is not */
 };
 
 void gate_open(struct shard *sh);
@@ -39,7 +40,7 @@ void gate_list(struct shard *sh, struct lane *l, int64_t now); /* puts the lane 
 void gate_forget(struct lw_worker *w, struct shard *sh);       /* called when the call will never be answered */
 void gate_refused(struct lw_worker *w,
                   struct shard *sh);                  /* called when Redis is at maxmemory: admission pauses, while lanes that wait go on */
-bool gate_rests(const struct shard *sh, int64_t now); /* true while admission pauses for that */
+bool gate_rests(const struct shard *sh, int64_t now); /* true while admission pauses because of maxmemory */
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

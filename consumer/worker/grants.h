@@ -19,8 +19,8 @@ struct grants {
     size_t n, at_tries, at_heads;
 };
 
-int grants_tries(struct grants *g);                             /* attempts so far of the next grant */
-struct msg *grants_head(struct lw_worker *w, struct grants *g); /* the next head as a message; NULL: its envelope is malformed */
+int grants_tries(struct grants *g);                             /* returns how many attempts the next grant had before */
+struct msg *grants_head(struct lw_worker *w, struct grants *g); /* returns the next head as a message; NULL if its envelope is malformed */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 
 #endif

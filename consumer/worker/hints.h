@@ -15,7 +15,7 @@ struct shard;
 struct hints {             /* lanes that may be runnable */
     struct lw_bytes *ring; /* owned copies of lane ids */
     size_t head, n, cap;
-    size_t taken; /* number popped from `claimed` that Redis was not told of yet */
+    size_t taken; /* number of hints that were taken and that Redis was not told of yet */
     bool on;      /* the blocking pop should run */
     bool more;    /* `ready` may hold more hints */
 };

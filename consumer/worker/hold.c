@@ -22,7 +22,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Whether messages are linked, and several requested at once. Order and dedup must allow it. */
+/* Returns whether the messages of a hold are linked, and several requested at once. The options
+ * for order, dedup and busy lanes must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     assert(w->c->lock.run_ahead >= 1);
     return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
@@ -105,8 +106,8 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started. A message of the fast path waits in memory again, in
- * front of anything newer; a head is still in its list. Call it for the newest first. */
+/* Withdraws a grant that has not started, and those behind it first. A message of the fast path
+ * waits in memory again, in front of anything newer; a head is still in its list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -128,9 +129,9 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->linked) {
         struct run *r = *at;
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
-            break; /* the thread never got to the next message */
+            break; /* the thread did not start the next message */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
-        before = r; /* it has started or is about to, so its end will be reported */
+        before = r; /* the message has started or is about to, so its end will be reported */
         at = &r->next;
     }
     struct run *first = *at;
@@ -178,8 +179,9 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* The epoch is gone under it: what finished done is known here, and the rewind decides what of that survives; handlers go on until they
- * notice, and the key waits for them here; nothing else starts. */
+/* Called when the epoch of a hold is lost. The messages that are done are remembered here, and
+ * the rewind decides which of them survive. Handlers go on until they notice; the key waits for
+ * them here, and nothing else of the hold starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     struct lane *l = h->lane;
@@ -204,8 +206,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* The lease is somebody else's. What finished while the settle was out is not settled either: it would be recorded, and skipped, before
- * what came before it runs again. */
+/* Called when the lease belongs to another. Messages that finished while the settle was in
+ * flight are not settled: they would be recorded, and skipped, although earlier ones run again. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);
@@ -214,8 +216,8 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
     atomic_store(&h->lease.held.cancelled, true);
 }
 
-/* Ends a stale hold once none of its messages runs: nothing of it is recorded any more, and its
- * messages are requested again. */
+/* Ends a stale hold when none of its messages runs any more: nothing of it is recorded from now
+ * on, and its messages ask gate again. */
 static void end_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->stale && !h->lost);

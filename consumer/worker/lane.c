@@ -130,8 +130,8 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
     }
 }
 
-/* Drops heads that need no gate any more: those finished meanwhile, of an earlier delivery, or
- * already running here. Returns the first of the rest. */
+/* Drops the messages at the front that need no gate any more: they are finished, belong to an
+ * earlier delivery, or are granted here already. Returns the first of the rest. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;

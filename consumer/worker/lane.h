@@ -26,9 +26,9 @@ struct lane {
     size_t n;
     size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
     struct hold *hold;
-    struct hold *lost;     /* holds whose epoch is lost and whose runs are still in their handler, or late */
+    struct hold *lost;     /* holds of a lost epoch with runs that are still in their handler, or late */
     bool in_call;          /* an unanswered call names the lane */
-    bool listed;           /* in its shard's list of lanes to gate */
+    bool listed;           /* the lane is in its shard's list of lanes to gate */
     bool settled;          /* its last call was a settle, so messages that wait for gate go first now */
     int64_t not_before_ms; /* one of the lane's names holds another Redis type; do not look again before this time */
     struct lane *gate_next;
@@ -38,19 +38,19 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
 void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: lists the lane for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-struct msg *lane_first_of(struct lw_worker *w, struct lane *l); /* the first message that needs gate; drops those before it */
+struct msg *lane_first_of(struct lw_worker *w, struct lane *l); /* drops messages up to the first that needs gate, and returns that */
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
-void lane_drop_pending(struct lw_worker *w, const struct part *only); /* only NULL: of all partitions */
+void lane_drop_pending(struct lw_worker *w, const struct part *only); /* drops messages that wait for gate; NULL: of all partitions */
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 
-/* The first message that waits for gate; NULL: none. Inline because most lanes have none. */
+/* Returns the first message that waits for gate, or NULL. Inline because most lanes have none. */
 static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) { return l->head ? lane_first_of(w, l) : NULL; }
 
-/* Called where a lane comes in or goes out. */
+/* Asserts the lane's invariants. */
 static inline void check_lane(const struct lane *l) {
     assert(l->tail && l->shard >= 0);
     assert(l->head ? l->n > 0 : !l->n && l->tail == &l->head);
@@ -58,8 +58,8 @@ static inline void check_lane(const struct lane *l) {
     assert(!l->hold || !l->lost);
 }
 
-/* A call names the lane. Nothing else about its key is sent until the call is answered or given
- * up. */
+/* Notes that a call names the lane. Nothing else about its key is sent until the call is
+ * answered or given up. */
 static inline void lane_call(struct lane *l) {
     assert(!l->in_call);
     l->in_call = true;

@@ -35,7 +35,7 @@ void lw_leases_close(struct lw_leases *t) {
     free(t);
 }
 
-/* Its neighbours know it. */
+/* Asserts that both neighbours in the list point to the lease. */
 static inline void check_linked(const struct lw_lease *l) {
     assert(l->id);
     assert(l->prev->next == l && l->next->prev == l);

@@ -6,7 +6,7 @@
 #include "queue/codes.h"
 
 enum {
-    BATCH = 256,         /* messages per call; 64 is the best batch, more gains little, and 256 bounds what a script does at once */
+    BATCH = 256,         /* maximum number of messages per call, so that no script takes long; more than 64 gain little */
     AHEAD_MAX = 64,      /* maximum messages of a lane that one call grants; they run one after the other without another call */
     OPEN_TAGS = 1 << 16, /* bits of a bitmap over tags */
 };

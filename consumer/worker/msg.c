@@ -31,7 +31,7 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     assert(!m->bytes);
     n += sizeof *m;
     for (size_t i = 0; i < m->n_headers; i++)
-        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* otherwise `raw` holds their bytes */
+        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n); /* `raw` would hold their bytes */
     m->bytes = n;
     w->memory.held += n;
     if (m->raw.p) w->memory.heads += n;

@@ -19,16 +19,16 @@ struct msg {
     struct lw_bytes key, payload, dedup;
     struct lw_header *headers; /* owned */
     size_t n_headers;
-    void *origin;        /* the Kafka record, released through lw_io */
-    char *own;           /* or the bytes of a claimed envelope */
+    void *origin;        /* the message's Kafka record, released through lw_io */
+    char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
     struct lw_bytes raw; /* the envelope as it is in its list; p == NULL: encode it when needed */
     char *dedup_own;
-    char *dead_reason; /* it is a dead letter without a run, because it has no key */
-    size_t bytes;      /* its size in memory, about that of its envelope */
+    char *dead_reason; /* why the message is dead before any handler saw it: it has no key */
+    size_t bytes;      /* size in memory, close to that of its envelope */
 };
 
-/* Memory that messages take, as records and as envelopes. */
-struct memory {   /* msg.c */
+/* The memory that messages take, as records and as envelopes. */
+struct memory {   /* only msg.c changes it */
     size_t held;  /* bytes of all messages */
     size_t heads; /* bytes of the heads among them */
     size_t big;   /* size of about the largest recent message; decides how many are read at once */
@@ -38,12 +38,12 @@ struct memory {   /* msg.c */
 void msgs_open(struct lw_worker *w); /* assumes large messages until some are known */
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
-void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message: n bytes plus its headers */
+void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message of n bytes plus its headers */
 bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for more heads */
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 
-/* True if the message belongs to the present delivery and is not finished. Inline because every
- * step asks it of every message. */
+/* Returns true if the message belongs to the present delivery and is not finished. Inline
+ * because every step asks this of every message. */
 static inline bool msg_current(const struct msg *m) {
     if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
     enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);

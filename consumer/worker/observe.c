@@ -14,7 +14,7 @@ static void show(struct part *p, int64_t end, int64_t now) {
     assert(p->gen && p->slot);
     struct lw_board_partition *b = p->slot;
     int64_t mark = lw_offsets_watermark(p->offsets), unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
-    if (end < p->log_end) end = p->log_end; /* no less than the end that was asked for at assignment */
+    if (end < p->log_end) end = p->log_end; /* at least the end that was read at assignment */
     put(&b->committed, p->committed >= 0 ? p->committed : p->begin);
     put(&b->log_end, end > mark ? end : mark);
     put(&b->waiting, (int64_t)lw_offsets_waiting(p->offsets));

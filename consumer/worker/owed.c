@@ -31,7 +31,7 @@ static _Atomic uint64_t *row(struct lw_worker *w, const struct shard *sh) {
 
 static void put(_Atomic uint64_t *at, uint64_t id) { atomic_store_explicit(at, id, memory_order_relaxed); }
 
-/* Writes the runs whose outcome is final (done or dead) and not counted yet. */
+/* Writes to the board the runs whose outcome is final (done or dead) and not counted yet. */
 static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
     assert(n >= 0 && n <= LW_UNSURE);
     assert(it->n_runs <= it->hold->n_finished);

@@ -62,7 +62,7 @@ void part_idle(struct lw_worker *w, struct part *p) {
     w->idle_parts = p;
 }
 
-/* True while a settle that may be sent again names messages of this partition. */
+/* Returns true while a settle that may be sent again names messages of this partition. */
 static bool is_named(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++)
@@ -151,10 +151,11 @@ bool all_joined(const struct lw_worker *w) {
     return true;
 }
 
-/* The first offset that cannot have been granted before the present epochs (gate.lua). Without a
- * commit nothing was granted at all (part_pause). The log's end counts if it was asked for after
- * all shards were joined: replies of Redis are read only between calls of the source. Otherwise the
- * next end of the log that is reached sets it (lw_worker_end). */
+/* Returns the first offset that cannot have been granted before the present epochs (gate.lua).
+ * Without a commit nothing was granted at all (part_pause). With one it is the end of the log,
+ * if that was read after all shards were joined; this is so if they are joined now, because no
+ * reply of Redis is handled during a call of the source. Otherwise the next end of the log that
+ * is reached sets it (lw_worker_end). */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
     if (a->committed < 0) return a->begin;
@@ -209,7 +210,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
         w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
     }
     w->assigned[w->n_assigned++] = p;
-    part_pause(w, p); /* until its states are read */
+    part_pause(w, p); /* the partition pauses until its states are read */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
     check_part(p);
@@ -286,7 +287,7 @@ static void tag_set(uint8_t *map, uint32_t tag) {
 }
 
 /* Withdraws grants that have not started, of one partition (NULL: of all) that is revoked or
- * rewound. Their messages come from Kafka again. */
+ * rewound. Their messages will come from Kafka again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
     check_worker(w);
     for (int s = 0; s < w->n_shards; s++)
@@ -372,7 +373,7 @@ static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
     return !c->open;
 }
 
-/* Whether every earlier message of the same key in its partition is known to be done. */
+/* Returns whether every earlier message of the same key in its partition is known to be done. */
 bool part_closed(const struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
@@ -383,8 +384,9 @@ bool part_closed(const struct part *p, const struct msg *m) {
     return !c.open;
 }
 
-/* Commit metadata calls this record finished. That counts if Redis agrees, which gate will say; or,
- * during a quarantine, if it is written back, which the rule "no gap below a done" must allow. */
+/* Looks whether commit metadata calls an arriving record finished. That counts if Redis agrees,
+ * as gate will say, or if the record is written back during a quarantine, as far as the rule "no
+ * gap below a done" allows it. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
@@ -403,9 +405,10 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
 
 /* --- revoke ------------------------------------------------------------------------------------------------------------------------ */
 
-/* True while a rebalance must wait for this partition. Only fast-path messages that are in a
- * handler, or finished and not settled, need their owner, because nobody else knows of them. Heads
- * stay in their waiting list: they go on under their lease, or another worker claims them. */
+/* Returns true while a rebalance must wait for this partition. Only fast-path messages that are
+ * in a handler, or finished and not settled, need their owner, because nobody else knows of
+ * them. Heads stay in their waiting list: they go on under their lease, or another worker claims
+ * them. */
 static bool needs_owner(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++) {
@@ -449,8 +452,8 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
 }
 
-/* Stops starting messages of this partition. Its next owner reads from Kafka what waits in memory,
- * is withdrawn, or is granted by a call in flight. */
+/* Starts no more messages of this partition. Its next owner reads from Kafka what waits in
+ * memory, is withdrawn, or is granted by a call in flight. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);

@@ -21,10 +21,10 @@ struct msg;
  * file (tests/cli/test_owners.py checks it). */
 struct part {
     UT_hash_handle hh;
-    size_t n_msgs;          /* its messages in memory; msg.c */
+    size_t n_msgs;          /* msg.c: number of its messages in memory */
     struct part *next_idle; /* next in the list of partitions to free; `idle`: it is in that list */
     bool idle;
-    char *name; /* "topic:partition"; "topic:partition#replay" for the replays of a number, which are a partition that nobody owns */
+    char *name; /* "topic:partition"; replays are in a partition of their own that nobody owns: "topic:partition#replay" */
     char *topic;
     int32_t partition;
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
@@ -36,16 +36,16 @@ struct part {
     int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
     bool leaving;          /* being revoked: no more of its messages start, and it is not rewound */
-    struct lw_range *meta; /* from commit metadata: finished above the committed offset; believed only if Redis agrees */
+    struct lw_range *meta; /* ranges above the committed offset that commit metadata calls finished; believed only if Redis agrees */
     size_t n_meta;
     bool claims; /* the group's metadata may call messages finished that will run again here */
     struct part_watch watch;
-    int64_t *floor_sent; /* commit.c: per shard, the floor that it was sent */
+    int64_t *floor_sent; /* commit.c: for each shard, the floor that was sent to it */
     bool held;
     struct kept {
         int64_t offset;
         uint32_t tag;
-    } * kept; /* known here to be finished, since before the last rewind; for repair */
+    } * kept; /* records known to be finished before the last rewind, for repair */
     size_t n_kept, cap_kept;
     struct missing *missing;         /* vanished.c: one per shard */
     int64_t full_ms;                 /* when the log last said that its tracking window is full; 0: never */
@@ -60,12 +60,12 @@ void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
 void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted its commit */
-void part_forget_kept(struct part *p);               /* Redis refuses what survived the last rewind */
+void part_forget_kept(struct part *p);               /* called when Redis refuses to take what survived the last rewind */
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
-void part_again(struct lw_worker *w, struct part *p); /* rewinds it to its watermark; what is done stays known */
+void part_again(struct lw_worker *w, struct part *p); /* rewinds the partition to its watermark; what is done stays known */
 void part_pause(struct lw_worker *w, struct part *p);
-void parts_pause(struct lw_worker *w);              /* all that are assigned */
+void parts_pause(struct lw_worker *w);              /* does the same for all assigned partitions */
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
 bool all_joined(const struct lw_worker *w);         /* true if the epochs of all shards are joined */
 bool part_closed(const struct part *p, const struct msg *m);
@@ -73,7 +73,7 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
 void part_forget_meta(struct part *p);
 void part_check_claims(struct lw_worker *w, struct part *p); /* called when its states have been read */
 
-/* Called where a partition comes in or goes out. */
+/* Asserts the partition's invariants. */
 static inline void check_part(const struct part *p) {
     assert(p->name && p->topic);
     assert((p->gen != 0) == (p->offsets != NULL));

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One pipeline a turn and shard: what is in it, what came back, and what happens when the connection breaks in between.
+/* One pipeline per turn and shard: what is in it, what came back, and what happens when the
+ * connection breaks in between.
  *
- * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline
- * at a time, so "unanswered" means "in the open pipeline". The rule "same calls first": after a lost reply the same calls go again before
- * anything else, gate and claim with the same tokens, settle in mode drop. */
+ * The rule "one call per key": while a call that names a key is unanswered, nothing else about
+ * that key is sent. A shard has one pipeline at a time, so "unanswered" means "in the open
+ * pipeline". The rule "same calls first": after a lost reply the same calls go again before
+ * anything else, gate and claim with the same tokens, settle without asking for anything. */
 #include "consumer/worker/pipe.h"
 
 #include "consumer/worker/claim.h"
@@ -27,7 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static char sha[LW_SCRIPTS][41]; /* as SCRIPT LOAD answered; equal on all shards */
+static char sha[LW_SCRIPTS][41]; /* SHA-1 of each script, as SCRIPT LOAD answered; equal on all shards */
 
 const char *script_sha(const struct lw_script *s) {
     assert(s);
@@ -36,8 +38,8 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
-/* Begins a pipeline. Calls that must be sent again keep their items: only the check of a connection
- * goes before them. */
+/* Begins a pipeline. Calls that must be sent again keep their items, because only the check of a
+ * connection goes before them. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     (void)w;
@@ -100,8 +102,8 @@ uint64_t token_new(struct lw_worker *w) {
     return ++w->next_token;
 }
 
-/* The byte limits of a claim or settle. The call may hand over as much as memory has room for, and
- * always a little, so that small messages make progress beside large ones. */
+/* Returns the byte limits of a claim or settle. The call may hand over as much as memory has
+ * room for, and always a little, so that small messages make progress beside large ones. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;
@@ -198,7 +200,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return;
     }
     bool denied = refusal_take(w, sh, c->kind, text);
-    if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and will ask again */
+    if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and asks again later */
         vanished_failed(w, sh, text);
         return;
     }
@@ -222,7 +224,7 @@ static void load_reply(struct shard *sh, const redisReply *r) {
     connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
 
-/* Handles the replies that every script may give. */
+/* Handles the replies that every script may give. Returns true if it was one of them. */
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
@@ -301,7 +303,7 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
-        /* it takes a pipeline of its own; calls to send again wait for the next */
+        /* the check takes a pipeline of its own; calls to send again wait for the next one */
         hello_build(w, sh, !sh->server.loaded);
         return true;
     }

@@ -13,7 +13,8 @@
 struct lw_worker;
 struct shard;
 
-enum { PIPE_CALLS = 32, KEPT_CALLS = 3 }; /* kinds of calls that are kept: settle, gate, claim */
+/* Maximum number of calls per pipeline, and of those that are sent again after a lost reply (settle, gate, claim). */
+enum { PIPE_CALLS = 32, KEPT_CALLS = 3 };
 
 enum call_kind {
     CALL_LOAD,
@@ -36,10 +37,10 @@ enum call_kind {
 
 struct call {
     enum call_kind kind;
-    bool again; /* it did not execute; send it again unchanged */
+    bool again; /* the call did not execute, so it is sent again unchanged */
 };
 
-struct pipeline { /* pipe.c */
+struct pipeline { /* only pipe.c changes it */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
     int n, answered;
@@ -59,10 +60,10 @@ void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
-/* A call of gate, settle or claim, for queue/calls.h to fill in. */
+/* Returns what calls of gate, settle and claim have in common, for queue/calls.h. */
 struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script);
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
-uint64_t token_new(struct lw_worker *w); /* a number that this worker never used before */
+uint64_t token_new(struct lw_worker *w); /* returns a number that this worker has never used before */
 
 static inline void check_pipe(const struct pipeline *p) {
     assert(p->n >= 0 && p->n <= PIPE_CALLS);

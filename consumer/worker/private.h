@@ -31,7 +31,7 @@ struct lw_worker {
     struct lw_leases *leases;
     struct shard *shards;
     int n_shards;
-    struct part *parts; /* partition.c: hash by name */
+    struct part *parts; /* partition.c: all known partitions, a hash by name */
     struct part *idle_parts;
     struct part **assigned;
     size_t n_assigned, cap_assigned;
@@ -45,24 +45,24 @@ struct lw_worker {
     size_t window; /* turn.c: maximum number of messages granted and not finished */
     enum lw_grant_limit limit;
     uint64_t turns;
-    uint64_t next_token; /* pipe.c */
-    bool stopping;       /* worker.c */
+    uint64_t next_token; /* pipe.c: the last number that token_new() returned */
+    bool stopping;       /* worker.c: a shutdown has begun */
     bool joined;         /* epoch.c: shard 0 has accepted this worker's schema. Until then nothing is written elsewhere */
     bool looking;        /* first.c: a look at the group's commits is under way */
     int64_t look_ms;
     char fleet[17], fleets[FLEETS][17]; /* rival.c: this fleet's name, from the epoch of shard 0, and its earlier names */
     size_t n_fleets;
-    int64_t unanswered_until_ms; /* watch.c: a request for the group's offset timed out; send no other before this time */
+    int64_t unanswered_until_ms; /* watch.c: no request for the group's offset is sent before this time, because one timed out */
     struct hold *free_holds;
     struct lane *free_lanes;
-    uint32_t *busy;                  /* gate.c: by tag, when the lane was last seen busy, in seconds of the boot clock */
+    uint32_t *busy;                  /* gate.c: by tag, time when the lane was last seen busy, s on the boot clock */
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* Counts what a lane answered to gate or claim, one letter per message: granted, or must wait. Both
- * scripts use the same letters for that. */
+/* Counts a lane as granted or busy, by the letters that gate or claim answered for its messages.
+ * Both scripts use the same letters for that. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
         if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO || letters[k] == LW_CLAIMED_HEADS) {
@@ -81,7 +81,7 @@ static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, bool end
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
-/* Called where the surroundings come in. */
+/* Asserts the worker's invariants; the functions that the driver calls begin with it. */
 static inline void check_worker(const struct lw_worker *w) {
     assert(w->io && w->shards && w->n_shards > 0);
     assert(w->n_assigned <= w->cap_assigned);

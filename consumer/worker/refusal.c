@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-    HOLD_MS = 2000,      /* admit nothing for so long after a refusal; it is at least the longest gap between two retries */
-    SAY_SAME_MS = 10000, /* log the same refusal again after this time, */
-    SAY_MS = 1000,       /* and another one after this */
+    HOLD_MS = 2000,      /* nothing is admitted for this time after a refusal; at least the longest gap between two retries */
+    SAY_SAME_MS = 10000, /* time after which the same refusal is logged again */
+    SAY_MS = 1000,       /* time after which a different refusal is logged */
 };
 
 static const struct {
-    const char *name; /* where the right is missing */
+    const char *name; /* what the call does, for the log */
     const struct lw_script *script;
 } calls[] = {
     [CALL_LOAD] = {"loading the scripts", NULL},
@@ -71,8 +71,9 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
     if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
 }
 
-/* One success proves little: a script needs the right for some messages and not for others. A refused call is retried within HOLD_MS, or
- * each quarter of a TTL; but nothing may ask for it any more. */
+/* Notices that a refusal is over. One success proves little, because a script needs the right
+ * for some messages and not for others. A refused call is retried within HOLD_MS, or each
+ * quarter of a TTL; but perhaps nothing needs that call any more. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS || (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms)) return;

@@ -8,19 +8,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct refusal { /* refusal.c */
+struct refusal { /* only refusal.c changes it */
     enum call_kind kind;
-    bool allowed;              /* such a call has succeeded since */
-    int64_t since_ms, last_ms; /* the first of these refusals, and the last; last_ms 0: there is none */
+    bool allowed;              /* a call of this kind has succeeded since */
+    int64_t since_ms, last_ms; /* times of the first and of the last of these refusals; last_ms 0: there is none */
     int64_t said_ms;
     char text[240];
 };
 
-/* An error reply to a call of this kind. False if it denies no right; otherwise it is remembered, and logged now and then. */
+/* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise
+ * remembers it, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-void refusal_allowed(struct shard *sh, enum call_kind kind);           /* such a call has succeeded */
-void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now); /* once per turn: is it over? */
-bool refusal_holds(const struct shard *sh, int64_t now);               /* admit nothing */
-const char *refusal_text(const struct shard *sh);                      /* NULL: there is none */
+void refusal_allowed(struct shard *sh, enum call_kind kind);           /* called when a call of this kind has succeeded */
+void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now); /* called once per turn; finds out whether the refusal is over */
+bool refusal_holds(const struct shard *sh, int64_t now);               /* true while nothing may be admitted because of a refusal */
+const char *refusal_text(const struct shard *sh);                      /* returns NULL if there is no refusal */
 
 #endif

@@ -43,7 +43,7 @@ void repair_free(struct shard *sh) {
     free(sh->repair.meta);
 }
 
-/* Maximum number of ranges per call. */
+/* Returns the maximum number of ranges per call. */
 static int repair_room(const struct lw_worker *w) {
     assert(w->set.repair_batch >= 0 && w->set.repair_batch <= REPAIR_BATCH);
     return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH;
@@ -59,8 +59,8 @@ static void arg_part(struct lw_commands *c, const struct part *p) {
     lw_arg_text(c, p->name);
 }
 
-/* Builds one call: the floors first, then as many finished ranges as it takes. The shard is READY
- * when nothing is left to write. */
+/* Builds one call: the floors first, then as many finished ranges as fit. The shard becomes
+ * READY when nothing is left to write. */
 void repair_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == REPAIRING && !sh->repair.over);
@@ -105,9 +105,9 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     pipe_send(w, sh);
 }
 
-/* A handler outlived its epoch and its message is done. That may be written back within the
- * quarantine, if the order of its key allows; until that is decided, the rule "epoch ends, grants
- * end" blocks the key here. */
+/* Collects the messages of a hold that are done, though their handlers outlived the epoch. They
+ * may be written back within the quarantine, if the order of their key allows it; until that is
+ * decided, the rule "epoch ends, grants end" blocks the key here. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     check_hold(h);
     assert(h->lost);
@@ -174,9 +174,9 @@ static void meta_drop(struct shard *sh, size_t n) {
     if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }
 
-/* Writes the oldest first, and keeps them in the list until Redis has answered OK. If a later
- * record of a key were written back without an earlier one, the earlier one would run again and its
- * effect would be the last. A hold is taken whole or not at all. */
+/* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a
+ * later record of a key were written back without an earlier one, the earlier one would run
+ * again and its effect would be the last. A hold is taken whole or not at all. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == READY);
@@ -215,11 +215,11 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (ok)
         meta_drop(sh, metas);
     else
-        sh->repair.n_meta = 0; /* the quarantine is over, too late for these too */
+        sh->repair.n_meta = 0; /* the quarantine is over, so it is too late for these */
     if (forget) {              /* the quarantine is over: what Redis does not know runs again */
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        commit_must_confirm(w); /* the metadata of the last commit still calls it finished */
+        commit_must_confirm(w); /* the metadata of the last commit still calls these records finished */
     }
     check_repair(&sh->repair);
 }

@@ -23,7 +23,7 @@ struct repair_item {
     bool meta;        /* known only from the commit's metadata */
 };
 
-struct repair { /* repair.c */
+struct repair { /* only repair.c changes it */
     struct repair_item item[REPAIR_BATCH];
     int n;
     size_t part, at;          /* progress of the repair that follows enter */

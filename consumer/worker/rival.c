@@ -60,8 +60,8 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* For the older fleet: whether a commit of the younger one was seen that the log has not mentioned
- * yet. */
+/* Tells the older fleet whether a commit of the younger one was seen that the log has not
+ * mentioned yet. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);

@@ -10,8 +10,8 @@ struct lw_worker;
 
 enum { FLEETS = 8 };
 
-/* What the last look found that the group has committed of a partition. */
-struct looked { /* rival.c */
+/* The group's commit of a partition, as the last look found it. */
+struct looked { /* only rival.c changes it */
     bool known;
     int64_t offset;
 };
@@ -24,6 +24,6 @@ struct rival {
     int64_t first_ms, last_ms, said_ms;
 };
 
-void rival_epoch(struct lw_worker *w, const char *epoch); /* rival.c: called when shard 0 joined an epoch */
+void rival_epoch(struct lw_worker *w, const char *epoch); /* called when shard 0 has joined an epoch */
 
 #endif

@@ -139,7 +139,7 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Starts the run; everything before it in its hold has ended. */
+/* Starts a run when everything before it in its hold has ended. */
 void run_start(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(!r->hold->stale);
@@ -175,7 +175,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         submit(w, r);
 }
 
-/* Notes that the thread that ran the message before this one went on with it. */
+/* Notes that the thread that ran the message before has gone on with this one. */
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->linked && !r->submitted);
@@ -211,8 +211,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
         hold_to_settle(w, h);
 }
 
-/* The topic has rejected this dead letter for good. Stored in Redis instead, it blocks neither its
- * lane nor the commit. */
+/* Stores a dead letter in Redis that its topic has rejected for good, so that it blocks neither
+ * its lane nor the commit. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     check_run(r);
     assert(r->state == SENDING && why);
@@ -272,8 +272,9 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     if (r->job.alone) w->runs.running_alone = false;
 }
 
-/* Applies the rule "no late start" again, because time may have passed since the grant (a rebalance
- * blocks the loop). If its epoch was lost meanwhile, a message is not started at all. */
+/* Gives started runs to the handlers. Applies the rule "no late start" again, because time may
+ * have passed since the grant (a rebalance blocks the loop). A message whose epoch was lost
+ * meanwhile is not started at all. */
 void run_flush(struct lw_worker *w) {
     check_runs(&w->runs);
     int64_t now = w->runs.n_start ? now_ms(w) : 0;
@@ -295,8 +296,9 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
-/* The run ended after its epoch did. If it is done, that may still be written back; otherwise it is
- * forgotten. What was linked behind it runs, or is given back. */
+/* Handles a run that ended after its epoch did. If it is done, that may still be written back;
+ * otherwise it is forgotten. The run that was linked behind it goes on after a done, and is
+ * given back otherwise. */
 static void finished_late(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->hold->lost && r->state == RUNNING);
@@ -415,7 +417,8 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-/* Starts the suspect at the front of the line, or what waits behind none any more. */
+/* Starts runs that were held up by a suspect: the suspect itself when no handler runs, the
+ * others when no suspect runs alone. */
 static void start_line(struct lw_worker *w) {
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
@@ -452,8 +455,8 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-/* The run's epoch is lost, so it no longer counts as granted. Returns true if no thread has it,
- * because its topic refused it or it waits behind a suspect. */
+/* Called when the run's epoch is lost, so that it no longer counts as granted. Returns true if
+ * no thread has it, because its topic refused it or it waits behind a suspect. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);

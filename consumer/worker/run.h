@@ -16,7 +16,7 @@ enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
 
 /* A granted message and what became of it. */
 struct run {
-    struct lw_job job; /* must be the first member: the handler returns the run by it */
+    struct lw_job job; /* must be the first member: a job that comes back is cast to its run */
     struct hold *hold;
     struct msg *msg;
     enum run_state state;
@@ -28,19 +28,19 @@ struct run {
     bool late;      /* done, but only after its epoch was lost; blocks its lane until repair records it or gives up */
     bool in_repair;
     int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
-    int64_t rest_ms;        /* LW_BACK by its handler under a live lease: time for which its lane rests */
+    int64_t rest_ms;        /* time for which the lane rests, because the handler gave the message back under a live lease */
     int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
-    struct run *next;       /* in its hold, in order; or in the free list */
+    struct run *next;       /* the next run of its hold, in order, or of the free list */
     struct run *next_alone; /* next in the queue behind a suspect */
 };
 
-struct runs {              /* run.c */
-    size_t in_flight;      /* granted and not finished */
-    size_t finished_since; /* since the last turn; the window adapts to it */
+struct runs {              /* only run.c changes it */
+    size_t in_flight;      /* number of runs that have started and are not finished */
+    size_t finished_since; /* number of runs that finished since the last turn; the window adapts to it */
     struct lw_job **start; /* to be given to the handlers at the end of this step */
     size_t n_start, cap_start;
-    size_t in_handler;                   /* given to the handlers and not finished */
-    struct run *waiting, **waiting_tail; /* not started because a suspect must run alone: the suspect, and what came after it */
+    size_t in_handler;                   /* number of runs that the handlers have */
+    struct run *waiting, **waiting_tail; /* runs held up because a suspect must run alone: the suspect, and what came after it */
     bool running_alone;
     size_t n_resend; /* number of dead letters that their topic refused */
     uint64_t max_fence;
@@ -53,8 +53,8 @@ struct runs {              /* run.c */
 };
 
 void runs_open(struct lw_worker *w);
-void runs_forget(struct lw_worker *w);     /* what waits behind a suspect never starts */
-size_t runs_finished(struct lw_worker *w); /* number that finished since it was last called */
+void runs_forget(struct lw_worker *w);     /* forgets the runs that wait behind a suspect, so that they never start */
+size_t runs_finished(struct lw_worker *w); /* returns how many runs finished since its last call */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 void run_start(struct lw_worker *w, struct run *r); /* called when nothing before it in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
@@ -62,11 +62,11 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
 void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes on what was started */
 void run_leave(struct lw_worker *w, const struct part *p); /* gives back runs of a leaving partition that no handler has */
-bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes it from the queue behind a suspect; true if queued */
-bool run_lost(struct lw_worker *w, struct run *r);         /* its epoch is lost; returns true if no thread or topic will answer for it */
+bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes the run from the queue behind a suspect, if it is there */
+bool run_lost(struct lw_worker *w, struct run *r); /* called when the epoch is lost; true if no thread or topic will answer for the run */
 void late_remove(struct lw_worker *w, struct run *r);
 
-/* Called where a run comes in: in its hold, and with its message. */
+/* Asserts the invariants of a run that is in its hold and has its message. */
 static inline void check_run(const struct run *r) {
     assert(r->hold && r->msg);
     assert(!r->linked || r->state == AHEAD);

@@ -21,12 +21,12 @@
 #include <stdlib.h>
 
 enum {
-    LOW_WATER = 4,   /* ask for more messages once this many or fewer of the granted ones are left */
+    LOW_WATER = 4,   /* ask for more messages when this many or fewer of the granted ones are left */
     PARTIAL_MS = 20, /* report finished messages after at most this time, even if the lane goes on */
 };
 
-/* Exponential, with jitter between half and all of it, so that messages that failed together are
- * not retried together. */
+/* Returns the time before a retry. It grows exponentially, and up to half of it is random, so
+ * that messages that failed together are not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
     int64_t ms = w->c->retry.backoff_ms;
@@ -120,8 +120,8 @@ static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
-/* True if more than half of a lane's byte limit is still granted. Redis would have to read all of that
- * again to find the heads behind it. */
+/* Returns true if more than half of a lane's byte limit is still granted. Redis would have to
+ * read all of that again to find the heads behind it. */
 static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
     assert(it->n_runs <= it->hold->n_finished);
     size_t bytes = 0;
@@ -204,7 +204,8 @@ static void encode_last(struct lw_worker *w, const struct settle_item *it, const
     lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason, lw_bytes(w->scratch.p, w->scratch.n));
 }
 
-/* Holds of one grant share the value of their locks. Returns how many there are. */
+/* Encodes the items and collects the values of their locks. Holds that one call granted share a
+ * value. Returns the number of values. */
 static int encode_items(struct shard *sh, unsigned char *to, const struct hold **values) {
     int n = 0;
     for (int i = 0; i < sh->settle.n; i++, to += LW_ITEM_BYTES) {
@@ -242,8 +243,8 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     unsure_write(w, sh);
 }
 
-/* The number of bytes of this hold that the call carries or reads again: envelopes of messages that
- * are not done, and heads, which the script compares with the front of their list. */
+/* Returns the number of bytes of this hold that the call carries or reads again: envelopes of
+ * messages that are not done, and heads, which the script compares with the front of their list. */
 static size_t carries(const struct hold *h, int n_runs) {
     assert(n_runs >= 0 && n_runs <= h->n_finished);
     size_t bytes = 0;
@@ -381,8 +382,8 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* The lease was no longer ours, so of the done messages at most the first was recorded. Whoever has the
- * lane now runs the others again, in order. */
+/* Handles the answer that the lease was no longer ours, so that of the done messages at most the
+ * first was recorded. The lane's next holder runs the others again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;
@@ -409,15 +410,15 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
-        } else if (h->kind == FAST && msg_current(r->msg)) { /* it asks gate again, before anything newer */
+        } else if (h->kind == FAST && msg_current(r->msg)) { /* the message asks gate again, before anything newer */
             lane_push_front(w, h->lane, r->msg);
             r->msg = NULL;
         }
     }
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
-    if (!h->n_finished) h->failed = false; /* the failed one was the last of them */
-    h->done_ms = now_ms(w);                /* the wait of those that are still finished begins now */
+    if (!h->n_finished) h->failed = false; /* the failed run was the last of them */
+    h->done_ms = now_ms(w);                /* messages that are still finished wait from now on */
 }
 
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,

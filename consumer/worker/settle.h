@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: what became of the messages that ran, and who goes on in their lanes. */
+/* settle: records the outcomes of runs and decides how their lanes go on. */
 #ifndef LW_CONSUMER_WORKER_SETTLE_H
 #define LW_CONSUMER_WORKER_SETTLE_H
 
@@ -14,32 +14,32 @@ struct lw_worker;
 struct part;
 struct shard;
 
-struct named { /* A message of the local chain. Only its identity counts, because it may be gone when the reply comes */
+struct named { /* A message of the local chain. Only its identity counts, because the message may be gone when the reply comes */
     struct part *part;
     int64_t offset;
 };
 
 struct settle_item {
     struct hold *hold;
-    int n_runs; /* number of runs it reports, from the first on */
+    int n_runs; /* number of runs that the item reports, from the first on */
     enum lw_outcome outcome;
     enum lw_go go;
-    int first_named, n_named; /* its part of the call's named messages */
+    int first_named, n_named; /* the item's part of the call's named messages */
     int want, before;
     int64_t backoff_ms;
 };
 
-struct settle { /* settle.c */
+struct settle { /* only settle.c changes it */
     struct settle_item item[BATCH];
     struct named named[BATCH];
     int n, n_named;
-    struct hold *listed, **tail; /* holds to settle */
+    struct hold *listed, **tail; /* holds that have runs to settle */
     size_t n_listed;
-    bool urgent; /* somebody waits for one of them */
+    bool urgent; /* somebody waits for the settle of a listed hold */
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
-int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* when the next settle is due; INT64_MAX: never */
+int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* returns when the next settle is due; INT64_MAX: never */
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
 void settle_begin(struct shard *sh);                  /* called when a pipeline begins */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: one Redis of the fleet, as this worker knows it. Each step has its part of it, which only its own file changes
- * (tests/cli/test_owners.py). */
+/* shard: one Redis of the fleet, as this worker knows it. Each step has its part of the struct,
+ * which only its own file changes (tests/cli/test_owners.py). */
 #ifndef LW_CONSUMER_WORKER_SHARD_H
 #define LW_CONSUMER_WORKER_SHARD_H
 
@@ -47,15 +47,16 @@ struct shard {
     struct first first;
     struct refusal refusal;
 
-    struct lane *lanes; /* hash by id; lane.c */
+    struct lane *lanes; /* known lanes, a hash by id; lane.c */
 };
 
 void shard_init(struct lw_worker *w, struct shard *sh, int index);
 void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
-/* Called at the beginning and the end of what a turn does for a shard: a shard has an epoch while it is repaired and ready, none while it
- * enters one, and a pipeline is out only where somebody is there to answer. */
+/* Asserts, at the beginning and the end of a shard's turn, that the shard has an epoch while it
+ * is REPAIRING or READY and none while it is ENTERING, and that a pipeline is in flight only on
+ * a connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix && sh->index >= 0);
     assert(sh->epoch.id[0] ? sh->phase != ENTERING : sh->phase < REPAIRING);

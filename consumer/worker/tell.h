@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tell: why a message did not simply end as done: one line, with who, key (as log.keys says), attempt, fence, time in the handler. */
+/* tell: logs why a message did not end as done, in one line with its identity, key (as log.keys
+ * says), attempt, fence and time in the handler. */
 #ifndef LW_CONSUMER_WORKER_TELL_H
 #define LW_CONSUMER_WORKER_TELL_H
 

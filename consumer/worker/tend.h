@@ -9,7 +9,7 @@
 struct lw_worker;
 struct shard;
 
-struct tend { /* tend.c */
+struct tend { /* only tend.c changes it */
     int64_t at_ms;
     int64_t due_ms; /* when to check lanes because a backoff that this worker set ends; 0: none */
 };

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps from the far end, so that what ends
- * makes room for what begins:
+/* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps from the far end, so that messages that
+ * end make room for new ones:
  *
- *     run         start what was granted since the last turn (and once more at the end, with what was given back meanwhile)
- *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else is said
+ *     run         start the messages granted since the last turn (and at the end again, if the turn has added any)
+ *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else is sent
  *     each shard  one pipeline, built in this order and executed by Redis in this order:
  *                     lift     may the quarantine end?
  *                     tend     the janitor of lanes, and the regular look at the server
  *                     watch    what became of the messages that wait there
- *                     settle   what finished; it gives lanes away before others are asked for
+ *                     settle   what finished, so that lanes are given away before others are asked for
  *                     claim    heads of waiting lists, which are older than
  *                     gate     new messages
  *                     late     what handlers finished after their epoch had ended
  *                     unpark   what waited in lists that others have deleted
  *                     floor    what Kafka has accepted
- *     pause       hold back the partitions of which enough waits
- *     commit      the watermark, with all that the answers before this turn made of it
+ *     pause       hold back the partitions of which too much waits
+ *     commit      the watermark, as far as the answers before this turn have moved it
  *
- * Arriving is not a step of a turn: Kafka delivers between two of them (arrive.c), and Redis answers there, too (pipe.c). */
+ * Arrival is not a step of a turn: between two turns Kafka delivers (arrive.c) and Redis answers (pipe.c). */
 #include "consumer/worker/claim.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/epoch.h"
@@ -43,8 +43,8 @@
 
 enum { PACE_MS = 2 }; /* minimum gap between non-urgent pipelines, so that each carries a larger batch */
 
-/* The number of finished runs that this turn does not settle: each turn settles at most BATCH, and
- * the others keep their leases. */
+/* Returns the number of finished runs that this turn does not settle: each turn settles at most
+ * BATCH, and the others keep their leases. */
 static size_t backlog(const struct lw_worker *w, size_t most) {
     assert(most <= 2 * BATCH);
     size_t n = 0;
@@ -56,9 +56,10 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* How many messages may be granted and not finished: twice the number of handlers, or twice what
- * finished since the last turn. So quick handlers get full batches, and slow ones do not make this
- * worker hold locks that it cannot use yet. */
+/* Returns how many more messages may be granted. At most twice as many as there are handlers may
+ * be granted and not finished, or twice as many as finished since the last turn. So quick
+ * handlers get full batches, and slow ones do not make this worker hold locks that it cannot use
+ * yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t least = 2 * (size_t)w->c->handler.threads;
@@ -75,9 +76,9 @@ static size_t may_grant_now(struct lw_worker *w) {
     return held < w->window ? w->window - held : 0;
 }
 
-/* Whether a pipeline should go now. It goes at once if somebody waits for it: idle handlers, a lane
- * that can continue, a full batch. Anything else goes along with it, or PACE_MS after the last
- * pipeline. */
+/* Returns whether a pipeline should go now. It goes at once if somebody waits for it: idle
+ * handlers, a lane that can continue, a full batch. Anything else goes along with it, or PACE_MS
+ * after the last pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
@@ -88,7 +89,8 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (sh->gate.head || hints) && w->runs.in_flight < (size_t)w->c->handler.threads;
 }
 
-/* How many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because all of them may turn out to be free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because
+ * all of them may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
@@ -97,7 +99,8 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     return n > most ? n : most;
 }
 
-/* The three steps of grants share one budget: `most` is how many messages may still be granted. Heads come before new messages. */
+/* The two steps that grant share one budget: `most` is the number of messages that may still be
+ * granted. Heads come before new messages. */
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
     assert(sh->phase == READY && sh->epoch.id[0]);
@@ -117,8 +120,8 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     *most -= expected;
 }
 
-/* Whether a turn's own pipeline can go now. Sends what must go before it: the greeting, calls that are
- * sent again, the way into an epoch, its repair. */
+/* Returns whether a turn's own pipeline can go now. Sends what must go before it: HELLO, calls
+ * that are sent again, the calls that enter an epoch and repair it. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
     if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh)) return false;
@@ -152,7 +155,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
 static void turn_shards(struct lw_worker *w) {
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    size_t most = idle ? may_grant_now(w) : 0; /* the window counts by round trips */
+    size_t most = idle ? may_grant_now(w) : 0; /* without a pipeline to send, the window must not change */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
 }

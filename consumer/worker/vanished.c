@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting lists that vanish: a person deletes one, or Redis evicts it, while states say that messages wait in it.
+/* Waiting lists that vanish: a person deletes one, or Redis evicts it, while states say that
+ * messages wait in it.
  *
- * Scripts keep a lane in `lanes` just while its list exists, so each of them that meets one without the other knows
- * (list_vanished in queue/lua/parts/lanes.lua), and adds the lane to the stream `vanished`. Every worker reads that stream.
- * Of what it parked in such a lane it sets the states back to unseen (unpark), and the watch then has the partition
- * read from Kafka again. A record is known by its key's tag: two keys with one tag are taken for one, which parks a
- * message twice at worst; the second one is dropped as finished.
+ * Every script keeps a lane in `lanes` exactly as long as its list exists. So a script that
+ * meets one without the other knows that a list has vanished, and adds the lane to the stream
+ * `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker reads that stream. For
+ * each message that it had parked in such a lane, it sets the state back to unseen (unpark), and
+ * its watch then has the partition read from Kafka again. A record is recognized by its key's
+ * tag: two keys with one tag count as one, so at worst a message is parked twice, and its second
+ * copy is dropped as finished.
  *
- * Who has just been assigned a partition reads the whole stream, and does this for what was parked before it came, up
- * to the end of the log as it was then. */
+ * A worker that has just been assigned a partition reads the whole stream, and does the same for
+ * what was parked before, up to the end of the log as it was then. */
 #include "consumer/worker/vanished.h"
 
 #include "consumer/worker/lane.h"
@@ -49,7 +52,7 @@ static bool is_missing(const struct missing *m, uint32_t tag) {
 
 /* --- which lanes ------------------------------------------------------------------------------------------------- */
 
-/* Reads on in the stream, from where the partition is that has read least. */
+/* Reads on in the stream, from the partition that has read the least of it. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     if (!w->n_assigned) return;
@@ -147,8 +150,8 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Logs a vanished list of which no owner found a message: messages that operators put there have no
- * owner. */
+/* Logs a vanished list in which no owner has found a message of its own: messages that operators
+ * put there have no owner. */
 static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
     assert(!l->n);
     char name[LW_KEY_TEXT];
@@ -216,7 +219,8 @@ static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
     return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
 }
 
-/* Stops before a record that is delivered and not yet gated: whether it is parked is unknown. */
+/* Stops the scan before a record that is delivered and not yet gated, because nobody knows yet
+ * whether it will be parked. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
     assert(ctx);
     struct unparking_scan *x = ctx;

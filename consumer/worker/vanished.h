@@ -18,14 +18,14 @@ struct missing {
     struct stream_id {
         uint64_t ms, seq;
     } seen;        /* position in the stream `vanished` up to which this assignment has read */
-    bool asked;    /* the call under way continues from there */
+    bool asked;    /* the call under way reads on from `seen` */
     uint8_t *tags; /* bitmap over tags; NULL: none */
-    bool more;     /* the last call was full */
+    bool more;     /* the last unpark call was full, so another must follow at once */
     int64_t lo, hi;
     uint32_t serial; /* number of changes of the fields above */
 };
 
-struct vanished { /* vanished.c */
+struct vanished { /* only vanished.c changes it */
     struct unparking {
         struct part *part;
         uint32_t gen, serial;

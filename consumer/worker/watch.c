@@ -62,7 +62,7 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .last = last};
 }
 
-/* For a new assignment: reads everything from where it begins to the end of the log as of then. */
+/* Reads the states for a new assignment, from its first offset to the end that the log had then. */
 static void look_fresh(struct shard *sh, struct part *p) {
     check_watch(&sh->watch);
     check_part_watch(&p->watch);
@@ -101,7 +101,8 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
     p->watch.at[sh->index] = at;
 }
 
-/* Segments per partition and call, so that no partition waits for rounds of the others. */
+/* Returns the number of segments per partition and call, so that no partition waits while others
+ * are read several times. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -150,8 +151,9 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
     return lw_state_in(bytes->str[at], offset);
 }
 
-/* What Kafka says about the group contradicts Redis. We may only be behind: another member took the
- * partition over and we have not heard yet. Then the group's commit, asked for again, agrees. */
+/* Called when the group's commit contradicts Redis. Returns true if this worker may only be
+ * behind: if another member has taken the partition over, the group's commit, asked for again,
+ * agrees with Redis. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     check_part(p);
     assert(p->gen);
@@ -274,7 +276,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
-        if (x.lost && !unpark_busy(p, sh->index)) { /* parked, but its list is gone: read it from Kafka again */
+        if (x.lost && !unpark_busy(p, sh->index)) { /* Redis lost a parked message, so read the partition from Kafka again */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);
         }

@@ -17,13 +17,13 @@ enum { LOOK_BATCH = 64 }; /* segments per watch call */
 struct look_item {
     struct part *part;
     uint32_t gen, pass;
-    int64_t segment, next; /* next: offset up to which records were delivered when the call was sent */
-    int lo, hi;            /* first and last byte */
+    int64_t segment, next; /* next: offset up to which records had been delivered when the call was sent */
+    int lo, hi;            /* first and last byte of the segment that are read */
     bool fresh;            /* fresh: read for a new assignment; last: the partition's last segment */
     bool last;
 };
 
-struct watch { /* watch.c */
+struct watch { /* only watch.c changes it */
     struct look_item item[LOOK_BATCH];
     int n;
     int64_t at_ms; /* when the next round begins */
@@ -31,10 +31,10 @@ struct watch { /* watch.c */
 };
 
 /* What is known of a partition's states. */
-struct part_watch {     /* watch.c */
+struct part_watch {     /* only watch.c changes it */
     uint8_t *fresh;     /* per shard: its floor and segments were read for this assignment */
     int n_fresh;        /* number of shards whose states were read */
-    int64_t recheck_ms; /* the group's offset did not fit the floor; look again at this time */
+    int64_t recheck_ms; /* time to look again, because the group's offset did not fit the floor */
     int64_t *at;        /* per shard: the offset where its watch continues */
 };
 

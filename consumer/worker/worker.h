@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's logic: what one member of the fleet does, without any I/O of its own.
  *
- * The message's way reads poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps. Everything outside (Redis, Kafka,
- * handler threads, clocks, chance) is reached through `struct lw_io` and answers through the functions below, so that the program
- * (consumer/process/process.c) and the deterministic simulation (tests/sim) drive the same code. Single-threaded: all calls come from one
- * thread; lw_io functions must not call back into the worker, except `pump`. */
+ * A message goes poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps.
+ * Everything outside (Redis, Kafka, handler threads, clocks, chance) is called through `struct
+ * lw_io` and answers through the functions below, so that the program
+ * (consumer/process/process.c) and the deterministic simulation (tests/sim) drive the same code.
+ * Single-threaded: all calls come from one thread; lw_io functions must not call back into the
+ * worker, except `pump`. */
 #ifndef LW_CONSUMER_WORKER_WORKER_H
 #define LW_CONSUMER_WORKER_WORKER_H
 
@@ -24,54 +26,55 @@ struct lw_worker;
 struct lw_dead_letter {
     const char *topic;
     struct lw_bytes key, payload;
-    const struct lw_header *headers; /* the message's own, then origin, reason, attempts */
+    const struct lw_header *headers; /* the message's headers, then its origin, reason and attempts */
     size_t n_headers;
-    void *run; /* returned by lw_worker_sent() */
+    void *run; /* passed back to lw_worker_sent() */
 };
 
 struct lw_io {
     int64_t (*boot_ms)(void *ctx);
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
-    /* Redis. connect: drops the shard's connection if there is one and makes a new one, at once or
-     * after a wait of the driver's choice. Nothing of the old one is delivered any more.
-     * lw_worker_connected() answers it. send: sends one pipeline on the present connection; replies
-     * come in order through lw_worker_reply(), or lw_worker_disconnected() is called. */
+    /* connect() drops the shard's connection to Redis, if there is one, and makes a new one, at
+     * once or after a wait of the driver's choice. The driver delivers nothing more of the old
+     * one, and calls lw_worker_connected() for the new one. send() sends one pipeline on the
+     * present connection; replies come in order through lw_worker_reply(), or
+     * lw_worker_disconnected() is called. */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
-    /* Whether hints are wanted. While they are, a blocking pop moves them from `ready` to `claimed`
-     * on a connection of its own. */
+    /* Says whether hints are wanted. While they are, a blocking pop moves them from `ready` to
+     * `claimed` on a connection of its own. */
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
-    /* Handlers: runs these jobs; each comes back through lw_worker_finished(). */
+    /* Gives jobs to the handlers; each comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
     /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if the
      * producer cannot take it now, 1 if it never can; err says why. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
-    /* Kafka: as in kafka/source.h. */
+    /* Calls to Kafka, as described in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
     int (*seek)(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
     int (*commit)(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
     bool (*commit_busy)(void *ctx);
     int (*commit_sync)(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
-    /* Reads what the group has committed now, whoever owns the partition; *offset is -1 if
-     * nothing. */
+    /* Reads what the group has committed now, whoever owns the partition; *offset is -1 if there
+     * is no commit. */
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
-    /* Asks for all commits of the group without waiting; lw_worker_listed() tells the answer.
-     * Returns false if it cannot be asked now. NULL: it can never be asked. */
+    /* Asks for all commits of the group without waiting; lw_worker_listed() takes the answer.
+     * Returns false if the question cannot be asked now. NULL: it can never be asked. */
     bool (*look)(void *ctx);
     void (*release)(void *ctx, void *origin);                                           /* called when a record is not needed any more */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* called with each accepted commit */
     /* Serves Redis and handlers, but not Kafka, for at most max_ms; used while a revocation waits
      * for handlers. NULL: do not wait. */
     void (*pump)(void *ctx, int64_t max_ms);
-    /* The worker cannot go on: ends this process with status (LW_EXIT_…). */
+    /* Ends this process with a status (LW_EXIT_…), because the worker cannot go on. */
     void (*stop)(void *ctx, int status, const char *reason);
 };
 
 /* Limits in bytes. One message may exceed each of them, because messages are not split. 0: the
  * default. */
 struct lw_byte_bounds {
-    size_t call;  /* per call to Redis: envelopes that it carries, or bytes of waiting lists that it reads */
+    size_t call;  /* per call to Redis: envelopes that it carries, or elements of waiting lists that it reads */
     size_t lane;  /* heads of one lane that are granted at once */
     size_t heads; /* heads in memory; beyond this limit no more are claimed */
     size_t held;  /* all messages in memory; beyond this limit no more records are read */
@@ -81,14 +84,14 @@ struct lw_worker_setup {
     const struct lw_config *config;
     struct lw_board *board; /* NULL: there is no supervisor, and no message is a suspect */
     struct lw_counts *counts;
-    int index;                   /* this worker's on the board */
+    int index;                   /* index of this worker on the board */
     const char *id;              /* unique in the fleet and over time: host-pid-random */
     const char *host;            /* the host whose wall clock this is */
     const char *cluster_id;      /* Kafka's cluster id; "": unknown */
     int64_t grace_ms;            /* for the rule "old master's grace"; 0 for a single server */
     struct lw_byte_bounds bytes; /* tests with small messages set smaller limits */
     size_t part_records;         /* maximum records per partition above its watermark; 0: its share of 64 MiB */
-    int repair_batch; /* ranges per repair call; 0: the default. The simulation sets a small number in order to have several calls */
+    int repair_batch; /* ranges per repair call; 0: the default; the simulation sets a small number, so that several calls are needed */
     const struct lw_io *io;
     void *ctx;
 };
@@ -96,14 +99,13 @@ struct lw_worker_setup {
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup);
 void lw_worker_free(struct lw_worker *w); /* frees everything; sends nothing */
 
-/* One turn: to every shard whose last pipeline is answered, sends the next one: settle what
- * finished, gate what arrived, claim hints. Then commits.
- */
+/* Takes one turn: sends the next pipeline to every shard whose last one is answered (it settles
+ * what finished, claims hinted lanes and gates what arrived), then commits. */
 void lw_worker_turn(struct lw_worker *w);
 int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep if nothing happens */
 struct lw_leases *lw_worker_leases(struct lw_worker *w);
-/* For the renewer: the epoch of a shard and the prefix of its names. Returns false while there is
- * none. Thread-safe. */
+/* Copies the id of a shard's epoch, for the renewer. Returns false while the shard has none.
+ * Thread-safe. */
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
 const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* "lw:{NAME.SHARD}:" */
 
@@ -112,13 +114,14 @@ const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* "lw:{NAME
 enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
-/* Called with events and replies of Redis. The reply is borrowed. */
+/* The driver calls these when Redis connects, disconnects or replies. The reply is borrowed. */
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* a hint was popped into `claimed` */
 
-/* Called when a handler has answered. */
+/* The driver calls these when a handler has answered, and when a dead letter was sent or
+ * refused. */
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job);
 void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason);
 
@@ -135,28 +138,28 @@ void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
 /* Reports the group's commit of one partition, whoever owns it. Called periodically (rival.c). */
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
-/* Answers lw_io.look: how many commits the group has in all partitions; known false: the question
- * failed. */
+/* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
+ * false if the question failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
 /* The broker refused a commit because its metadata is too large: the next commits carry less. Called
  * before lw_worker_committed(). */
 void lw_worker_metadata_refused(struct lw_worker *w);
-size_t lw_worker_wants(const struct lw_worker *w); /* how many records it would accept now */
+size_t lw_worker_wants(const struct lw_worker *w); /* number of records that the worker can take now */
 
-/* Shutdown: starts nothing new. Once lw_worker_busy() is false, everything is settled; then commit
- * (lw_worker_commit_all) and leave the group. */
+/* Begins the shutdown: nothing new starts. When lw_worker_busy() is false, everything is
+ * settled; then commit (lw_worker_commit_all) and leave the group. */
 void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
-/* Writes its partitions to the board, for metrics (observe.c). `log_end` tells how far a
- * partition's log reaches, -1 if unknown; may be NULL. */
+/* Writes the worker's partitions to the board, for metrics (observe.c). `log_end` returns how
+ * far a partition's log reaches, -1 if that is unknown; may be NULL. */
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx);
-/* Writes what it remembers to the log, in a bounded number of lines (dump.c). */
+/* Writes to the log what the worker remembers, in a bounded number of lines (dump.c). */
 void lw_worker_dump(struct lw_worker *w);
 uint64_t lw_worker_waiting(const struct lw_worker *w);    /* number of messages of its partitions that wait in Redis */
-uint64_t lw_worker_in_handler(const struct lw_worker *w); /* number given to the handlers and not answered */
+uint64_t lw_worker_in_handler(const struct lw_worker *w); /* number of messages that its handlers have not answered yet */
 /* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
-bool lw_worker_ready(const struct lw_worker *w); /* true if every shard is joined and every assigned partition was read */
+bool lw_worker_ready(const struct lw_worker *w); /* true if every shard is READY and refuses no command */
 
 #endif
