@@ -11,7 +11,7 @@
 enum {
     BLOCK_S = 5, /* a pop blocks at most this long, so that a dead connection is noticed soon */
     ANSWER_MS = 2 * BLOCK_S * 1000,
-    RECONCILE_MAX = 1024, /* maximum hints read back from `claimed`; the janitor makes the rest again */
+    RECONCILE_MAX = 1024, /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
     FULL_PAUSE_MS = 100,  /* at maxmemory: time between two calls of the script */
     FULL_MS = 2000,       /* at maxmemory: time until the pop is tried again */
     FULL_BATCH = 64,
@@ -27,11 +27,11 @@ struct lw_hints {
     char *ready, *claimed, *key_epoch;
     bool want, blmove;
     enum asked asked;
-    int64_t next_ms;       /* do not ask for a hint before this time */
-    int64_t full_until_ms; /* Redis is at maxmemory until then */
+    int64_t next_ms;       /* time before which no hint is asked for */
+    int64_t full_until_ms; /* time until which Redis counts as full (maxmemory) */
     int64_t complained_ms;
-    enum asked refused_at; /* what was refused, and not allowed since; NOTHING: nothing */
-    char refused[200];     /* the error */
+    enum asked refused_at; /* the question that was refused, and not allowed since; NOTHING: there is none */
+    char refused[200];     /* the server's error */
     struct lw_commands commands;
 };
 
@@ -80,15 +80,15 @@ static void on_reply(void *ctx, const redisReply *r) {
     enum asked asked = h->asked;
     h->asked = asked == POP ? EXPIRY : NOTHING;
     if (r->type != REDIS_REPLY_ERROR && asked == h->refused_at) h->refused_at = NOTHING;
-    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* a script's text reply is LOST; the worker learns of that by itself */
+    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* LOST is ignored, because the worker notices it by itself */
     if (r->type ==
         REDIS_REPLY_ARRAY) /* `claimed` holds the newest first, the script returns the oldest first; the order is not essential */
         for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
-/* What is popped stays in `claimed` until it is claimed. If its worker dies before that, nobody
- * would remove it. So the server sets an expiry right after the pop, whatever becomes of this
- * process. */
+/* A popped hint stays in `claimed` until its lane is claimed. If the worker dies before that,
+ * nobody would remove the hint. So the server sets an expiry right after the pop, whatever
+ * becomes of this process. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);
@@ -99,8 +99,8 @@ static void pop(struct lw_hints *h) {
     send_asked(h, POP);
 }
 
-/* EVAL with the text, not EVALSHA: this is rare, and a script that the server does not know costs
- * no second round trip. */
+/* Sends the text with EVAL, not its hash with EVALSHA: this is rare, and a server that does not
+ * know the script needs no second round trip. */
 static void look(struct lw_hints *h, int64_t now) {
     char epoch[64];
     h->next_ms = now + FULL_PAUSE_MS;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints: one shard's blocking pop of `ready` into `claimed:<worker>`, on a connection of its own, so that an idle worker learns of a
- * runnable lane at once and without polling.
+/* Hints: for one shard, the blocking pop of `ready` into `claimed:<worker>`, on a connection of
+ * its own, so that an idle worker learns of a runnable lane at once and without polling.
  *
- * A pop that is cut off may have moved a hint that nobody was told of; so each new connection first reads `claimed` and tells all of it:
- * a hint told twice is harmless. Where Redis is at its maxmemory and refuses the pop, hints.lua, which is allowed there, is asked every 100
- * ms instead. */
+ * A pop that is cut off may have moved a hint of which nobody was told. So each new connection
+ * first reads `claimed` and tells all of it: a hint that is told twice is harmless. When Redis
+ * is at maxmemory and refuses the pop, hints.lua, which is allowed then, is called every 100 ms
+ * instead. */
 #ifndef LW_CONSUMER_PROCESS_HINTS_H
 #define LW_CONSUMER_PROCESS_HINTS_H
 
@@ -14,7 +15,7 @@ struct lw_hints;
 
 struct lw_hints_setup {
     struct lw_finder *finder; /* borrowed */
-    const char *owner;        /* of the connection; lent */
+    const char *owner;        /* name of the worker that owns the connection; lent */
     int shard;
     int64_t ttl_ms;
     const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */
@@ -26,16 +27,17 @@ struct lw_hints_setup {
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
 /* Sets whether hints are wanted. Connects when they are first wanted. A pop under way may still
- * bring one after they are not. Calls no event function. */
+ * bring a hint when they no longer are. Calls no event function. */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
-/* The error that the server answers to what hints need; NULL: none. */
+/* Returns the server's error if it refuses what hints need; NULL if it refuses nothing. */
 const char *lw_hints_refused(const struct lw_hints *h);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* Called after each turn: asks for the next hint if one is wanted and none is being asked for. */
+/* Called after each turn: asks for the next hint if hints are wanted and no question is
+ * unanswered. */
 void lw_hints_step(struct lw_hints *h);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the worker's logic calls outside, and how the outside answers. */
+/* The functions of struct lw_io: what the worker's logic calls outside, and how the outside
+ * answers. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -19,7 +20,7 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* splitmix64, seeded by the kernel: the numbers need only be unique */
+/* splitmix64, seeded by the kernel; the numbers need only be unique */
 static uint64_t io_random(void *ctx) {
     struct process *p = ctx;
     uint64_t z = p->random += 0x9e3779b97f4a7c15U;

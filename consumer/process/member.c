@@ -15,7 +15,7 @@
 
 enum { HOST_MAX = 64 };
 
-static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a; each text is hashed with its NUL, so that texts cannot run together */
+static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a; the NUL of each text is hashed, too, so that texts cannot run together */
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);
     return h;
@@ -31,7 +31,7 @@ static const char *host_name(char out[HOST_MAX + 1]) {
 
 static uint64_t seed(void) { return 0xcbf29ce484222325U; }
 
-/* Hashes the topics so that their order does not matter. */
+/* Hashes the topics in such a way that their order does not matter. */
 static uint32_t topics(const struct lw_config *c) {
     uint64_t sum = 0;
     for (size_t i = 0; i < c->kafka.n_topics; i++) sum += hash(seed(), c->kafka.topics[i]);
@@ -55,7 +55,7 @@ bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_M
     return true;
 }
 
-/* The abstract address of a slot: the kernel allows one socket of this name per network
+/* Writes the abstract address of a slot. The kernel allows one socket of this name per network
  * namespace. */
 static socklen_t slot_name(const struct lw_config *c, int slot, struct sockaddr_un *a) {
     char host[HOST_MAX + 1];

@@ -22,9 +22,9 @@
 
 enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
 
-/* Claims the lowest free slot for this process. Returns -1, with *fd -1, if workers are to be dynamic
- * members: by configuration, or because no slot could be claimed (logged). The claim ends when `fd` is
- * closed, so children must close their copy. */
+/* Claims the lowest free slot for this process. Returns -1, with *fd -1, if workers must be
+ * dynamic members: by configuration, or because no slot could be claimed (logged). The claim
+ * ends when `fd` is closed, so children must close their copy. */
 int lw_member_claim(const struct lw_config *c, int *fd);
 /* Writes a worker's group.instance.id. Returns false, with an empty `out`, if slot is -1 and
  * kafka.properties name no id. */

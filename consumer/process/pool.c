@@ -15,10 +15,10 @@
 enum {
     HAND = 32,         /* maximum number of jobs that one thread takes at once */
     FAST_US = 50,      /* if jobs take longer on average, a thread takes one at a time */
-    HANDFUL_US = 1000, /* a thread takes at most this much work at once */
-    STUCK_US = 1000,   /* if a thread has been in one job, or chain, this long, others steal the rest of its hand */
+    HANDFUL_US = 1000, /* maximum work that a thread takes at once, by the average time of a job */
+    STUCK_US = 1000,   /* if a thread is busy with one job or chain for this long, others steal the rest of its hand */
     CHAIN_US = 20000,  /* after this time with followers a thread checks whether other jobs wait */
-    LOOK_MS = 2,       /* how often an idle thread checks for hands to steal from */
+    LOOK_MS = 2,       /* time between two checks of an idle thread for hands to steal from */
 };
 
 /* The jobs that a thread has taken and not started. `range` packs generation << 32 | next << 16 |
@@ -37,14 +37,14 @@ struct worker_thread {
     _Atomic int64_t busy_since_us; /* start of the job in its handler; in a chain, of its first job */
     struct hand hand;
     struct lw_job **batch;
-    char pad[64]; /* the owner writes its hand often; this keeps others off its cache line */
+    char pad[64]; /* keeps other data off the cache line of the hand, which its owner writes often */
 };
 
 struct lw_pool {
     const struct lw_handler_type *type;
     struct lw_handler *handler;
     int64_t timeout_ms;
-    struct lw_seat *seats; /* NULL: none */
+    struct lw_seat *seats; /* NULL: the worker has no seats */
     struct lw_counts *counts;
     int seats_a_thread;
     size_t batch_max;
@@ -54,13 +54,13 @@ struct lw_pool {
     pthread_cond_t work, ended;
     struct lw_job *head, **tail;
     size_t queued;
-    int idle, watchers; /* threads asleep, and how many of them look for hands to steal from */
-    int running;        /* threads that have not ended */
+    int idle, watchers; /* number of threads asleep, and of those among them that watch for hands to steal from */
+    int running;        /* number of threads that have not ended */
     atomic_bool stop;   /* also read without the lock, between the jobs of a chain */
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
-    _Atomic(struct lw_job *) finished; /* newest first */
-    struct lw_job *reaping;            /* for the main thread: taken from `finished`, oldest first */
+    _Atomic(struct lw_job *) finished; /* a stack, newest first */
+    struct lw_job *reaping;            /* jobs taken from `finished`, oldest first; used by the main thread only */
     atomic_bool signalled;
 
     int n;
@@ -115,7 +115,8 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
 
 /* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
 
-/* Appends n jobs linked by `next`. Wakes one thread, which wakes the next if it leaves any. */
+/* Appends n jobs linked by `next` to the queue. Wakes one thread, which wakes another if it
+ * leaves jobs there. */
 static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
     last->next = NULL;
     *p->tail = first;
@@ -133,7 +134,8 @@ static struct lw_job *pop(struct lw_pool *p) {
     return job;
 }
 
-/* How many jobs a thread takes at once: its share if jobs are known to be fast, otherwise one. */
+/* Returns how many jobs a thread takes at once: its share if jobs are known to be fast,
+ * otherwise one. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -171,8 +173,8 @@ static void sleep_idle(struct lw_pool *p) {
     p->idle--;
 }
 
-/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, or with
- * one stolen job. Returns false when the pool ends. */
+/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, true
+ * with a stolen job in *stolen, or false when the pool ends. */
 static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
     *stolen = NULL;
     bool go_on = true;
@@ -182,7 +184,7 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
             go_on = false;
             break;
         }
-        if ((*stolen = steal(p, lw_boot_us()))) { /* steal first: that job has waited longer than those in the queue */
+        if ((*stolen = steal(p, lw_boot_us()))) { /* steal first, because that job has waited longer than those in the queue */
             if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work); /* this thread stops watching, so another has to */
             break;
         }
@@ -193,8 +195,9 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-/* Collects the next batch: the n followers already in t->batch, then jobs of the queue. *until_us
- * is when the followers' precedence ends; 0 if they have only begun. Returns 0 when the pool ends. */
+/* Collects the next batch: the n followers that are in t->batch already, then jobs of the queue.
+ * *until_us is when the followers lose their precedence; 0 if they have only begun. Returns 0
+ * when the pool ends. */
 static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
@@ -214,8 +217,8 @@ static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* Called when a chain has lasted long. If other jobs wait, in the queue or in a hand (its own too),
- * puts its next job behind them. */
+/* Called when a chain has lasted long. If other jobs wait, in the queue or in a hand (the
+ * thread's own hand included), puts the chain's next job behind them. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->head || any_held_up(p, now_us);
@@ -234,14 +237,14 @@ static void finish(struct lw_pool *p, struct lw_job *job) {
     if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
 }
 
-/* Reports a job that has ended. Returns the job that follows it. */
+/* Reports a job that has ended. Returns its follower. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     struct lw_job *next = lw_job_end(job); /* read before the report, because afterwards the job belongs to the main thread */
     finish(p, job);
     return next;
 }
 
-/* Whether a job may start: its lease must not have ended. */
+/* Returns whether a job may start: its lease must not have ended. */
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;
@@ -252,7 +255,7 @@ static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, si
     return p->seats && i < (size_t)p->seats_a_thread ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
 }
 
-/* Runs jobs in the handler, with seats, journal and timing. Returns the time after that. */
+/* Runs jobs in the handler, with seats, journal and timing. Returns the time when they ended. */
 static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_us) {
     int64_t now_ms = now_us / 1000;
     for (size_t i = 0; i < n; i++) {
@@ -262,7 +265,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
-    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* in a batch, each message counts its share */
+    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* each job of a batch counts with an equal share */
     if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->took_us = took_us;
@@ -278,8 +281,8 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs a job and the jobs that follow it. Returns the time after that, which is the start of the
- * next. */
+/* Runs a job and the jobs that follow it. Returns the time when the last one ended, which is the
+ * start of the thread's next job. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
     atomic_store_explicit(&t->busy_since_us, now_us,
                           memory_order_relaxed); /* set once per chain: the jobs in the hand wait for all of it */
@@ -296,7 +299,7 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            look_us = now_us + STUCK_US; /* not after every job, because jobs may be fast */
+            look_us = now_us + STUCK_US; /* not after every job, because looking costs more than a fast job */
         }
     }
 }
@@ -354,7 +357,7 @@ void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Reverses a list: `finished` is a stack, and reaping wants the oldest first. */
+/* Reverses a list, because `finished` is a stack and the oldest job is reaped first. */
 static struct lw_job *reversed(struct lw_job *job) {
     struct lw_job *out = NULL;
     while (job) {
@@ -404,8 +407,8 @@ static void free_pool(struct lw_pool *p) {
     free(p);
 }
 
-/* Blocks the signals that the main thread handles, but not those that a fault raises in the thread
- * itself. */
+/* Blocks all signals except those that a fault raises in the thread itself; the main thread
+ * handles the others. */
 static void block_signals(sigset_t *old) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t set;
@@ -440,8 +443,9 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
     return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
 }
 
-/* Every job in a handler has a seat on the board, so that the supervisor can name the jobs of a worker
- * that hangs. If the handler type can crash the worker, each job has a seat of its own. */
+/* Gives every job in a handler a seat on the board, as far as there are enough, so that the
+ * supervisor can name the jobs of a worker that hangs. If the handler type can crash the worker,
+ * each job must have a seat of its own. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (seats) p->counts = &seats->counts;
     if (!seats || p->n > LW_BOARD_SEATS) return;
@@ -484,7 +488,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
     *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
     p->tail = &p->head;
-    p->average_ns = FAST_US * 1000; /* nothing is known yet, so threads begin with one job at a time */
+    p->average_ns = FAST_US * 1000; /* with no average known yet, threads begin with one job at a time */
     p->batch_max = t->batch_max(h);
     init_sync(p);
     share_seats(p, seats);

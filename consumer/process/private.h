@@ -18,18 +18,18 @@ struct link {
     int shard;
     struct lw_wire *wire;
     struct lw_hints *hints;
-    int64_t sent_us; /* of the pipeline in flight: when it was sent, and how many of its commands are not answered */
+    int64_t sent_us; /* when the pipeline in flight was sent, us; and how many of its commands are not answered */
     int unanswered;
 };
 
-/* What consumer/process/state.c last logged about this worker. */
+/* What consumer/process/state.c has last logged about this worker. */
 struct process_state {
     int64_t looked_ms, since_ms, told_ms, moved_ms; /* since_ms: when the present reason was first seen */
     uint64_t moves;
     bool told;
 };
 
-enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS }; /* the first descriptors to poll; behind them two per link */
+enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS }; /* the first descriptors to poll; two per link follow them */
 
 struct process {
     const struct lw_config *c;
@@ -42,8 +42,8 @@ struct process {
     const struct lw_handler_type *type;
     struct lw_handler *handler;
     struct lw_pool *pool;
-    struct lw_finder *finder; /* of the servers of the shards */
-    struct link *links;       /* c->redis.shards of them */
+    struct lw_finder *finder; /* finds the servers of the shards */
+    struct link *links;       /* c->redis.shards links */
     struct lw_worker *logic;
     struct lw_renewer *renewer;
     struct lw_source *source;
@@ -53,12 +53,12 @@ struct process {
     struct pollfd *fds;
     struct lw_header *headers; /* headers of the record that is arriving */
     size_t cap_headers;
-    int64_t polled_ms, observed_ms;
-    int64_t looked_ms; /* when Kafka was last polled; when the partitions were last written to the board */
-    int64_t commit_ms; /* timeout of a synchronous commit */
+    int64_t polled_ms, observed_ms; /* times of the last poll of Kafka, and of the last write of partitions to the board */
+    int64_t looked_ms;              /* time of the last look at the group's commits */
+    int64_t commit_ms;              /* timeout of a synchronous commit */
 
     bool pumping;                         /* true within a revocation */
-    bool asked_to_stop, stopping, fenced; /* a signal asked for it; the logic was told; handlers were cancelled */
+    bool asked_to_stop, stopping, fenced; /* a signal asked for the end; the logic was told; handlers were cancelled */
     bool leaving;                         /* the last commit is made, so a revocation waits for nothing any more */
     int64_t grace_until_ms;
     bool ended; /* the process cannot go on and ends with `status` */
@@ -66,20 +66,20 @@ struct process {
     struct process_state state;
 };
 
-/* Ends the loop. Only the first reason counts. */
+/* Ends the loop. Only the first call counts. */
 void process_end(struct process *p, int status, const char *reason);
-/* Serves Redis, handlers and signals: waits at most max_ms (with Kafka's descriptor or without),
- * handles what arrived, then runs one turn of the logic. */
+/* Serves Redis, handlers, signals and (if `kafka`) Kafka: waits at most max_ms, handles what
+ * arrived, then runs one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
-/* consumer/process/state.c: checks every 500 ms whether this worker is ready, and writes the reason to the board
- * and the log if it is not. */
+/* Checks every 500 ms whether this worker is ready, and writes the reason to the board and the
+ * log if it is not (state.c). */
 void process_look(struct process *p);
-void process_limit(struct process *p); /* limits grants while the handler is unhealthy */
+void process_limit(struct process *p); /* limits new grants while the handler is unhealthy (state.c) */
 
-/* The end of a partition's log as far as it is known, for lw_worker_observe(). */
+/* Returns the end of a partition's log as far as it is known, for lw_worker_observe(). */
 int64_t process_log_end(void *process, uint32_t gen);
-/* in io.c; its ctx is the process */
+/* These are in io.c. The `ctx` of process_io is the process. */
 extern const struct lw_io process_io;
 extern const struct lw_source_events process_kafka;
 void process_up(void *link);

@@ -27,17 +27,17 @@
 
 enum {
     RECORDS = 512,        /* maximum records taken from Kafka at once */
-    KAFKA_EVERY_MS = 200, /* Kafka is polled this often even if no record is wanted: for rebalances and answers to commits */
+    KAFKA_EVERY_MS = 200, /* time after which Kafka is polled even if no record is wanted: for rebalances and answers to commits */
     JOBS = 256,           /* maximum jobs reaped at once */
     WAIT_MAX_MS = 200,
     OBSERVE_MS = 500,
-    LOOK_MS = 2000, /* interval between two reads of the group's commits */
+    LOOK_MS = 2000, /* time between two reads of the group's commits */
     CLUSTER_ID_MS = 5000,
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
-    /* The end of the process. The supervisor's margin beyond shutdown.grace_ms is 5 s. */
-    CANCEL_MS = 1000, /* time for handlers to notice that they are cancelled after the grace */
+    /* Times for the end of the process. The supervisor's margin beyond shutdown.grace_ms is 5 s. */
+    CANCEL_MS = 1000, /* time after the grace for handlers to notice that they are cancelled */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
     LEAVE_LATE_MS = 1000, /* time to leave the group after the grace */
@@ -58,7 +58,7 @@ static void name_self(struct process *p) {
     char host[65] = "";
     lw_host(p->host);
     strncat(host, p->host, strcspn(p->host, "/"));
-    for (char *c = host; *c; c++) /* the name becomes part of names and tokens in Redis */
+    for (char *c = host; *c; c++) /* the host's name becomes part of names and tokens in Redis */
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
     uint64_t seed[2];
     if (getrandom(seed, sizeof seed, 0) != sizeof seed) seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
@@ -66,8 +66,8 @@ static void name_self(struct process *p) {
     snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
 }
 
-/* Opens the descriptor of signals. SIGHUP arrives there too and has no effect, because it is for
- * the supervisor. SIGPIPE is ignored, so that a write to a closed pipe is an ordinary error. */
+/* Opens the descriptor of signals. SIGHUP also arrives there and has no effect, because it is
+ * for the supervisor. SIGPIPE is ignored, so that a write to a closed pipe is an ordinary error. */
 static int open_signals(struct process *p, struct lw_err *err) {
     sigset_t set;
     sigemptyset(&set);
@@ -203,7 +203,7 @@ static int open_all(struct process *p, struct lw_err *err) {
 
 static void drain_fd(int fd) {
     uint64_t n;
-    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN means that it was empty */
+    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN means that the descriptor was empty */
     (void)r;
 }
 
@@ -260,7 +260,8 @@ static void serve_links(struct process *p) {
     }
 }
 
-/* Looks for another fleet in our consumer group (rival.c). One worker per supervisor does this. */
+/* Looks for another fleet in our consumer group (rival.c). Only the first worker of each
+ * supervisor does this. */
 static void look_at_group(struct process *p, int64_t now) {
     if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
     p->looked_ms = now;
@@ -314,8 +315,9 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Whether the worker may leave: everything is settled, or time is over. After the grace, handlers
- * are cancelled, so that messages they give back are free for others at once. */
+/* Returns whether the worker may leave: everything is settled, or its time is over. After the
+ * grace, handlers are cancelled, so that messages that they give back are free for others at
+ * once. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();
@@ -338,7 +340,7 @@ static void loop(struct process *p) {
 
 /* --- leaving ------------------------------------------------------------------------------------------------------------------------ */
 
-/* True if a later process will rejoin the group under this worker's id. */
+/* Returns true if a later process will rejoin the group under this worker's id. */
 static bool keeps_place(const struct process *p) {
     int ending = atomic_load(&p->self->ending);
     if (p->ended && p->status == LW_EXIT_REFUSED) return false;
@@ -368,7 +370,7 @@ static void close_links(struct process *p) {
     free(p->headers);
 }
 
-/* Returns false if a thread is stuck in its handler. Then nothing that it may touch is freed, and
+/* Returns false if a thread is stuck in its handler. Then nothing that it may use is freed, and
  * the process has to end. */
 static bool close_handler(struct process *p) {
     if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;

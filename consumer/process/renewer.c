@@ -28,7 +28,7 @@ struct shard {
     struct lw_due due[LW_RENEW_BATCH];
     size_t n_due;
     int64_t sent_ms;
-    char epoch[64]; /* the epoch that the request names */
+    char epoch[64]; /* the epoch that the request in flight names */
     int64_t complained_ms;
     struct lw_commands commands;
 };
@@ -140,7 +140,7 @@ static void on_reply(void *ctx, const redisReply *r) {
 
 static void on_up(void *ctx) {
     struct shard *sh = ctx;
-    sh->loaded = false; /* it may be another server that does not have the script */
+    sh->loaded = false; /* the server may be another one, which does not have the script */
     renew(sh);
 }
 

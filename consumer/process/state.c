@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether this worker is ready, and why it is not or makes no progress. The board shows it for health
- * checks and metrics, and the log tells it. */
+/* Finds out whether this worker is ready, and why it is not or makes no progress. The board
+ * shows that for health checks and metrics, and the log tells it. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -12,8 +12,8 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* a reason that lasts this long is logged, */
-    TELL_AGAIN_MS = 30000, /* and logged again at this interval */
+    TELL_MS = 5000,        /* a reason is logged if it lasts this long, */
+    TELL_AGAIN_MS = 30000, /* and again at this interval */
     QUIET_MS = 10000,      /* a ready worker logs a reason only after this long without progress */
 };
 
@@ -27,7 +27,8 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
-/* Connections that can't be had, and hints that are refused: the logic does not see the reason of the former, nor the latter at all. */
+/* Tells of connections that can't be made and of hints that are refused: the logic does not know
+ * why it has no connection, and sees nothing of hints. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         const char *wire = lw_wire_trouble(p->links[s].wire), *hints = lw_hints_refused(p->links[s].hints);
@@ -40,8 +41,8 @@ static bool link_trouble(struct process *p, char *why, size_t size) {
     return false;
 }
 
-/* Writes the first reason why this worker is not ready or makes no progress, "" if there is none.
- * Returns true if it is not ready. */
+/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is
+ * none. Returns true if the worker is not ready. */
 static bool find_trouble(struct process *p, char *why, size_t size) {
     enum lw_kafka_state kafka = LW_KAFKA_JOINING;
     char remark[sizeof p->self->why.text] = "kafka: not connected yet";
