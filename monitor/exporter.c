@@ -40,7 +40,7 @@ static json_t *version(const struct lw_metrics_source *m) {
     return json_pack("{s:s,s:s}", "name", "latchwork", "version", LW_VERSION);
 }
 
-/* Paths answered from the board. Everything else below /api/v1/ belongs to the API. */
+/* Paths that are answered from the board. All others below /api/v1/ belong to the API. */
 static const struct {
     const char *path;
     json_t *(*fn)(const struct lw_metrics_source *m);
@@ -106,7 +106,7 @@ static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answ
 
 static void look(struct exporter *e) {
     for (int s = 0; s < e->c->redis.shards; s++) {
-        struct lw_shard_look now = e->shards[s]; /* no lock: only this thread writes it */
+        struct lw_shard_look now = e->shards[s]; /* read without the lock, because only this thread writes it */
         lw_shard_look(e->lookers[s], &now);
         pthread_mutex_lock(&e->lock);
         e->shards[s] = now;
@@ -114,7 +114,7 @@ static void look(struct exporter *e) {
     }
 }
 
-/* Waits while the port is taken by others, and logs that once. */
+/* Waits while another program has the port, and logs that once. */
 static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {
@@ -138,7 +138,7 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, co
     const struct lw_http *h = serve(&e);
     lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "", c->http.host, strchr(c->http.host, ':') ? "]" : "",
             lw_http_port(h));
-    lw_sleep_ms(SETTLE_MS); /* at the start, leave the CPU to the workers */
+    lw_sleep_ms(SETTLE_MS); /* leaves the CPU to the workers while they start */
     for (;;) {
         look(&e);
         lw_sleep_ms(LOOK_MS);

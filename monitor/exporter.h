@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It
- * reads the board and asks Redis every few seconds. Nothing that happens to it can delay a worker.
- * If its port is taken, the run goes on without it, and it tries again. */
+ * reads the board and asks Redis every few seconds. It cannot delay a worker, whatever happens
+ * to it. If its port is taken, the run continues without it, and it keeps trying to get the
+ * port. */
 #ifndef LW_MONITOR_EXPORTER_H
 #define LW_MONITOR_EXPORTER_H
 
@@ -9,14 +10,15 @@
 #include "consumer/board.h"
 #include "monitor/http.h"
 
-/* The part of /api/v1/ that is not on the board. It asks Redis, so it has a thread of its own
- * (http.h) and may be slow. */
+/* The part of /api/v1/ that the board cannot answer. It asks Redis, so it may be slow and runs
+ * in a thread of its own (http.h). */
 struct lw_exporter_api {
-    void *(*open)(const struct lw_config *c); /* called once; c stays valid */
+    void *(*open)(const struct lw_config *c); /* called once; c stays valid until the process ends */
     void (*answer)(void *self, const struct lw_http_request *q, struct lw_http_answer *a);
 };
 
-/* Main function of the process; ends with its parent, and does not return. api may be NULL. */
+/* The main function of the process. It never returns; the process ends with its parent. api may
+ * be NULL. */
 int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, const struct lw_exporter_api *api);
 
 #endif

@@ -14,7 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SWALLOW_MAX = 1 << 20 }; /* how much is read of a body that is too large, before the connection is closed */
+enum {
+    SWALLOW_MAX = 1 << 20
+}; /* maximum bytes of a too large body that are read before the connection is closed, so that the client gets the answer */
 
 struct pending {
     struct lw_http_request q;
@@ -25,27 +27,27 @@ struct pending {
     bool large, bad, asked;
 };
 
-/* A connection, from accept to close. Only MHD's thread uses it. */
+/* A connection, from accept to close. Only the thread of libmicrohttpd (MHD) uses it. */
 struct client {
     struct client *older, *newer;
     int fd;
     bool kept;  /* its request waits for the slow thread */
-    bool ended; /* we shut it down; MHD closes it soon */
+    bool ended; /* we have shut it down, and MHD will close it soon */
 };
 
 struct lw_http {
     struct MHD_Daemon *daemon;
-    struct client *oldest, *newest; /* list used only by MHD's thread */
+    struct client *oldest, *newest; /* list of clients, which only MHD's thread uses */
     int n_clients;                  /* number of clients that are not `ended` */
     struct lw_http_handler handler;
     int port;
     char machine[256];
     pthread_t slow;
     bool has_slow;
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t more;
     struct pending *first, **last;
-    int waiting; /* number of requests in the list or being answered */
+    int waiting; /* number of requests that are in the list or being answered */
     bool closing;
 };
 
@@ -182,8 +184,8 @@ static enum MHD_Result send_answer(struct pending *p) {
 
 /* --- the slow ones ------------------------------------------------------------------------------------------------------------------ */
 
-/* Passes the request to the slow thread. Returns false if there is no place. Otherwise the request
- * must not be touched until it comes back. */
+/* Passes the request to the slow thread. Returns false if its list is full. Otherwise the slow
+ * thread owns the request until it is answered. */
 static bool hand_over(struct lw_http *h, struct pending *p) {
     pthread_mutex_lock(&h->lock);
     bool room = h->waiting < LW_HTTP_WAITING && !h->closing;
@@ -253,7 +255,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     struct lw_http *h = cls;
     struct pending *p = *state;
     (void)version;
-    if (!p) { /* only the headers have come; a body may follow */
+    if (!p) { /* first call for this request: only the headers have come, and a body may follow */
         *state = p = begin(c, url, method);
         return p->large ? answer(h, p, method) : MHD_YES;
     }
@@ -306,11 +308,11 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
 
 static void no_log(void *cls, const char *fmt, va_list ap) {
     (void)cls, (void)fmt, (void)ap;
-} /* Drops MHD's messages, which are about clients that go away. */
+} /* MHD's messages are dropped, because they are about clients that go away */
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;
-    return strlen(text); /* stop at the end only: a name may hold a '/' */
+    return strlen(text); /* reports the length and decodes nothing, because the name of a lane may contain a '/' */
 }
 
 static void end_slow(struct lw_http *h) {
@@ -356,7 +358,7 @@ int lw_http_port(const struct lw_http *h) { return h->port; }
 
 void lw_http_close(struct lw_http *h) {
     if (!h) return;
-    end_slow(h);                /* nothing may stay suspended when the daemon is stopped */
-    MHD_stop_daemon(h->daemon); /* this closes the socket too */
+    end_slow(h);                /* first resumes suspended requests, because MHD requires it before it stops */
+    MHD_stop_daemon(h->daemon); /* also closes the socket */
     free(h);
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small HTTP server for what the exporter shows, bounded in connections, sizes and time. It answers only requests whose Host header names
- * an address, "localhost" or this machine: a page in a browser can then not reach it through a name of its own.
+/* A small HTTP server for what the exporter shows, with limits on connections, sizes and time. It answers only requests whose Host
+ * header names an address, "localhost" or this machine, so that a web page cannot reach it from a browser through a domain name of its
+ * own.
  *
- * Two threads. One takes all requests and answers what is at hand. What may have to wait for others (Redis) goes to the second, one request
- * after the other, so that nothing it waits for holds up the first. At most LW_HTTP_WAITING requests stand before the second; a request
- * that has not had its turn within LW_HTTP_LIMIT_MS is told so (503), as are those that find no place.
+ * There are two threads. The first takes all requests, and answers those whose answer is at hand. It passes a request that may have to
+ * wait for Redis to the second thread, which answers one after the other, so that a slow Redis does not hold up the first. At most
+ * LW_HTTP_WAITING requests wait for the second thread. A request that finds no place there, or has not had its turn within
+ * LW_HTTP_LIMIT_MS, is answered 503.
  *
- * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the
- * oldest connection. A connection whose request waits for the second thread is exempt. */
+ * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the oldest connection. A connection whose
+ * request waits for the second thread is exempt. */
 #ifndef LW_MONITOR_HTTP_H
 #define LW_MONITOR_HTTP_H
 
@@ -19,7 +21,7 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 64,
-    LW_HTTP_CROWD = 32, /* exceeds LW_HTTP_WAITING, so that there is always a connection to close */
+    LW_HTTP_CROWD = 32, /* larger than LW_HTTP_WAITING, so that there is always a connection that may be closed */
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,
@@ -30,53 +32,54 @@ enum {
 struct lw_http;
 
 struct lw_http_arg {
-    char *name, *value; /* decoded */
+    char *name, *value; /* both with %XX decoded */
 };
 
-/* Borrowed for the length of a call. */
+/* A request. It is valid only during the call that gets it. */
 struct lw_http_request {
-    bool post;                 /* POST; otherwise GET or HEAD */
+    bool post;                 /* true for POST; false for GET or HEAD */
     const char *path;          /* as it was sent, with %XX not decoded */
-    const char *authorization; /* the header; NULL: none */
-    char from[64];             /* address of the client */
+    const char *authorization; /* value of this header; NULL: none */
+    char from[64];             /* address of the client, as text */
     struct lw_http_arg args[LW_HTTP_ARGS];
     size_t n_args;
     struct lw_buf body;
-    int64_t until_ms; /* boot clock; after this time nobody waits for the answer */
+    int64_t until_ms; /* ms on the boot clock after which nobody waits for the answer */
 };
 
-/* Starts as zeros. */
+/* An answer. It begins as zeros, and the handler fills it. */
 struct lw_http_answer {
     int status;
-    const char *type;  /* NULL: text/plain; otherwise a literal */
-    const char *allow; /* for status 405; a literal */
+    const char *type;  /* a string literal; NULL: text/plain */
+    const char *allow; /* a string literal, for status 405 */
     struct lw_buf body;
 };
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a, or returns false if that takes longer and `slow` must answer. One thread calls it,
-     * which is not the one that calls slow. */
+    /* Fills *a. Returns false if that would take longer, so that `slow` must answer. All calls
+     * come from one thread, and those of `slow` from another. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
-    void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* NULL: quick never returns false */
+    void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* may be NULL if quick never returns false */
 };
 
-/* host: a numeric address. port 0: any free one. Copies *h. */
+/* Starts the server. host is a numeric address; port 0 means any free port. Copies *h. */
 struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *h, struct lw_err *err);
 int lw_http_port(const struct lw_http *h);
-void lw_http_close(struct lw_http *h); /* waits for a slow answer in progress */
+void lw_http_close(struct lw_http *h); /* waits for a slow answer that is in progress */
 
 /* ---- http_request.c ---- */
 
-/* Whether a request with this Host header (NULL: none) may be answered. `machine`: this machine's
- * name. */
+/* Whether a request with this Host header (NULL: none) may be answered. `machine` is this
+ * machine's name. */
 bool lw_http_host_ok(const char *host, const char *machine);
-/* Decodes %XX, appending to out. Returns false if one is torn or is a NUL. */
+/* Decodes %XX and appends the text to out. Returns false if a %XX is incomplete or stands for a
+ * NUL. */
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
-/* Whether the Authorization header (NULL: none) is "Bearer TOKEN". Takes the same time whatever
- * differs. */
+/* Whether the Authorization header (NULL: none) is "Bearer TOKEN". Takes the same time wherever
+ * the texts differ, so that a token cannot be guessed by measuring. */
 bool lw_http_bearer_ok(const char *authorization, const char *token);
-/* Answers with a status and {"error":"…"}. */
+/* Fills the answer with a status and {"error":"…"}. */
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses and checks parts of a request, without a server. */
+/* Parses and checks parts of a request. It needs no server, so it can be tested alone. */
 #include "monitor/http.h"
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 
 static bool is_port(const char *s) { return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1)); }
 
-/* Whether `name` is this machine's; either may have a domain behind it. */
+/* Whether `name` is the name of this machine; either may end with a domain. */
 static bool is_machine(const char *name, size_t n, const char *machine) {
     size_t first = strcspn(machine, "."), whole = strlen(machine);
     if (!first) return false;
@@ -23,7 +23,7 @@ static bool is_machine(const char *name, size_t n, const char *machine) {
 bool lw_http_host_ok(const char *host, const char *machine) {
     char name[256];
     unsigned char address[16];
-    if (!host) return false; /* HTTP/1.1 requires one */
+    if (!host) return false; /* HTTP/1.1 requires a Host header */
     const char *end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":");
     if (!end) return false;
     bool v6 = *host == '[';
@@ -74,7 +74,8 @@ void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '?'; /* the text may come from Redis or a client */
+        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f)
+            *p = '?'; /* the text may come from Redis or a client, so it may hold any bytes */
     json_t *o = json_pack("{ss}", "error", text);
     char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);

@@ -28,18 +28,18 @@ struct writing {
 };
 
 struct series {
-    const char *value; /* value of the row's label; NULL ends the list, or there is no label */
-    size_t at;         /* offset in struct lw_counts */
+    const char *value; /* value of the row's label; NULL: the list ends, or the metric has no label */
+    size_t at;         /* offset of the counter in struct lw_counts */
 };
 
 struct metric {
-    const char *name, *type; /* name behind "latchwork_" */
+    const char *name, *type; /* name without "latchwork_"; type as Prometheus calls it */
     const char *labels;      /* names of the labels, separated by commas; NULL: none */
     const char *help;
-    struct series series[5]; /* either sums over the workers, */
-    size_t hist;             /* or a histogram in struct lw_counts, with its bounds, */
+    struct series series[5]; /* a metric is either sums over the workers, */
+    size_t hist;             /* or a histogram at this offset in struct lw_counts, with its bounds, */
     const struct lw_hist_bounds *bounds;
-    void (*write)(const struct writing *w); /* or anything else */
+    void (*write)(const struct writing *w); /* or what this function writes */
 };
 
 /* Escapes a label's value: backslash, quote and newline, as the format requires. */
@@ -154,8 +154,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Writes a row for each partition that a worker of this fleet owns, with fn's value in ms or as a
- * number. */
+/* Writes a row for each partition that a worker of this fleet owns. The value comes from fn, in
+ * ms or as a number. */
 static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(w->m->board, &at));) {
@@ -189,8 +189,8 @@ static void write_records(const struct writing *w) { write_partitions(w, records
 static void write_lag(const struct writing *w) { write_partitions(w, lag, false); }
 static void write_blocked(const struct writing *w) { write_partitions(w, blocked, true); }
 
-/* Writes a row per shard. One that does not answer gets only redis_up, because an old number would
- * look like a fact. */
+/* Writes a row per shard. A shard that does not answer gets only redis_up, because an old number
+ * would look like a current one. */
 static void write_shards(const struct writing *w, size_t at) {
     for (int s = 0; s < w->m->config->redis.shards; s++) {
         const struct lw_shard_look *k = &w->m->shards[s];

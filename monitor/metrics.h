@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics: one table (metrics.c) says what there is; the text for Prometheus, its HELP and TYPE lines, and the reference page come from it.
+/* Metrics. One table (metrics.c) defines them all; the text for Prometheus, its HELP and TYPE lines, and the reference page are made
+ * from it.
  *
- * Everything is read from the board, whose counters go on over the deaths of workers, and from what the exporter asked Redis a moment ago
- * (shard_look.h). Reading takes no lock that a worker could wait for. Labels never hold keys: only outcomes, states, shards, topics and
- * partitions, all of them few. */
+ * Everything is read from the board, whose counters survive the deaths of workers, and from what the exporter asked Redis shortly before
+ * (shard_look.h). Reading takes no lock that a worker could wait for. Labels never hold keys: they hold only outcomes, states, shards,
+ * topics and partitions, of which there are few. */
 #ifndef LW_MONITOR_METRICS_H
 #define LW_MONITOR_METRICS_H
 
@@ -17,27 +18,26 @@
 struct lw_metrics_source {
     const struct lw_config *config;
     const struct lw_board *board;
-    const struct lw_shard_look *shards; /* config->redis.shards of them */
-    int64_t now_ms;                     /* boot clock */
+    const struct lw_shard_look *shards; /* one element per shard */
+    int64_t now_ms;                     /* the time now, ms on the boot clock */
 };
 
 #define LW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 void lw_metrics_text(const struct lw_metrics_source *m, struct lw_buf *out);
 void lw_metrics_reference(struct lw_buf *out); /* writes doc/reference/metrics.md */
-/* Lists the names, one per line, as queries use them (those of a histogram with _bucket, _sum,
- * _count). Dashboards are checked against it. */
+/* Lists the names of the metrics, one per line, as queries use them (those of a histogram with
+ * _bucket, _sum, _count). Tests check the dashboards against this list. */
 void lw_metrics_names(struct lw_buf *out);
 
-/* metrics_api.c: the same facts as JSON, and health. New references. */
+/* Defined in metrics_api.c: the same facts as JSON, and health. Each returns a new reference. */
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
 json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* totals over all workers, and what each shard last answered */
-/* Whether everything works. Each function fills `why` with what does not, one line each, and
- * returns true if all is well. alive: the main loops of the supervisor and of each running worker
- * turn. ready: every worker is connected to all shards, is in the consumer group, and can read its
- * partitions. */
+/* Health. Each fills `why` with what does not work, one line each, and returns true if all is
+ * well. alive: the main loops of the supervisor and of each running worker turn. ready: every
+ * worker is connected to all shards, is in the consumer group, and can read its partitions. */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);
 

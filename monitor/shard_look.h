@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the exporter learns about a shard by asking its Redis periodically: a few commands of
- * constant or logarithmic cost, and one look at a bounded number of lanes; never a scan, and only
- * one request at a time. It blocks, with a timeout, so it needs a process of its own. */
+ * constant or logarithmic cost, and one look at a limited number of lanes. It never scans, and
+ * has at most one request in flight. It waits for each answer, with a timeout, so it needs a
+ * process of its own. */
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 
@@ -18,16 +19,16 @@ struct lw_shard_look {
     int64_t ready;     /* number of hints not popped yet */
     int64_t dead;      /* number of dead letters kept in Redis */
     int64_t paused;    /* number of paused lanes */
-    int64_t oldest_ms; /* wall clock: first arrival of the oldest head found so far; 0: no message waits */
+    int64_t oldest_ms; /* when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
 };
 
 struct lw_shard_looker; /* a connection, and the position in the round through the lanes */
 
-/* The configuration is borrowed while it exists. */
+/* Opens a looker, which borrows the configuration until it is closed. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
-/* Asks the shard, connecting if necessary. On failure `up` is false and the rest keeps its old
- * values; the first failure in a row is logged. */
+/* Asks the shard, and connects first if necessary. On failure `up` becomes false and the rest
+ * keeps its old values; the first of several failures in a row is logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
 
 #endif

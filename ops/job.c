@@ -23,7 +23,8 @@ static const struct lw_bytes none = {"", 0};
 
 /* ---- its record ---- */
 
-/* The command's options in one canonical text: a job is continued only with the same options. */
+/* Returns the command's options as one canonical text, because a job may be continued only with
+ * the same options. */
 static char *words_of(const struct ops *o) {
     const struct ops_args *a = &o->args;
     json_t *w = json_array(), *keys = json_array(), *where = json_array();
@@ -37,7 +38,7 @@ static char *words_of(const struct ops *o) {
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
-    return text ? text : lw_strdup("{}"); /* words that are not UTF-8 give no text */
+    return text ? text : lw_strdup("{}"); /* words that are not UTF-8 cannot be written as JSON */
 }
 
 void ops_who(const struct ops *o, char *out, size_t size) {
@@ -47,7 +48,7 @@ void ops_who(const struct ops *o, char *out, size_t size) {
         lw_who(out, size);
 }
 
-/* Recorded in the first shard, as jobs are. */
+/* The audit is in the first shard, like the jobs. */
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
@@ -72,8 +73,8 @@ static void job_script(struct ops_job *j, const char *what, int64_t number) {
     lw_arg_text(&o->cmd, what), lw_arg_text(&o->cmd, j->token), lw_arg_i64(&o->cmd, JOB_TTL_MS);
 }
 
-/* The highest job number that any shard knows. Numbers are never used twice, even if a shard was
- * emptied. */
+/* Reads the highest job number that any shard knows, so that no number is used twice even if a
+ * shard was emptied. */
 static int last_number(struct ops *o, int64_t *out) {
     *out = 0;
     for (int s = 0; s < o->c->redis.shards; s++) {
@@ -109,7 +110,7 @@ static size_t texts_at(const json_t *j, const char *name, const char **out) {
     return n;
 }
 
-/* Sets the options that the job was started with, as if they were on the command line. */
+/* Sets the options with which the job was started, as if they were on the command line. */
 static void take_words(struct ops *o) {
     struct ops_args *a = &o->args;
     const json_t *j = o->resumed;
@@ -192,7 +193,8 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
-/* Returns how many messages were moved, dropped, sent or tried, or would be without the dry run. */
+/* Returns the number of messages that were put, dropped, sent or tried, or that would be without
+ * the dry run. */
 static int64_t done_count(const struct ops_job *j) { return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']; }
 
 static int record(struct ops_job *j, const char *what, const char *state) {
@@ -229,7 +231,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     *j =
         (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
     if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
-    if (o->args.stop_on_error) j->batch = 1; /* with batches of one, nothing after the first failure is done */
+    if (o->args.stop_on_error) j->batch = 1; /* with batches of one, nothing is done after the first failure */
     const char *term = getenv("TERM");
     j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
@@ -284,7 +286,8 @@ static const char *did_word(const struct ops_job *j) {
     return j->what != OPS_PUT ? "dropped" : j->o->args.try_handler ? "tried" : j->o->args.to_topic ? "sent" : "put";
 }
 
-/* The part of the messages to read, or of the limit, that is done. */
+/* Returns which part of the work is done, 0 to 1: of the messages to read or of --limit,
+ * whichever is further. */
 static double part_done(const struct ops_job *j) {
     const struct ops *o = j->o;
     double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
@@ -361,7 +364,7 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         char letter = r->str[n++];
-        if (letter == '-') continue; /* it was not handled: leave it for the next call */
+        if (letter == '-') continue; /* the script had enough for one call: the next one sends this message again */
         count(j, &j->item[i], j->item[i].letter = letter);
     }
     return 0;
@@ -427,7 +430,8 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* Writes the lines of the items with this letter (0: all) and waits until they are on the disk. */
+/* Writes the backup lines of the items with this letter (0: all), and waits until they are on
+ * the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)
@@ -436,7 +440,8 @@ static int put_backup(struct ops_job *j, char letter) {
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* Removes what was not dropped from the backup, because importing it would run it twice. */
+/* Removes from the backup the messages that were not dropped, because importing them would run
+ * them twice. */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';
@@ -559,8 +564,8 @@ static void summary(struct ops_job *j, const char *state) {
     if (j->backup) printf("what was dropped: %s\n", j->backup_name);
 }
 
-/* Must be called only after everything was read: after a limit or an error, a word may be missing because
- * its message was not reached. */
+/* Reports the named messages that were not found. It must be called only after everything was read:
+ * after a limit or an error, a message may only not have been reached. */
 static void tell_missing(struct ops_job *j) {
     bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);

@@ -14,7 +14,7 @@ enum { ASK_MS = 10000, SHORT_MS = 2000, SILENCE_MS = 30000, POLL_MS = 100, DESTR
 struct span {
     char topic[256];
     int32_t partition;
-    int64_t from, to; /* the offsets to read, without `to` */
+    int64_t from, to; /* offsets to read: from the first up to, not including, the second */
     int64_t next;     /* next offset to read */
     bool over;
 };
@@ -38,7 +38,7 @@ static int open_consumer(struct reading *r) {
                                          {"allow.auto.create.topics", "false"}, {"fetch.wait.max.ms", "50"}};
     char why[512];
     rd_kafka_conf_res_t bad = rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why,
-                                                sizeof why); /* assign() requires a group; the consumer does not join it */
+                                                sizeof why); /* assign() requires a group id, but the consumer never joins the group */
     for (size_t i = 0; !bad && i < sizeof set / sizeof *set; i++) bad = rd_kafka_conf_set(conf, set[i][0], set[i][1], why, sizeof why);
     if (bad) {
         rd_kafka_conf_destroy(conf);
@@ -63,7 +63,8 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
-/* Asks for the first offset at or after a time: RD_KAFKA_OFFSET_END if no record is so late. */
+/* Asks for the first offset at or after a time. It becomes RD_KAFKA_OFFSET_END if no record is
+ * that late. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
@@ -74,9 +75,9 @@ static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t
     return code ? lw_fail(&r->o->err, "%s/%d: can't ask for offsets at a time: %s", s->topic, s->partition, rd_kafka_err2str(code)) : 0;
 }
 
-/* Handles the answer that no record is later than `from`. A broker without times (the one in memory
- * of `latchwork dev`) finds none since 1970 either: then everything is read, and the records' own
- * times decide. */
+/* Handles the answer that no record is later than `from`. A broker that keeps no times (the dev
+ * broker) finds no record even for 1970. Then everything is read, and the records' own times
+ * decide. */
 static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64_t *out) {
     int64_t first;
     if (ask_time(r, s, 0, &first)) return -1;
@@ -103,14 +104,14 @@ static int limit_span(struct reading *r, struct span *s) {
     const struct ops_args *a = &r->o->args;
     rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(r->rk, s->topic, s->partition, &low, &high, ASK_MS);
     if (code) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
-    if (s->to > 0) { /* the range is one record, named by its identity */
+    if (s->to > 0) { /* the range is a single record, named by its identity */
         if (s->from >= low && s->to <= high) return 0;
         char identity[320];
         snprintf(identity, sizeof identity, "%s/%d/%" PRId64, s->topic, s->partition, s->from);
         fprintf(stderr, "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64 " to %" PRId64 "\n", r->o->noun,
                 r->o->verb, identity, low, high - 1);
         ops_mark_word(r->o, identity, OPS_TOLD);
-        s->to = s->from; /* an empty range */
+        s->to = s->from; /* makes the range empty */
         return 0;
     }
     s->from = low;
@@ -179,8 +180,8 @@ static bool is_consumed(const struct lw_config *c, const char *topic) {
     return false;
 }
 
-/* For a dead letter in its topic, takes the identity of the original, and removes what was added to
- * it. */
+/* Takes the identity of the original from a dead letter in a topic, and removes the headers that
+ * were added to it. */
 static void take_origin(struct ops_message *m, char origin[256]) {
     size_t n = 0;
     for (size_t i = 0; i < m->e.n_headers; i++) {
@@ -267,7 +268,7 @@ static int take(struct reading *r, struct span *s, const rd_kafka_message_t *k) 
         return 0;
     }
     if (k->err) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_message_errstr(k));
-    if (s->over || k->offset >= s->to) { /* compaction may have removed the last record of the range */
+    if (s->over || k->offset >= s->to) { /* past the end: compaction may have removed the last record of the range */
         over(r, s);
         return 0;
     }
@@ -301,8 +302,9 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
     return stop;
 }
 
-/* Ranges of one partition are read one after the other: each round reads ranges of different
- * partitions. */
+/* Reads all ranges. Records that are named by their identities are read one after the other,
+ * because several ranges may lie in one partition; otherwise each partition has one range, and
+ * all are read together. */
 static int read_all(struct reading *r) {
     int stop = 0;
     for (size_t i = 0; i < r->n && !stop;) {

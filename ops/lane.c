@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes and their waiting messages, read by cursors and pages while workers go on. */
+/* Reads lanes and their waiting messages, with cursors and in pages, while workers continue. */
 #include "base/clock.h"
 #include "ops/ops.h"
 
@@ -12,7 +12,7 @@ enum { CURSOR = 64 }; /* maximum number of lane names per step */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
-    /* the value may end with its length in ms; older versions wrote none */
+    /* a backoff's value may end with its length in ms, which older versions did not write */
     bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8);
     if (!l->lock.n || timed || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
     const char *dot = memrchr(l->lock.p, '.', l->lock.n), *colon = memrchr(l->lock.p, ':', l->lock.n);
@@ -36,7 +36,8 @@ static void read_line(struct ops_lane *l, const char *line) {
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-/* Returns for how many of them fn was called, which may be fewer; 0: the end, *stop says why. */
+/* Asks for several lanes and calls fn for those that the answer holds, which may be fewer.
+ * Returns their number; if it is 0, *stop says why. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
                            int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -74,7 +75,7 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 /* ---- all lanes ---- */
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
-    struct lw_bytes names[OPS_PAGE]; /* a page of lanes costs eight commands each: half of what Redis does in a millisecond */
+    struct lw_bytes names[OPS_PAGE]; /* a small page, because each lane costs eight commands: half of what Redis does in a millisecond */
     size_t n = 0;
     for (size_t i = 0; i < page->elements; i += step) {
         struct lw_bytes name = lw_bytes(page->element[i]->str, page->element[i]->len);
@@ -87,7 +88,8 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Paused lanes without waiting messages are not in `lanes`. */
+/* Passes on only paused lanes without waiting messages, because the others are already in
+ * `lanes`. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
@@ -147,8 +149,8 @@ struct pages {
     bool any;
 };
 
-/* The index of the first element of a page behind the last that was passed to fn; -1: that one is
- * not in this page. */
+/* Returns the index of the first element of a page that stands behind the last message passed to
+ * fn; -1 if that message is not in this page. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {
@@ -185,9 +187,10 @@ static size_t reply_bytes(const redisReply *r) {
     return n;
 }
 
-/* Workers remove the oldest messages while we read, so the others move toward us. Each page begins
- * with the last message passed to fn. If it has moved, we go back for it, to the oldest if
- * necessary; if it is gone, everything before it is gone too. */
+/* Workers remove the oldest messages while we read, so the others move toward the oldest end.
+ * Each page therefore begins with the last message that was passed to fn. If that message is not
+ * in the page, we go back and look for it, to the oldest end if necessary. If it is not found,
+ * everything before it is gone, too. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx) {
     struct pages p = {.size = OPS_PAGE_FIRST};
     int stop = 0;
@@ -229,7 +232,7 @@ struct all {
     struct all_lane {
         struct lw_bytes name;
         int64_t n;
-    } * lanes; /* names are copied, because the connection is needed for other requests */
+    } * lanes; /* the names are copied, because the connection is needed for other requests */
     size_t n, cap;
 };
 
@@ -266,7 +269,7 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
         bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may return a name twice */
         int64_t before = o->scanned;
         if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
-        if (!stop) o->scanned = before + a.lanes[i].n; /* whatever came or went meanwhile */
+        if (!stop) o->scanned = before + a.lanes[i].n; /* count the lane as read as a whole, whatever came or went meanwhile */
     }
     for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);
     free(a.lanes);

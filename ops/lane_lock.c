@@ -18,12 +18,12 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    struct lw_lock_ops ops; /* the lock library's functions, with our own acquire */
+    struct lw_lock_ops ops; /* the lock library's functions, except our own acquire */
     char tag[160], room[64];
     int shard;
-    int64_t asked_ttl_ms, schema_ttl_ms; /* the lock's TTL is the smaller of them */
+    int64_t asked_ttl_ms, schema_ttl_ms; /* the lock's TTL is the smaller of the two */
     struct lw_bytes lane;
-    char *own; /* the lock's key, owned */
+    char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
 };
 
@@ -44,14 +44,14 @@ static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, con
 
 /* --- one try ---------------------------------------------------------------------------------------------------------------------- */
 
-/* One acquisition, as a sequence of attempts on one connection, with one token. */
+/* One acquisition: a sequence of tries on one connection, with one token. */
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;
     struct lw_redis *redis;
-    char epoch[EPOCH_MAX];           /* "": not entered yet */
-    int64_t redis_ms, at_ms;         /* Redis' time when it was entered, and the boot clock then */
-    int64_t quiet_until_ms, left_ms; /* its clock jumped until then: leases from before may have been cut short */
+    char epoch[EPOCH_MAX];           /* id of the epoch; "": not joined yet */
+    int64_t redis_ms, at_ms;         /* Redis' time when it answered enter, and the boot clock at that moment */
+    int64_t quiet_until_ms, left_ms; /* end of the wait after a jump of Redis' clock, because older leases may have been cut short */
 };
 
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
@@ -59,8 +59,8 @@ static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latch
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-/* Asks for the server's life. A connection belongs to one life, unless the server is promoted
- * meanwhile. */
+/* Asks for the life of the server's data. A connection belongs to one life, unless the server is
+ * promoted meanwhile. */
 static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
@@ -89,9 +89,9 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     return false;
 }
 
-/* Shortens the TTL to the schema's, which is the largest that the epoch knows: after Redis is
- * wiped, the quarantine lasts as long as the workers' TTLs and does not know ours. So a command
- * with a longer lock.ttl_ms uses the schema's TTL, and does not raise it. */
+/* Shortens the TTL to that of the schema, which is the largest that the epoch knows. After Redis
+ * is wiped, the quarantine lasts as long as the workers' TTLs and does not know ours. So a
+ * command with a longer lock.ttl_ms uses the schema's TTL, and does not raise it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     char epoch[192];
@@ -109,8 +109,8 @@ static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     return true;
 }
 
-/* Measures the distance of Redis' clock from this host's wall clock, as a worker does. A clock that
- * jumped has ended leases early. */
+/* Measures the difference between Redis' clock and this host's wall clock, as a worker does. If
+ * Redis' clock jumped, leases have ended early. */
 static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
@@ -129,9 +129,9 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
-/* Joins the shard's epoch, or starts one as a worker would: after a wiped or another Redis nobody
- * may lock before the quarantine is over. It sends the schema too, so that a configuration with
- * other shards does not lock another lane. */
+/* Joins the shard's epoch. After Redis was wiped or replaced it starts a new one, as a worker
+ * would, and nobody may lock before the quarantine is over. It also sends the schema, so that a
+ * configuration with another number of shards does not lock another lane. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
@@ -148,13 +148,13 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    lw_call_text(&c, "0"); /* no grace */
-    lw_call_text(&c, "");  /* no epoch that jumped */
+    lw_call_text(&c, "0"); /* grace_ms of enter.lua: none */
+    lw_call_text(&c, "");  /* the epoch that jumped: none */
     lw_call_text(&c, host);
     lw_call_number(&c, distance_ms);
-    lw_call_text(&c, "0"); /* no fence was seen */
+    lw_call_text(&c, "0"); /* the highest fence that the caller has seen: none */
     lw_call_text(&c, life.history);
-    lw_call_text(&c, "0"); /* no other leases are known */
+    lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew no epoch before */
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);
     lw_call_text(&c, "shards");

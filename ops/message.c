@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A message in a waiting list or among the dead letters, and as one line of JSON. */
+/* Reads a message from a waiting list or the dead letters, and converts it to and from one line
+ * of JSON. */
 #include "handlers/json_text.h"
 #include "ops/ops.h"
 
@@ -52,7 +53,7 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
     struct lw_buf found = {0};
     struct lw_bytes k;
     int bad = lw_key_find(&o->c->key.from, &r, &found, &k, err) != LW_KEY_OK ? -1 : 0;
-    if (!bad) { /* both point into scratch: the key, then the lane's name */
+    if (!bad) { /* both names point into scratch: the key, then the lane's name */
         char room[LW_LANE_ROOM];
         struct lw_bytes l = lw_lane_id(k, room, sizeof room);
         size_t n = k.n;
@@ -85,7 +86,7 @@ static json_t *bytes_json(struct lw_bytes b, bool text) {
     return s;
 }
 
-/* The headers as kcat writes them: name, value, name, value… */
+/* Returns the headers in the form of kcat: name, value, name, value… */
 static void set_headers(json_t *o, const struct lw_envelope *e) {
     if (!e->n_headers) return;
     bool text = all_text(e);
@@ -168,14 +169,14 @@ static int add_base64(const char *s, size_t n, struct lw_buf *out) {
     return 0;
 }
 
-/* Takes the bytes of a string. They are stored in `own`, which must have room, because it must not
+/* Copies the bytes of a string into `own`, which must have room for them, because it must not
  * move. */
 static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct lw_bytes *out) {
     *out = (struct lw_bytes){0};
     if (!v || json_is_null(v)) return 0;
     if (!json_is_string(v)) return -1;
     size_t at = own->n, n = json_string_length(v);
-    lw_buf_add(own, "", 1); /* so that an empty text is not null */
+    lw_buf_add(own, "", 1); /* the pointer is not NULL even if the text is empty */
     own->n--;
     if (is_base64 && add_base64(json_string_value(v), n, own)) return -1;
     if (!is_base64) lw_buf_add(own, json_string_value(v), n);

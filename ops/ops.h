@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork queue` and `latchwork dead` share: their options, the connections to the shards,
- * filters, messages as people and programs see them, and jobs (bulk commands: one at a time,
- * numbered, recorded).
+/* What `latchwork queue` and `latchwork dead` share: their options, the connections to the
+ * shards, filters, messages in forms for people and programs, and jobs (bulk commands: one at a
+ * time, numbered, recorded).
  *
- * Everything blocks, in one thread, with a limit on every wait. Nothing blocks Redis for long: it
- * uses cursors, pages and small scripts. Functions return 0, or -1 with `err` filled. */
+ * Every function may block, in one thread, with a limit on every wait. None blocks Redis for
+ * long, because they use cursors, pages and small scripts. Functions return 0, or -1 with `err`
+ * filled. */
 #ifndef LW_OPS_OPS_H
 #define LW_OPS_OPS_H
 
@@ -28,7 +29,7 @@ enum {
     OPS_BATCH = 16,
     OPS_PAGE = 32,
     OPS_PAGE_FIRST = 2,
-    OPS_AHEAD = 64 /* same as AHEAD_MAX of consumer/worker/limits.h */
+    OPS_AHEAD = 64 /* the same number as AHEAD_MAX of consumer/worker/limits.h */
 };
 
 /* ---- what is asked for ---- */
@@ -36,19 +37,19 @@ enum {
 struct ops_args {
     bool json, raw, execute, again, stop_on_error, reverse;
     int64_t limit; /* -1: not given */
-    double rate;   /* per second; 0: no limit */
+    double rate;   /* messages per second; 0: no limit */
     const char *sort;
-    /* The filters. */
+    /* The filters that the options name. */
     const char *keys[OPS_LIST_MAX], *where[OPS_LIST_MAX];
     size_t n_keys, n_where;
     const char *match, *topic, *reason, *error;
     int64_t partition, attempts, older_ms; /* -1: not given */
-    const char *from, *to;                 /* each a time, or @OFFSET */
+    const char *from, *to;                 /* each is a time, or @OFFSET */
     const char *to_topic, *backup;
     int64_t over_ms; /* 0: not given */
     int64_t resume;  /* number of the job to resume; 0: none */
     bool try_handler;
-    char **words; /* the words behind the verb */
+    char **words; /* the arguments behind the verb */
     int n_words;
 };
 
@@ -57,89 +58,93 @@ enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and already reported
 
 struct ops_shard {
     int index;
-    char prefix[160]; /* lw:{NAME.SHARD}: */
+    char prefix[160]; /* prefix of the shard's keys: lw:{NAME.SHARD}: */
     struct lw_redis *redis;
     bool shares; /* uses the connection of another shard on the same server */
 };
 
 struct ops {
-    const char *noun, *verb; /* "queue", "ls" */
+    const char *noun, *verb; /* words of the command, as in "queue", "ls" */
     struct ops_args args;
     struct lw_config *c;
     struct ops_shard *shards;
-    struct lw_commands cmd;         /* the command being built */
-    const struct lw_script *script; /* the script that it calls, or NULL */
+    struct lw_commands cmd;         /* the command that is being built */
+    const struct lw_script *script; /* the script that this command calls, or NULL */
     struct lw_err err;
-    unsigned char *met;       /* enum ops_met, one per word; NULL: not tracked */
+    unsigned char *met;       /* enum ops_met of each word; NULL: not tracked */
     json_t *resumed;          /* the words of the resumed job, if the command line has none */
-    struct ops_job *job;      /* ops/job.h: the job in progress; NULL: none */
-    bool terminal;            /* stdout is a terminal */
-    int64_t asked_ms;         /* wall time to which times such as "1h" (ago) refer: the start of the command, or of the resumed job */
-    int64_t scanned, to_scan; /* progress of reading, for a job; to_scan 0: unknown */
-    /* For commands that run inside another program (the API, top). */
-    bool quiet;                    /* take no signals and write nothing to stderr; output is JSON and goes to where ops_out_to() says */
-    const char *who;               /* the operator, for the audit; NULL: the user of this process */
-    int64_t connect_ms, answer_ms; /* 0: the usual limits */
-    int64_t deadline_ms;           /* boot clock, 0: none; nothing is requested after it */
+    struct ops_job *job;      /* the job in progress (ops/job.h); NULL: none */
+    bool terminal;            /* true if stdout is a terminal */
+    int64_t asked_ms;         /* wall time from which a time such as "1h" (ago) counts: the start of the command, or of the resumed job */
+    int64_t scanned, to_scan; /* progress of a job: number of elements read, and to read; to_scan 0: unknown */
+    /* Only for commands that run inside another program (the API, top): */
+    bool quiet;                    /* take no signals and write nothing to stderr; write JSON to the buffer of ops_out_to() */
+    const char *who;               /* name of the operator, for the audit; NULL: the user of this process */
+    int64_t connect_ms, answer_ms; /* limits for connecting and for an answer; 0: the usual ones */
+    int64_t deadline_ms;           /* time after which nothing is sent, ms on the boot clock; 0: no limit */
 };
 
-/* Readers call it regularly, so that a job that searches for long and finds little still renews its
- * lease. */
+/* Renews the lease of the current job, if there is one. Functions that read call it regularly,
+ * so that a job which searches for long keeps its lease. */
 int ops_tick(struct ops *o);
 
-/* Records in the audit what an operator did without a job: `did` to n of what the words name. */
+/* Records in the audit what an operator did without a job: `did` names the action, n the number
+ * of lanes or messages. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
-void ops_who(const struct ops *o, char *out, size_t size); /* "USER@HOST" */
+void ops_who(const struct ops *o, char *out, size_t size); /* writes "USER@HOST" */
 
 /* ---- shards (ops/shard.c) ---- */
 
 int ops_connect(struct ops *o);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
-/* ops_begin() (or ops_script()) and lw_arg…(&o->cmd, …) build a command, and ops_ask() sends it. It
- * returns NULL on failure, also for an error reply. */
+/* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …);
+ * ops_ask() sends it and returns the reply. It returns NULL on failure, and also for an error
+ * reply. */
 void ops_begin(struct ops *o, const char *name);
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
-/* appends PREFIX, name and rest as one argument */
+/* Appends PREFIX, name and rest as one argument. */
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest);
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
-/* Like ops_ask(), but a reply of another type is an error. */
+/* Works like ops_ask(), but fails if the reply is of another type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
-/* How many elements to ask for next (2 to OPS_PAGE), after `asked` of them had `bytes` in all, so that large messages do not hold up Redis.
- */
+/* Returns how many elements to request next (2 to OPS_PAGE), if the last `asked` elements had `bytes` in all, so that large messages do
+ * not hold up Redis. */
 int64_t ops_page_size(int64_t asked, size_t bytes);
 
 /* ---- messages (ops/message.c) ---- */
 
 /* A message in a waiting list or among the dead letters, decoded. */
 struct ops_message {
-    struct lw_bytes raw; /* the envelope */
+    struct lw_bytes raw; /* the envelope as it was stored */
     struct lw_envelope e;
     struct lw_bytes lane;
-    bool bad;     /* the envelope cannot be read, so e is empty */
-    bool foreign; /* read from a topic that the application does not consume, so nothing is known of its state */
+    bool bad;     /* the envelope could not be read, so e is empty */
+    bool foreign; /* the message was read from a topic that the application does not consume, so its state is unknown */
     int shard;
-    char state; /* of a waiting message: 'w', 'f' or '?' as in page.lua */
+    char state; /* state of a waiting message: 'w', 'f' or '?' as in page.lua */
     int64_t attempts, due_ms;
-    /* Of dead letters. */
-    char id[64]; /* "SHARD:STREAM-ID" */
+    /* Set only for dead letters: */
+    char id[64]; /* id of the dead letter: "SHARD:STREAM-ID" */
     struct lw_bytes reason, original, edited_by;
     int64_t first_ms, last_ms, edited_ms;
 };
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
-/* Parses "orders/3/1042" or "orders/3/1042#1". */
+/* Parses an identity: "orders/3/1042" or "orders/3/1042#1". */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset, int64_t *replay);
 bool ops_message_read(struct ops_message *m, struct lw_bytes raw); /* borrows raw; free it with ops_message_clear() */
 void ops_message_clear(struct ops_message *m);
-/* As JSON with kcat -J's names, then ours. payload_max: maximum bytes of the payload, SIZE_MAX: all
- * ("payload_size" says how many there are). */
+/* Returns the message as JSON: the names of kcat -J first, then our own. payload_max is the
+ * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
+ * full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
-/* The reverse, for import: appends an envelope to out. */
+/* Does the reverse, for import: appends the message's envelope to out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
-/* Finds the primary key of a record by the configured rule (*key) and the name of its lane (*lane);
- * both point into `e` or scratch. Returns -1 if the rule finds none: such a message has no lane. */
+/* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane).
+ * Both point into `e` or scratch. Returns -1 if the rule finds no key; a message without a key
+ * has no lane. */
 int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_bytes *lane,
                 struct lw_err *err);
 
@@ -148,60 +153,61 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
 struct ops_lane {
     struct lw_bytes name;
     int shard;
-    int64_t n;       /* number of elements in its list, some perhaps finished; -1: its name holds another type */
-    bool has_head;   /* Of its oldest message: */
-    char head[320];  /* the identity, */
-    char topic[256]; /* and what filters look at */
+    int64_t n;       /* number of elements in its list, finished ones included; -1: the list's name holds another type */
+    bool has_head;   /* true if a message waits; the next members describe the oldest: */
+    char head[320];  /* its identity, */
+    char topic[256]; /* and what filters compare */
     int64_t partition, first_ms, attempts, due_ms;
-    struct lw_bytes lock; /* the lock's value; empty: nobody holds it */
-    int64_t left_ms;      /* time until the lock ends; -1: never */
-    int64_t now_ms;       /* Redis' time */
+    struct lw_bytes lock; /* value of the lock; empty: nobody holds it */
+    int64_t left_ms;      /* ms until the lock ends; -1: never */
+    int64_t now_ms;       /* time of the answer by Redis' clock */
     bool paused;
 };
-/* Returns false for "backoff", a lock until the head may be tried again. Otherwise a worker holds
- * the lane: gives its id and the fence. */
+/* Whether a worker holds the lane; *worker and *fence become its id and the fence. A lock with
+ * the value "backoff" has no holder: it only delays the head. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
-/* As queue ls shows it, with and without --json (ops/lane_text.c). */
+/* Writes a lane as `queue ls` shows it, with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);
-int64_t ops_lane_age(const struct ops_lane *l); /* of its oldest message, in ms; -1: none waits */
+int64_t ops_lane_age(const struct ops_lane *l); /* age of its oldest message, in ms; -1: no message waits */
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* Pause and resume by the lane's name (ops/pause.c). *changed: its state was different before. */
+/* Pause or resume the lane of this name (ops/pause.c). *changed becomes false if it was in that
+ * state before. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
-/* Reads lanes by name, one call for all of them in a shard (OPS_BATCH at most); calls fn for each
- * in order. */
-typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* returns 1 to stop, -1 on failure */
+/* Reads the named lanes of one shard, at most OPS_BATCH of them, and calls fn for each in order. */
+typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* returns 0 to continue, 1 to stop, -1 on failure */
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx);
-/* Calls fn for all lanes that have waiting messages or are paused, and whose name passes the
- * filters: those named by --key, or all by cursors, which may return a lane twice. Returns 1 if fn
- * stopped it. */
+/* Calls fn for each lane that has waiting messages or is paused, and whose name passes the
+ * filters. The lanes are those that --key names, or all; then a lane may come twice, because
+ * cursors are used. Returns 1 if fn stopped it. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
-/* Reads part of the lanes of one shard: those with waiting messages, or (idle) the paused ones
- * without. Begin with the cursor "0"; it is "0" again at the end. Reads about `count` names, more
- * if the set is small. */
+/* Reads some lanes of one shard: those with waiting messages or, if `idle`, the paused lanes
+ * without any. Begin with the cursor "0"; it is "0" again after the last lane. A call reads
+ * about `count` names, or more if the set is small. */
 enum { OPS_CURSOR = 32 };
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx);
-/* Calls fn for every message that waits in a lane, oldest first, while workers go on. Messages that
- * come or go meanwhile may be included or not. */
+/* Calls fn for every message that waits in a lane, oldest first, while workers continue. A
+ * message that comes or goes meanwhile may be included or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
-/* The same over all lanes, for the messages that pass the filters. */
+/* Does the same over all lanes, for the messages that pass the filters. */
 int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* ---- filters (ops/filter.c) ---- */
 
-int ops_filter_check(struct ops *o, struct lw_err *err); /* rejects texts that are not filters */
+int ops_filter_check(struct ops *o, struct lw_err *err); /* returns -1 if a filter's text is malformed */
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
-/* applies the filters for topic, partition, age and attempts to its oldest message */
+/* Applies the filters for topic, partition, age and attempts to a lane's oldest message. */
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l);
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
-bool ops_has_filter(const struct ops *o); /* true if any filter leaves something out */
-/* The words are IDs of messages. ops_message_matches() marks each word whose message it meets, whatever the
- * other filters say. After all messages were read, ops_tell_missing() reports each unmarked word on stderr
- * with the reason `why` ("no dead letter has this id") and returns how many there are. For a resumed job it
- * returns 0, because the job's first run has already handled the messages that are gone. */
+bool ops_has_filter(const struct ops *o); /* true if any filter is set */
+/* For commands whose words are IDs of messages. ops_message_matches() marks each word whose message it
+ * meets, whatever the other filters say. After all messages were read, ops_tell_missing() reports each
+ * unmarked word on stderr with the reason `why` ("no dead letter has this id") and returns their number.
+ * For a resumed job it returns 0, because the job's first run has already handled the messages that are
+ * gone. */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"
@@ -210,18 +216,19 @@ int ops_tell_missing(struct ops *o, const char *why);
 
 /* ---- output (ops/out.c) ---- */
 
-void ops_put_json(json_t *o);                                       /* prints one line; takes the reference */
-void ops_out_to(struct lw_buf *b);                                  /* where this thread's lines go from now on; NULL: stdout */
-void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b); /* sets name, or name_base64 if b is not UTF-8, or null */
+void ops_put_json(json_t *o);      /* prints one line; takes over the reference */
+void ops_out_to(struct lw_buf *b); /* sets where the lines of this thread go from now on; NULL: stdout */
+void ops_set_bytes(json_t *o, const char *name,
+                   struct lw_bytes b); /* sets name, or name_base64 if b is not UTF-8, or null if there are no bytes */
 /* Appends b in printable form, at most `most` columns or bytes; control characters become '?'. */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
-const char *ops_age(int64_t ms, char out[16]); /* "3 m"; "-" for a negative age */
+const char *ops_age(int64_t ms, char out[16]); /* formats an age: "3 m"; "-" if it is negative */
 const char *ops_when(int64_t wall_ms, char out[32]);
 struct ops_column {
     const char *name;
     bool right;
 };
-/* An aligned table: begin, add cells in order, then print, which also frees it. */
+/* An aligned table. Initialize it, add cells in order, then print it, which also frees it. */
 struct ops_table {
     const struct ops_column *columns;
     size_t n_columns, n_cells, cap;

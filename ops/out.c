@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output for people and programs. */
+/* Prints for people and for programs. */
 #include "handlers/json_text.h"
 #include "ops/ops.h"
 
@@ -27,7 +27,7 @@ void ops_put_json(json_t *o) {
 static json_t *base64(struct lw_bytes b) {
     struct lw_buf text = {0};
     lw_json_base64(&text, b);
-    json_t *s = json_stringn(text.p + 1, text.n - 2); /* without the quotes */
+    json_t *s = json_stringn(text.p + 1, text.n - 2); /* leaves out the quotes */
     lw_buf_free(&text);
     return s;
 }
@@ -112,7 +112,7 @@ void ops_cell_bytes(struct ops_table *t, struct lw_bytes b, size_t most) {
     add_cell(t, text.p);
 }
 
-/* The width in columns: counts bytes that begin a character. */
+/* Returns the width in columns: the number of bytes that begin a UTF-8 character. */
 static size_t width(const char *s) {
     size_t n = 0;
     for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;

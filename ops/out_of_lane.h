@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replays that do not go into a lane: to a topic, or to a handler for a trial. `each` lists the
- * messages (dead_each, ops_each_message, or those read again from Kafka). */
+/* Replays that go to a topic, or to a handler for a trial, instead of a lane. `each` passes the
+ * messages on: dead_each(), ops_each_message(), or those read from Kafka again. */
 #ifndef LW_OPS_OUT_OF_LANE_H
 #define LW_OPS_OUT_OF_LANE_H
 
@@ -8,13 +8,13 @@
 
 typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* Produces each to --to-topic, with its key and headers, and with its identity in the header
- * latchwork-origin. The messages stay where they are (dead letters too: use dead drop). Returns the
- * exit status. */
+/* Produces each message to --to-topic, with its key and headers, and with its identity in the
+ * header latchwork-origin. The messages stay where they are, dead letters, too; `dead drop`
+ * removes these. Returns the exit status. */
 int ops_to_topic(struct ops *o, ops_each_fn *each);
-/* Runs each once through the configured handler, one after the other, under its lane's lock, and
- * prints the outcome. Redis records nothing, but what the handler does is done. Its identity is
- * that of a replay. A lane that stays held for three seconds is left out. */
+/* Runs the configured handler once for each message, one after the other, under the lock of its
+ * lane, and prints the outcome. Redis records nothing, but the effects of the handler are real.
+ * The message has the identity of a replay. A lane that stays held for three seconds is skipped. */
 int ops_try(struct ops *o, ops_each_fn *each);
 
 #endif

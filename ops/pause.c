@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pausing a lane and resuming it. */
+/* Pauses a lane and resumes it. */
 #include "ops/ops.h"
 
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed) {

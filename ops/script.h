@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of operators' commands, embedded from ops/lua/; their arguments and results are
- * listed at the top of each file. Workers never load them. The exporter uses heads, `ledger` lines,
- * `check --connect` rights. */
+/* The scripts of operators' commands, embedded from ops/lua/; the top of each file lists its
+ * arguments and result. Workers never load them. The exporter uses `heads`, the ledger `lines`,
+ * and `check --connect` `rights`. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H
 

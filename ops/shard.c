@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to the shards of an application. They carry one command at a time. */
+/* Connections to the shards of an application. Each carries one command at a time. */
 #include "base/clock.h"
 #include "ops/ops.h"
 
@@ -59,7 +59,8 @@ void ops_begin(struct ops *o, const char *name) {
     lw_cmd(&o->cmd, name);
 }
 
-/* Calls a script by its hash; a server that does not know it yet is sent the text. */
+/* Calls a script by its hash. If the server does not know the script yet, sends its text and
+ * calls it again. */
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
     ops_begin(o, "EVALSHA");
     o->script = s;
@@ -84,7 +85,7 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
         return NULL;
     }
     redisReply *r = send(o, sh);
-    if (o->script && is_unknown_script(r)) { /* SCRIPT LOAD and repeat, because EVAL would carry the text each time */
+    if (o->script && is_unknown_script(r)) { /* load the script and repeat the call, because EVAL would carry the text each time */
         freeReplyObject(r);
         r = lw_redis_ask(sh->redis, "SCRIPT LOAD %s", o->script->text);
         if (r && r->type == REDIS_REPLY_STRING) {

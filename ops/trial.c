@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `replay --try`: this process runs the configured handler on a message, once, under its lane's lock.
+/* `replay --try`: this process runs the configured handler once on a message, under the lock of its
+ * lane.
  *
- * The lease is an ordinary lease of the lane (ops/lane_lock.h): it is taken in the current epoch, lasts at
- * most the schema's TTL, and is renewed by the lock library's thread while the handler runs. A guard thread
- * passes the deadline to the handler and cancels the handler when the lease is lost. If the handler still
- * runs at the lease's deadline, this process exits and ends it. Until then nobody else can run the key,
- * because a quarantine lasts as long as the longest lease. */
+ * The lease is an ordinary lease of the lane (ops/lane_lock.h): it is taken in the current epoch, lasts
+ * at most as long as the schema's TTL, and is renewed by the lock library's thread while the handler
+ * runs. A guard thread passes the deadline to the handler and cancels the handler when the lease is
+ * lost. If the handler still runs at the lease's deadline, this process exits and ends it. Until then
+ * nobody else can run the key, because a quarantine lasts as long as the longest lease. */
 #include "base/clock.h"
 #include "handlers/handler.h"
 #include "ops/job.h"
@@ -36,7 +37,8 @@ struct guard {
     pthread_t thread;
 };
 
-/* Called when the handler did not stop in time. Its subprocesses end with this process (handlers/exec/warden.h). */
+/* Called if the handler did not stop in time. Ends this process, and with it the handler's subprocesses
+ * (handlers/exec/warden.h). */
 static _Noreturn void end_all(const struct guard *g, const char *why) {
     fprintf(stderr, "%s: %s, but the handler still runs; exiting to end it; the effect of the handler is unknown\n", g->job->identity, why);
     _exit(OPS_FAILED);
@@ -58,7 +60,7 @@ static void *watch_lease(void *arg) {
 static bool guard_begin(struct guard *g) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the main thread handles signals */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread gets no signals, because the main thread handles them */
     int failed = pthread_create(&g->thread, NULL, watch_lease, g);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return !failed;
@@ -88,7 +90,7 @@ static void fill_job(struct lw_job *job, const struct ops_message *m, const char
     snprintf(job->identity, sizeof job->identity, "%s", identity);
 }
 
-/* Returns 0 if the handler ran, -1 on failure. */
+/* Runs the handler on the message. Returns 0 if the handler ran, -1 on failure. */
 static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *hold) {
     static struct lw_job_lease lease;
     struct guard g = {.hold = hold, .job = job};
@@ -138,7 +140,8 @@ static int not_had(struct trial *t, const char *identity, enum latchwork_result 
     return ops_job_problem(t->j, identity, why);
 }
 
-/* Waits up to HELD_MS for the lane, because busy workers seldom leave a lane free. */
+/* Takes the lane's lock. Waits up to HELD_MS for it, because busy workers seldom leave a lane
+ * free. */
 static int try_in_lane(struct trial *t, struct ops_message *m, const char *identity) {
     struct latchwork_error error = {0};
     struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .max_hold_ms = -1};
@@ -166,8 +169,8 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     return more ? more : stop;
 }
 
-/* Reduces lock.ttl_ms to the schema's TTL for this command: no lease may be longer, and the handler's margin
- * before the end of a lease depends on it. */
+/* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer, and the
+ * handler's margin before the end of its lease depends on it. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)), lw_arg_text(&o->cmd, "ttl_ms");

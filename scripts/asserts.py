@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts assertions per function in the worker's logic and in queue/: one line for each file, and the sum. It sets no bound.
+"""Counts assertions per function in the worker's logic and in queue/: one line per file, and the sum. It sets no limit.
 
-Two figures: what is written, and what holds at a call. A noun's invariants are written once, in a checker:
-`static inline void check_NOUN(…)`, a function of nothing but assertions and other checkers (this script refuses any other
-statement in it). A function that calls a checker asserts all of it, as if the lines stood there, so a call counts for as many
-assertions as the checker holds. A checker itself counts as no function.
+It prints two figures: the assertions that are written, and those that hold at a call. A noun's invariants are written
+once, in a checker: `static inline void check_NOUN(…)`, a function of nothing but assertions and other checkers (this
+script refuses any other statement in it). A function that calls a checker asserts all of it, as if the lines stood
+there, so a call counts as all assertions of the checker. A checker does not count as a function.
 usage: asserts.py [FOLDER...]   (from the top of the tree)"""
 import glob, re, sys
 
-# clang-format puts what begins a function at the left margin
+# functions are recognized by their first line, which clang-format puts at the left margin
 FUNCTION = re.compile(r'^[a-z_][^;{}=()]*\([^;{}]*?\) \{', re.M)
 CHECKER = re.compile(r'^static inline void (check_\w+)\([^;{}]*?\) \{(.*?)\}$', re.M | re.S)
 ASSERT = re.compile(r'\bassert\(')
@@ -27,7 +27,7 @@ def pure(name, body):
 
 
 def weights(bodies):
-    """How many assertions one call of each checker makes."""
+    """Returns the number of assertions that one call of each checker makes."""
     known = {}
 
     def weigh(name):

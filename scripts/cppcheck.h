@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cppcheck has to know of the loops of uthash and jansson, whose headers it does not read; `make lint` includes it everywhere. */
+/* Definitions of the loops of uthash and jansson for cppcheck, which does not read these libraries' headers. `make lint` includes
+ * this file everywhere. */
 #ifndef LW_SCRIPTS_CPPCHECK_H
 #define LW_SCRIPTS_CPPCHECK_H
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what scripts/packages.txt lists and this machine lacks. usage: deps.sh build|test|lint|bench|matrix
+# Installs the packages that scripts/packages.txt lists and this machine lacks. usage: deps.sh
+# build|test|lint|bench|matrix
 #
 # On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.
 # On other systems it looks for the programs, headers and libraries themselves, names what is missing, and stops.
@@ -19,8 +20,8 @@ list=$(dirname "$0")/packages.txt
 # Prints the packages of the requested groups, one per line: "PACKAGE HOW"
 wanted() { awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2, $3}' "$list"; }
 
-# Succeeds if it is on this machine, whoever installed it.
-found() { # HOW
+# Succeeds if the package is on this machine, whoever installed it.
+found() { # arguments: HOW, as in packages.txt
     case $1 in
     cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
@@ -31,7 +32,7 @@ found() { # HOW
     esac
 }
 
-missing_here() { # for systems without dpkg and apt-get
+missing_here() { # lists what is missing, on systems without dpkg and apt-get
     wanted | while read -r package how; do
         found "$how" || printf ' %s (%s)' "$package" "$how"
     done
@@ -58,8 +59,9 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=sudo
 fi
 
-# The package redis-server would start a server on port 6379. Latchwork uses only private servers, so apt must start none.
-guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh uses another path
+# The package redis-server would start a server on port 6379. Latchwork uses only private servers, so this file tells apt
+# to start none.
+guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # a variable, because tests/cli/test_deps.sh uses another path
 guarded=
 if [ ! -e "$guard" ]; then
     printf '#!/bin/sh\nexit 101\n' | $as_root tee "$guard" >/dev/null

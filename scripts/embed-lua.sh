@@ -1,12 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Turns Lua scripts into C. usage: embed-lua.sh HEADER PREFIX PARTS CODES SCRIPT.lua… > scripts.gen.c
-# Each script becomes one struct lw_script, PREFIX and the name of its file; PREFIXs (scripts) is the list of all. A line `-- @NAME…` in a
-# script or in a part is replaced by the parts of these names, files of the folder PARTS. A part that stands there already is left out, so
-# that each part can name those that it needs.
-# A name LW_… becomes its number in CODES, a C header with lines NAME = NUMBER or NAME = 'LETTER', and 'LW_…' its letter. Lines that are
-# comments stay as they are. CODES may be /dev/null.
-# The line with the licence stays out, since it would cost memory in each Redis.
+# Turns Lua scripts into C. usage: embed-lua.sh HEADER PREFIX PARTS CODES SCRIPT.lua… > scripts.gen.c Each script becomes one struct
+# lw_script, whose name is PREFIX and the name of its file; the array PREFIXs lists them all. A line `-- @NAME…` in a script or in a part
+# is replaced by the parts of these names, which are files of the folder PARTS. Each part is inserted only once, so that it can name the
+# parts that it needs. A name LW_… becomes its number in CODES, a C header with lines NAME = NUMBER or NAME = 'LETTER'; 'LW_…' in quotes
+# becomes its letter. Comment lines are not changed. CODES may be /dev/null. The licence line is left out, because it would cost memory in
+# each Redis.
 set -eu
 header=$1
 prefix=$2

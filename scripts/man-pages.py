@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the manual pages whose text the program and the headers hold already: latchwork.json(5), latchwork-handler(3), latchwork-lock(3).
-Usage: scripts/man-pages.py PROGRAM FOLDER"""
+"""Writes the manual pages whose text is already in the program and the headers: latchwork.json(5), latchwork-handler(3),
+latchwork-lock(3). Usage: scripts/man-pages.py PROGRAM FOLDER"""
 import os
 import re
 import subprocess
@@ -16,13 +16,14 @@ HEADERS = {
 
 
 def text(s):
-    """Escaped for roff: no character of it is a request or an escape."""
+    """Escapes a text for roff, so that none of its characters is a request or an escape."""
     s = s.replace("\\", "\\e").replace("-", "\\-")
     return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in s.split("\n"))
 
 
 def words(s):
-    """Markdown within a line: `code` and *words* become bold and italic, a link its text."""
+    """Converts Markdown within a line: `code` and *words* become bold and italic, and a link
+    becomes its text."""
     s = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", s).replace("\\|", "|")
     out = []
     for i, part in enumerate(re.split(r"(?<!`)`(?!`)([^`]+)`", s)):
@@ -48,7 +49,7 @@ def see_also(pages):
 # --- latchwork.json(5), from the table of keys
 
 def configuration():
-    """The page of `check --reference`: paragraphs, and a table of keys."""
+    """Converts the page of `check --reference`, which has paragraphs and a table of keys."""
     page = subprocess.run([PROGRAM, "check", "--reference"], check=True, stdout=subprocess.PIPE, text=True).stdout
     out = title("latchwork.json", 5, "File Formats")
     out += ".SH NAME\nlatchwork.json \\- configuration of Latchwork\n.SH DESCRIPTION\n"
@@ -75,7 +76,7 @@ def configuration():
 # --- pages of headers
 
 def prose(comment):
-    """A comment's sentences as paragraphs, what is indented in it as examples."""
+    """Converts a comment: its sentences become paragraphs, and its indented lines examples."""
     out, par, code = "", [], []
     for line in comment + [""]:
         indented = line.startswith("    ")
@@ -103,7 +104,8 @@ def comment_lines(block):
 
 
 def blocks(source):
-    """(comment, code) pairs of the header's interface, in order; a code of None is a heading."""
+    """Returns (comment, code) pairs of the header's interface, in order. If code is None, the
+    comment is a heading."""
     for block in re.split(r"\n\s*\n(?=\S)", source):
         block = block.strip("\n")
         heading = re.match(r"/\* --- (.*?) -+ \*/", block)

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints the Redis commands that the code uses, found in its text: "worker NAME", "operator NAME" or "lock NAME", one per line, sorted.
+# Prints the Redis commands that the code uses, one per line, sorted: "worker NAME", "operator NAME" or "lock NAME".
 #
-# Every quoted word in capitals that is the name of a Redis command counts, in the C files and Lua scripts of a role: "ZADD", 'ZADD',
-# "LLEN %swait". So no command that is used can be left out. A word that only looks like a command has a row in cli/check/redis_rights.c
-# that says so. tests/cli/test_rights.py compares the two. Operators' commands are those of ops/ and cli/ (queue, dead, lock -c, ledger, top), those of
-# "lock" the lock library's, with `lock --redis`.
+# Searches the C files and Lua scripts of a role for quoted words in capitals that are names of Redis commands: "ZADD", 'ZADD', "LLEN %swait". So it
+# finds every command that is used. A word that only looks like a command has a row in cli/check/redis_rights.c which says so.
+# tests/cli/test_rights.py compares the two. Commands of operators are those of ops/ and cli/ (queue, dead, lock -c, ledger, top); those of "lock" are
+# those of the lock library and `lock --redis`.
 set -eu
 cd "$(dirname "$0")/.."
 commands="
@@ -27,7 +27,7 @@ ZREMRANGEBYLEX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRAN
 ZUNIONSTORE"
 commands=" $(echo "$commands" | tr -s "\n " "  ") "
 
-words() { # ROLE FILE...
+words() { # arguments: ROLE FILE...
     role=$1
     shift
     grep -ohE "['\"][A-Z]{3,}[ '\"]" "$@" | tr -d "'\" " | sort -u | while read -r word; do

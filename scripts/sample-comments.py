@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Draws comments of the tracked C, Lua, Python and shell files at random, to be judged by a reader who does not know the code.
-usage: sample-comments.py [--seed N] [--number N] [--all] [FILE...]   (from the top of the tree; default: every such file that git knows)
-Each is shown as FILE:LINE, then its text, and for one beside code that line of code. The same seed and tree give the same sample.
+usage: sample-comments.py [--seed N] [--number N] [--all] [FILE...]   (from the top of the tree; default: every such file that git
+                                                                      knows)
+Each is shown as FILE:LINE, its text, and the line of code if it stands beside code. The same seed and tree give the same sample.
 A comment is a block of whole lines, what stands behind code on one line, or a docstring. Licence lines, directives to tools and
 headings made of dashes are left out."""
 import argparse, io, random, re, subprocess, sys, tokenize
@@ -24,7 +25,7 @@ class Comment:
 
 
 def plain(raw):
-    """The text without its marks."""
+    """Returns the comment's text without its marks."""
     raw = raw.strip()
     for begin, end, mark in (('/*', '*/', r'\s*\*? ?'), ('"""', '"""', ''), ('--[[', ']]', ''), ('//', '', ''), ('--', '', ''), ('#', '', '')):
         if raw.startswith(begin):
@@ -34,7 +35,7 @@ def plain(raw):
 
 
 def found_by(pattern, text):
-    """(first line, last line, column, raw text) of each comment."""
+    """Yields (first line, last line, column, raw text) of each comment."""
     for m in pattern.finditer(text):
         raw = m[0]
         if raw.startswith(('/*', '//', '--', '#')):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Names each source file that does not say its licence in its first line, or in the second after a #! line.
+# Lists each source file whose first line (or the second, after a #! line) does not name its licence.
 # usage: spdx.sh   (from the top of the tree)   exit: 0 all do, 1 some do not
 set -eu
 missing=$(git ls-files | grep -E '\.(c|h|lua|sh|py|mk|awk|bash|java)$|(^|/)Makefile$|^\.ci/run$' | while read -r file; do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For clang's analyzer only (make tidy): it cannot follow how uthash unlinks an element, and then takes the rest of a table for freed
- * memory. With this definition a table is a list from its head on. */
+/* For clang's static analyzer only (make tidy). It cannot follow how uthash unlinks an element, and takes the rest of a table for
+ * freed memory. With this definition the analyzer sees a table as a plain list. */
 #include <uthash.h>
 #undef HASH_DEL
 #undef HASH_DELETE

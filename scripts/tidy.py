@@ -11,7 +11,7 @@ exit: 0 every file is clean, 1 there are findings, 2 usage error or no clang-tid
 import argparse, concurrent.futures, hashlib, os, re, shlex, subprocess, sys
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
-PLACES = ('', 'include')  # where a header is looked for, after the folder of the file that includes it
+PLACES = ('', 'include')  # folders in which a header is searched, after the folder of the file that includes it
 
 
 def text_of(path):
@@ -19,7 +19,8 @@ def text_of(path):
 
 
 def configs(path):
-    """The files that configure clang-tidy for it: one in its folder may add to that of a folder above."""
+    """Returns the files that configure clang-tidy for a source file: each folder may add to the
+    configuration of the folder above."""
     folder, found = os.path.dirname(path), []
     while True:
         at = os.path.join(folder, '.clang-tidy')
@@ -29,7 +30,8 @@ def configs(path):
 
 
 class Texts:
-    """Every file of the tree with the headers it includes, directly or not, each read once."""
+    """Returns every file of the tree with the headers that it includes, directly or not. Each
+    file is read once."""
     def __init__(self): self.direct = {}
 
     def headers(self, path):
@@ -75,7 +77,8 @@ class Tidy:
         return False
 
     def run(self, path, key):
-        """What clang-tidy says of the file; '' if it is clean, which is stamped."""
+        """Returns the findings of clang-tidy in the file. If there are none, returns '' and
+        leaves a stamp."""
         without = [] if self.analyze else ['--checks=-clang-analyzer-*']
         r = subprocess.run(['clang-tidy', '--quiet'] + without + [path, '--'] + self.flags,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)

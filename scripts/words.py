@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No page, comment or message uses a phrase that was retired in favour of a plainer one.
+"""Checks that no page, comment or message uses a phrase that was retired in favour of a plainer
+one.
 usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
 exit: 0 none does, 1 some do"""
 import re, subprocess, sys
 
-# retired: what to say instead
+# retired phrase: what to say instead
 RETIRED = {
     r'time-outs?': 'timeout, one word',
     r'trying on': 'retrying',

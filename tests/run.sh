@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the test programs: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
-# Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown where it fails. The first failure stops nothing.
-# A program that is missing, or that says SKIP, has failed: what was not tested is not known to work.
-# Programs run side by side, as many as there are processors (LW_JOBS: another number), since most of them wait most of the time.
-# With `all`, a test of cli or live that fails beside others runs once more by itself, because a broker that gets no CPU for seconds breaks promises that are
-# not ours. The end names such tests; the first output stays in NAME.first.log. More than two of them are a failure.
-# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time one program may take.
+# Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown if it fails. A failure does not stop the others. A program that is
+# missing, or that says SKIP, has failed, because what was not tested may not work. Programs run side by side, as many as there are processors
+# (LW_JOBS: another number), because most of them wait most of the time. With `all`, a test of cli or live that fails beside others runs once more by
+# itself, because a broker without CPU for seconds may fail for reasons that are not ours. The last lines name these tests; the first output stays in
+# NAME.first.log. More than two of them are a failure. LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
+# LW_TEST_LIMIT_S: time limit per program.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 what=${1:?usage: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
@@ -19,11 +19,11 @@ failed=0
 failures=()
 again=() # names of live tests that failed once
 jobs=${LW_JOBS:-$(nproc)}
-declare -A name_of=() start_of=() # by process ID of what runs
+declare -A name_of=() start_of=() # process ID of each running program: its name, its start
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
-limit_s() { # live tests start servers; a soak is long by intent
+limit_s() { # live tests start servers, and a soak is meant to last long
     case $what in
     soak) echo "${LW_TEST_LIMIT_S:-7200}" ;;
     *) echo "${LW_TEST_LIMIT_S:-900}" ;;
@@ -44,7 +44,7 @@ report_failure() { # NAME LOG WHY
     if [ -s "$2" ]; then tail -n 60 "$2" | sed 's/^/    | /'; fi
 }
 
-# cmocka tells of a skipped test by "[  SKIPPED ]"; scripts by a line that begins with SKIP.
+# cmocka reports a skipped test by "[  SKIPPED ]", a script by a line that begins with SKIP.
 skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 
 run() { # NAME COMMAND…
@@ -81,7 +81,8 @@ end_one() {
 }
 end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 
-# One program for each source file: a source without a program is a failure, not a test less.
+# Runs one program per source file, so that a source without a program is a failure and is not left
+# out silently.
 run_sources() { # FOLDER [ONLY…]
     local folder=$1 source name found=0
     shift
@@ -100,7 +101,7 @@ run_sim() { # SEEDS
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build" # under sanitizers they say nothing new
+    [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build" # not under sanitizers, where they would find nothing more
 }
 
 run_guard() { run guard "$build/tests/guard/guard"; }
@@ -115,7 +116,7 @@ run_scripts() { # FOLDER
     [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
 }
 
-# What has threads, or shares memory with them.
+# programs that have threads, or share memory with threads
 threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert"
 
 seeds=${LW_SEEDS:-300}
@@ -127,7 +128,7 @@ sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live) run_scripts "$what" ;;
 tsan)
-    export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" # also in children, which leave by _exit
+    export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" # halt_on_error ends children, too, although they leave by _exit
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded
     run_sources server test_renewer
@@ -141,7 +142,7 @@ pure)
     run_sim "${LW_SEEDS:-100}"
     ;;
 all)
-    run_sim "$seeds" # first: it is what fails soonest when the protocol is broken, and takes longest
+    run_sim "$seeds" # first, because it finds faults of the protocol soonest and takes longest
     run_sources unit
     run_sources server
     run_sources lua

@@ -78,11 +78,11 @@ void top_refresh(struct top *t);                      /* reads everything again;
 void top_set_filter(struct top *t, const char *text); /* a glob, or a part of the key; "": no filter */
 void top_set_sort(struct top *t, enum top_sort sort);
 int64_t top_waiting(const struct top *t, bool *about); /* about: true if some lanes were not counted yet */
-int64_t top_oldest_ms(const struct top *t);            /* 0: no message waits */
-/* cli/top/fleet.c */
+int64_t top_oldest_ms(const struct top *t);            /* ms since 1970 by Redis' clock; 0: no message waits */
+/* Defined in cli/top/fleet.c. */
 void top_ask_fleet(struct top *t);
 
-/* cli/top/frame.c: lines of at most `width` columns. */
+/* Defined in cli/top/frame.c, which makes lines of at most `width` columns. */
 enum top_style { TOP_PLAIN, TOP_BAR, TOP_HEAD, TOP_SELECTED, TOP_WARN };
 struct top_line {
     char *text;
@@ -96,19 +96,20 @@ struct top_frame {
 struct top_view {
     int width, height;
     int64_t interval_ms;
-    size_t selected;     /* index into lane[]; SIZE_MAX: none is marked */
-    size_t first;        /* the first lane shown; adjusted so that the marked one is visible */
-    const char *message; /* the last event; NULL: none */
-    const char *footer;  /* NULL: show the keys */
+    size_t selected;     /* index into lane[]; SIZE_MAX: no lane is marked */
+    size_t first;        /* index of the first lane shown, which is adjusted so that the marked lane is visible */
+    const char *message; /* text about the last event; NULL: none */
+    const char *footer;  /* text of the last line; NULL: it lists the keys */
     bool help;
 };
 void top_draw(const struct top *t, struct top_view *v, struct top_frame *f);
 void top_frame_free(struct top_frame *f);
 json_t *top_json(const struct top *t);
 
-/* cli/top/screen.c: runs on the terminal. Returns the exit status. */
+/* Defined in cli/top/screen.c. Runs on the terminal until the user quits; returns the exit
+ * status. */
 int top_screen(struct top *t, int64_t interval_ms);
-/* cli/top/act.c: what the capital keys do. Fills `said`. */
+/* Defined in cli/top/act.c: the actions of the capital keys. Each fills `said` with its result. */
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said);
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said);
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said);

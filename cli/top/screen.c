@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The terminal of top: ncurses draws the lines that cli/top/frame.c made, and reads keys. */
+/* The terminal of top: ncurses draws the lines that cli/top/frame.c makes, and reads keys. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -22,8 +22,8 @@ struct screen {
     enum mode mode;
     char input[INPUT_MAX];
     size_t n_input;
-    struct lw_buf lane; /* name of the marked lane, or of the lane that a question is about */
-    int capital;        /* the capital key that waits for an answer */
+    struct lw_buf lane; /* name of the marked lane, or of the lane that the question is about */
+    int capital;        /* the capital key whose question waits for an answer */
     struct lw_buf said, footer;
     bool stale, quit;
 };
@@ -36,7 +36,7 @@ static void on_end(int sig) {
 
 /* ---- drawing ---- */
 
-/* Writes text; a terminal whose locale has one byte per character gets only ASCII. */
+/* Writes text. If the terminal's locale has one byte per character, only ASCII is written. */
 static void put(const char *text) {
     if (MB_CUR_MAX > 1) {
         addstr(text);
@@ -56,7 +56,7 @@ static attr_t look_of(enum top_style style) {
     }
 }
 
-/* Finds the marked lane by its name, because a refresh may move it. */
+/* Finds the marked lane again by its name, because a refresh may move it. */
 static void find_marked(struct screen *s) {
     struct top *t = s->t;
     for (size_t i = 0; s->lane.n && i < t->n_lane; i++)
@@ -206,13 +206,13 @@ static void take_key(struct screen *s, int key) {
     else if (s->mode == ASKING)
         answer(s, key);
     else {
-        s->said.n = 0; /* clear the message, which has been read by now */
+        s->said.n = 0; /* clear the message, because a key shows that it was read */
         s->v.message = NULL;
         look(s, key);
     }
 }
 
-/* Waits for a key, at most until `due`, and handles all that were typed. */
+/* Waits for a key, at most until `due`, and handles all keys that were typed. */
 static void take_keys(struct screen *s, int64_t due_ms) {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
     int64_t left = due_ms - lw_boot_ms();
@@ -221,7 +221,7 @@ static void take_keys(struct screen *s, int64_t due_ms) {
         keys++;
         take_key(s, key);
     }
-    if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true; /* the terminal has disappeared */
+    if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true; /* the terminal was closed */
 }
 
 static void loop(struct screen *s) {
@@ -241,7 +241,7 @@ static void loop(struct screen *s) {
 int top_screen(struct top *t, int64_t interval_ms) {
     struct screen s = {.t = t, .v = {.interval_ms = interval_ms}};
     struct sigaction end = {.sa_handler = on_end};
-    sigaction(SIGINT, &end, NULL); /* before ncurses installs its own handler */
+    sigaction(SIGINT, &end, NULL); /* set before ncurses installs its own handler */
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGHUP, &end, NULL);
     SCREEN *terminal = newterm(NULL, stdout, stdin);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork top: its options, and what it writes without a terminal. */
+/* The command `latchwork top`: its options, and what it writes if stdout is no terminal. */
 #include "cli/top/top.h"
 
 #include "base/clock.h"
@@ -75,7 +75,7 @@ static void write_frame(const struct top *t, const struct args *a) {
                          .footer = ""};
     struct top_frame f = {0};
     top_draw(t, &v, &f);
-    for (size_t i = 0; i + 1 < f.n; i++) { /* the last line is for keys */
+    for (size_t i = 0; i + 1 < f.n; i++) { /* leaves out the last line, which lists the keys */
         char *text = f.line[i].text;
         size_t n = strlen(text);
         while (n && text[n - 1] == ' ') n--;
@@ -130,7 +130,7 @@ static int run_args(void *args) {
     const struct args *a = args;
     if (!a->once && !a->cli.json && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
         return cli_misuse(&a->cli, "no terminal to draw on: --once prints one frame as text, --json prints objects");
-    setlocale(LC_CTYPE, ""); /* not LC_NUMERIC, because JSON needs a decimal point */
+    setlocale(LC_CTYPE, ""); /* leaves LC_NUMERIC alone, because JSON needs a decimal point */
     return run(a);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* latchwork version: the versions of the program and its libraries, and what they can do together. */
+/* The command `latchwork version`: the versions of the program and its libraries, and the
+ * abilities of these libraries. */
 #include "cli/version/version.h"
 
 #include "config/librdkafka.h"
@@ -38,7 +39,7 @@ static const struct cli_status statuses[] = {{"0", "printed", 0}, {"1", "stdout 
 
 enum { LIBRARIES = 8, TEXT_MAX = 64 };
 
-/* loaded "": the library does not tell. */
+/* One library. `loaded` is "" if the library does not tell its version at run time. */
 struct library {
     const char *name;
     char compiled[TEXT_MAX], loaded[TEXT_MAX];
@@ -61,7 +62,8 @@ static void find_libraries(struct library all[LIBRARIES]) {
     snprintf(all[3].compiled, TEXT_MAX, "%s", SQLITE_VERSION);
     snprintf(all[3].loaded, TEXT_MAX, "%s", sqlite3_libversion());
     all[4].name = "libmicrohttpd";
-    snprintf(all[4].compiled, TEXT_MAX, "%x.%x.%x", mhd >> 24, mhd >> 16 & 0xff, mhd >> 8 & 0xff); /* decimal digits, read as hex */
+    snprintf(all[4].compiled, TEXT_MAX, "%x.%x.%x", mhd >> 24, mhd >> 16 & 0xff,
+             mhd >> 8 & 0xff); /* each byte holds two decimal digits, so it is printed in hex */
     snprintf(all[4].loaded, TEXT_MAX, "%s", MHD_get_version());
     all[5].name = "xxhash";
     number(all[5].compiled, XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
@@ -76,7 +78,7 @@ static void find_libraries(struct library all[LIBRARIES]) {
 
 /* --- abilities ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Each is asked of the table of limits, by the setting that would need it. */
+/* Abilities of librdkafka. Each is looked up in the table of limits, by a setting that needs it. */
 static const struct {
     const char *name, *property, *value;
 } abilities[] = {

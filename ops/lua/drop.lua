@@ -1,21 +1,22 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- drop: waiting messages that shall never run. Their state says so; whoever has the lane next passes them over, and where nobody has it what
--- stands at its end goes at once.
+-- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips them. If nobody holds the lane, those at the oldest
+-- end of the list are removed at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 how many messages of a lane its holder may have been granted, 2 'dry': only say what would be done; then per message: topic:partition[#replay], offset
--- Result: 'NOEPOCH', 'QUARANTINE', or a letter per message:
---      X dropped   D it was finished before   N it is not waiting   H left: it may be in a handler, its lane is held   - ask again: enough
---      for one call
+-- ARGV 1 maximum number of messages that a lane's holder may have been granted, 2 'dry': only answer what would be done; then per message:
+-- topic:partition[#replay], offset
+-- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
+--      X dropped   D it was finished before   N it is not waiting   H not dropped: the holder of its lane may have it   - not examined: ask again,
+--                  the call was long enough
 -- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
 if why then return why end
-local HELD_MAX = 2 -- number of lanes whose oldest messages are read
+local HELD_MAX = 2 -- maximum number of held lanes that one call reads
 local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
--- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished ones, of at most lane_bytes. A lane without a holder has
--- none. Returns nil if the call has examined enough lanes.
+-- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished ones, of at most lane_bytes. Without a holder there are
+-- none. Returns nil if the call has read enough lanes.
 local function granted(lock)
     local g = held[lock]
     if g then return g end

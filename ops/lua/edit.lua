@@ -1,9 +1,10 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- edit: a dead letter gets another content. It takes its place at the stream's end; what it was stays with it.
+-- edit: replace the content of a dead letter. The new one is added at the stream's end, and keeps a record of
+-- what it was before.
 -- KEYS 1 epoch, 2 dead
--- ARGV 1 id in the stream, 2 envelope as it was read, 3 new envelope, 4 who, 5 wall time ms
--- Result: the new id, or 0: the dead letter has gone or was changed meanwhile
+-- ARGV 1 id in the stream, 2 envelope as the caller read it, 3 new envelope, 4 who, 5 wall time ms
+-- Result: the new id, or 0: the dead letter is gone or was changed since it was read
 -- @epoch
 local found = call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
 if #found == 0 then return 0 end

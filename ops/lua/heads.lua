@@ -1,9 +1,10 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- heads: the first arrival of the oldest message of some lanes.
+-- heads: tell when the oldest message of some lanes first arrived.
 -- KEYS 1 lanes
--- ARGV 1 rank of the first lane, 2 how many lanes from there on, 3 name of a waiting list without its lane, then names of more lanes
--- Result: two elements a lane: its name, and the first line of its oldest envelope ('' where nobody waits)
+-- ARGV 1 rank of the first lane in `lanes`, 2 number of lanes from there on, 3 name of a waiting list without its lane, then names
+-- of more lanes
+-- Result: two elements per lane: its name, and the first line of its oldest envelope ('' if none waits)
 local lanes = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1)
 for i = 4, #ARGV do lanes[#lanes + 1] = ARGV[i] end
 local out = {}

@@ -1,14 +1,20 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- look: lanes as they stand, for people.
+-- look: read the state of lanes, for people.
 -- KEYS 1 epoch, 2 lanes, 3 floor
 -- ARGV lanes
--- Result: Redis time ms, then seven a lane: elements of its list, -1 where its name holds another type; the oldest one's line of numbers, ''
---      where none is; value of the lock, ''; ms until it ends, -1 never; '1' where the lane is paused; attempts of the oldest so far; when it
---      is due, 0 now. Elements that are finished may still be counted: the next claim or settle of the lane drops them.
---      Of large messages fewer lanes than were asked for, one at least: ask again for the others.
+-- Result: Redis time ms, then seven values per lane:
+--      1 number of elements of its list, finished ones included until the next claim or settle of the lane removes them; -1 if the
+--        list's name holds another type
+--      2 the first line of its oldest envelope, '' if there is none
+--      3 value of the lock, '' if there is none
+--      4 ms until the lock ends, -1: never
+--      5 '1' if the lane is paused
+--      6 attempts of the oldest message so far
+--      7 when that message is due, 0: now
+--      If messages are large, the answer covers fewer lanes than requested, but at least one: ask again for the others.
 -- @tries @envelopes @lanes
--- Lanes' messages lie anywhere: a byte each, not the bytes around it, of which a call over many lanes would read megabytes.
+-- Reads one byte of a segment per message, not the segment: the messages of many lanes lie in many segments, which together may be megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
     local index = offset % LW_SEGMENT
@@ -20,8 +26,8 @@ end
 local BYTES_MAX = 131072
 local out, read = {text(now)}, 0
 
--- The oldest unfinished message. A few finished ones may still be at the end. Reads one at a time, because
--- payloads may be large.
+-- Returns the oldest unfinished message. A few finished ones may still stand before it. They are read one
+-- at a time, because payloads may be large.
 local function oldest(wait, n)
     local enough = read + 8 * BYTES_MAX
     for k = 1, math.min(n, 16) do

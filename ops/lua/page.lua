@@ -1,10 +1,11 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- page: some elements of a lane's list, oldest first.
+-- page: read some elements of a lane's list, oldest first.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 waiting list
--- ARGV 1 how many elements to pass over, from the oldest, 2 how many at most
--- Result: {elements of the list, -1 where its name holds another type, then four an element: 'w' it waits, 'f' it is finished and will be
---      dropped, '?' not an envelope of this version; attempts so far; when it is due, ms; the envelope}. If elements are
+-- ARGV 1 number of elements to skip, from the oldest, 2 maximum number of elements
+-- Result: {number of elements in the list, or -1 if the list's name holds another type, then four values per element: 'w' waiting, 'f'
+-- finished, so
+--      it will be removed, '?' not an envelope of this version; attempts so far; when it is due, ms; the envelope}. If elements are
 --      large, fewer than requested are returned, but at least two if there are two: ask again for the others.
 -- @heads
 local BYTES_MAX = 1048576

@@ -1,14 +1,14 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- put: messages into their lanes, behind all that wait there: replays and imports. A dead letter leaves its stream in the same step.
+-- put: add replays and imports to their lanes, behind all that wait there. A dead letter leaves its stream in the same step.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 handoff_ms, 2 how the originals' states count: 'any', 'undone' (what is done is left out), 3 'dry': only say what would be done;
---      then per message: its envelope,
---      the original's topic:partition where it is a replay of one that is read again, '' otherwise; id in `dead` where it leaves from there, ''
--- Result: 'NOEPOCH', 'QUARANTINE', or a letter per message:
---      P put   A there already, or finished: this identity was put before   D left out: the original is done   U left out: the original is not
---      finished and comes by itself   G its dead letter has gone   B not put: a name holds another type
--- Order of writes: `lanes`, the list, its state, and last the dead letter that leaves.
+-- ARGV 1 handoff_ms, 2 'undone': leave out a message whose original is done; 'any': do not, 3 'dry': only answer what would be done;
+--      then per message: its envelope; topic:partition of the original if the message was read from Kafka again, else ''; id in `dead` if it
+--      leaves that stream, else ''
+-- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
+--      P put   A waiting there already, or finished: this identity was put before   D left out: the original is done   U left out: the
+--      original is not finished and will run by itself   G its dead letter is gone   B not put: a name holds another type
+-- Order of writes: `lanes`, the list, its state, and last the removal of the dead letter.
 -- @locks @states @envelopes @lanes
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'
 if not epoch[1] then return 'NOEPOCH' end
@@ -29,7 +29,7 @@ local function put(lock, envelope, original, entry)
     if dry then return 'P' end
     local lane, left = lane_of(lock), lock_left(lock)
     local is_free = left == -2 and not is_paused(lock)
-    local added = call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane) -- added before the list exists
+    local added = call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane) -- before the list, so that tend finds every list
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, envelope)
     if type(pushed) == 'table' then
         if added == 1 then call('ZREM', lanes, lane) end

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rights: which commands this user may run. It only asks; it runs none of them.
+-- rights: ask which commands this user may run, without running them.
 -- ARGV for each command: the number of its words, then the words
--- Result: a byte per command: '1' allowed, '0' refused, '?' not known by this server
+-- Result: one byte per command: '1' allowed, '0' refused, '?' not known by this server
 local out, i = {}, 1
 while i <= #ARGV do
     local n = tonumber(ARGV[i])

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""/api/v1/ of a running supervisor, on a private Redis and the dev broker. Usage: test_api.py [BUILD [TEST…]]
-
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Tests /api/v1/ of a running supervisor, on a private Redis and the dev broker. Usage: test_api.py
+[BUILD [TEST…]] Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import http.client
 import json
 import os
@@ -54,7 +53,7 @@ class Api(unittest.TestCase):
         self.addCleanup(self.forget)
 
     def forget(self):
-        """Planted lanes go: they are paused, so that no worker looks at them."""
+        """Removes the lanes that tests added. They are paused, so no worker looks at them."""
         for key in self.w.redis.keys():
             if key.startswith((P + "wait:t-").encode()) or key.startswith((P + "lock:t-").encode()):
                 self.call("DEL", key)
@@ -188,7 +187,7 @@ class Api(unittest.TestCase):
         self.assertEqual(self.headers["Allow"], "POST")
         self.post("/api/v1/lanes", status=405)
 
-    # --- who may ---
+    # --- access ---
 
     def test_host(self):
         for path in ("/api/v1/lanes", "/api/v1/stats", "/metrics"):
@@ -212,12 +211,13 @@ class Api(unittest.TestCase):
         for body in ("x", "[]", '{"execute":1}', '{"execute":true,"more":1}', '{"execute":true,"execute":true}', b"\xff", "{}{}"):
             self.post(path, body, status=400)
         self.post(path, "{}" + " " * (64 << 10), status=413)
-        with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:  # refused before it is sent
+        with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:  # a request that is too large is refused before its body is sent
             s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000000\r\n\r\n" % path.encode())
             self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))
 
     def test_endless_body(self):
-        """In chunks, with no length that could be refused at once: the connection ends."""
+        """A body in chunks has no length that could be refused at once; the server ends the
+        connection when it is too large."""
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
             s.sendall(b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             with self.assertRaises(OSError):
@@ -274,7 +274,7 @@ class Api(unittest.TestCase):
         who = [self.call("HGET", key, "who") for key in self.w.redis.keys() if key.startswith((P + "job:").encode())]
         self.assertTrue(any(x and x.startswith(b"http:127.0.0.1@") for x in who), who)
 
-    # --- many, and faults ---
+    # --- many requests, and faults ---
 
     def test_concurrent_readers(self):
         for i in range(300):
@@ -288,7 +288,7 @@ class Api(unittest.TestCase):
                     connection.request("GET", ("/api/v1/lanes?limit=500", "/metrics", "/api/v1/dead", "/api/v1/lanes/t-001")[i % 4])
                     r = connection.getresponse()
                     text = r.read()
-                    if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):  # 503: too many wait
+                    if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):  # 503 is allowed: too many requests wait
                         wrong.append((i, r.status, text[:200]))
                 finally:
                     connection.close()
@@ -300,7 +300,8 @@ class Api(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_redis_that_hangs(self):
-        """The API says so; what needs no Redis answers meanwhile."""
+        """If Redis hangs, the API reports that, and requests that need no Redis are still
+        answered."""
         self.w.redis.signal(signal.SIGSTOP)
         try:
             found = []
@@ -321,7 +322,7 @@ class Api(unittest.TestCase):
 
 
 class Alone(unittest.TestCase):
-    """Two shards, no token; then Redis is gone."""
+    """A supervisor with two shards and without a token, whose Redis ends later."""
 
     def pages(self, w, path, name):
         rows, cursor = [], ""

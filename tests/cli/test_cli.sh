@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Exit codes and messages of the program, as people and scripts see them. Usage: tests/cli/test_cli.sh [BUILD_DIR]
-# No servers: what is needed of them is that nothing listens where the configuration points.
+# Tests exit codes and messages of the program, as people and scripts see them. Usage: tests/cli/test_cli.sh
+# [BUILD_DIR] It needs no servers, because nothing may listen at the addresses in its configurations.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -21,7 +21,8 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" | head -20
 }
 
-# t NAME STATUS STDOUT STDERR ARGUMENT…   STDOUT, STDERR: a regular expression (ERE) that some line must match; "" means: empty
+# t NAME STATUS STDOUT STDERR ARGUMENT…   runs the program. Some line of its output must match the ERE STDOUT or STDERR; ""
+#                                         means: it is empty
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -41,7 +42,7 @@ t() {
     passed=$((passed + 1))
 }
 
-# also PATTERN: the last command said this on stderr too
+# also PATTERN: the last command must also have printed this on stderr
 also() {
     if grep -Eq -- "$1" "$dir/err"; then passed=$((passed + 1)); else bad "stderr lacks /$1/ too" "(as before)"; fi
 }
@@ -111,7 +112,8 @@ t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
-# What no restart mends ends the run with EX_CONFIG, which the systemd unit does not start again.
+# An error that no restart repairs ends the run with EX_CONFIG, after which the systemd unit does
+# not restart it.
 cat >"$dir/contradiction.json" <<'END'
 {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1", "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
  "redis": {"url": "redis://127.0.0.1:1"}, "http": {"listen": "off"}, "handler": {"type": "exec", "command": ["cat"]}}
@@ -166,7 +168,7 @@ t "no verb"                    2 "" "queue: which verb\? ls, show, " queue
 t "abbreviated"                2 "" "missing.json.*No such file" run --conf missing.json
 t "reference: unknown page"    2 "" "doc/x is not generated" reference doc/x
 
-# What --help lists is in the man page and in the completion.
+# Every command that --help lists is in the man page and in the completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/out"
     : >"$dir/err"
@@ -177,7 +179,8 @@ for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     fi
 done
 
-# Nothing listens: the workers can't begin, the run goes on trying, and SIGTERM still ends it with 0.
+# No server listens: the workers cannot begin, the run keeps trying, and SIGTERM still ends it with
+# status 0.
 "$program" run -c "$dir/good.json" --workers 1 >"$dir/out" 2>"$dir/err" &
 running=$!
 sleep 1

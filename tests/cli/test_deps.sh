@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# scripts/deps.sh and scripts/need.sh, with doubles of apt-get, dpkg-query, sudo and id that only write down what they were asked.
-# Usage: tests/cli/test_deps.sh [BUILD_DIR]
+# Tests scripts/deps.sh and scripts/need.sh with doubles of apt-get, dpkg-query, sudo and id, which only record how they were
+# called. Usage: tests/cli/test_deps.sh [BUILD_DIR]
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
@@ -16,11 +16,11 @@ check() { # NAME COMMAND…
 }
 said() { grep -Fq -- "$1" "$dir/out"; }
 asked() { grep -Fq -- "$1" "$dir/asked" 2>/dev/null; }
-double() { # NAME, text on stdin
+double() { # NAME: makes a double of this program; its text comes on stdin
     { echo '#!/bin/sh'; cat; } >"$dir/bin/$1"
     chmod +x "$dir/bin/$1"
 }
-deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the doubles alone in front
+deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the doubles first in PATH
     group=$1
     shift
     rm -f "$dir/asked"
@@ -76,12 +76,12 @@ rm -f "$dir/policy-rc.d"
 deps nonsense
 check 'an unknown group is a usage error' [ $? -eq 2 ]
 
-# a machine without dpkg: every program by a link, but these
+# a machine without dpkg: a folder with links to all programs except these
 mkdir "$dir/other"
 (
     IFS=:
     for folder in $PATH; do
-        case $folder in */ccache) continue ;; esac # it looks for the compiler behind it, and there is none
+        case $folder in */ccache) continue ;; esac # its programs search PATH for the real compiler, and this PATH has none
         for program in "$folder"/*; do
             case ${program##*/} in
             dpkg* | apt* | sudo | luac5.1) ;;
@@ -96,7 +96,7 @@ PATH="$dir/other" scripts/deps.sh test >"$dir/out" 2>&1
 check 'without dpkg, with one missing: stops' [ $? -eq 1 ]
 check 'and names it' said 'lua5.1 (cmd:luac5.1)'
 
-# versions
+# versions of libraries
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
 check 'recent enough' [ $? -eq 0 -a ! -s "$dir/out" ]
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1

@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh [BUILD_DIR]
-#   the demo: exit 0, and the figures of its table once more from its database and journal
-#   dev:      shows rows, survives a worker's kill -9, and after SIGINT leaves no process and no folder
+# Tests `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh
+# [BUILD_DIR]
+#   the demo: it exits with 0, and its database and journal confirm the figures of its table
+#   dev:      it shows rows, survives a worker's kill -9, and after SIGINT leaves no process and no
+#             folder
 # Nothing here asserts a time; the waits have limits only so that a hang is a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -10,7 +12,7 @@ unset NO_COLOR LATCHWORK_JOURNAL
 program=$(pwd)/${1:-build}/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
-TMPDIR=$dir # the folders that dev makes are ours to count
+TMPDIR=$dir # so that we see the folders that dev makes
 export TMPDIR
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT
@@ -29,12 +31,12 @@ equal() { # NAME IS MUST-BE
 }
 figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
-left_behind() { # PID…: those that still run
+left_behind() { # PID…: prints those of them that still run
     for pid in "$@"; do
         if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
     done
 }
-wait_for() { # SECONDS PATTERN: until the output has it
+wait_for() { # SECONDS PATTERN: waits until the output has a line that matches
     i=0
     while [ $i -lt $(($1 * 10)) ]; do
         if grep -Eq "$2" "$dir/out"; then return 0; fi
@@ -44,7 +46,7 @@ wait_for() { # SECONDS PATTERN: until the output has it
     done
     return 1
 }
-descendants() { # PID: all below it
+descendants() { # PID: prints all processes below it
     # shellcheck disable=SC2013 # the list is words on one line
     for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
         echo "$child"
@@ -120,7 +122,7 @@ equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" $?
 
-# --- the coordinator itself is killed: its children must not outlive it ---
+# --- the coordinator is killed: its children must end with it ---
 "$program" dev --workers 2 >"$dir/out" 2>"$dir/err" &
 running=$!
 wait_for 40 '^  workers '

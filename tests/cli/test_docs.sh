@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The documents say what is: the reference of the configuration is the generated one, links lead somewhere, tests that are named exist,
-# configurations load, handlers compile, nothing tells of the machine they were written on. Usage: tests/cli/test_docs.sh [BUILD_DIR]
+# Checks that the documents are true: the reference of the configuration is the generated one, links lead somewhere, tests that are
+# named exist, configurations load, handlers compile, and nothing names the machine on which a page was written. Usage:
+# tests/cli/test_docs.sh [BUILD_DIR]
 # shellcheck disable=SC2013,SC1003 # words on lines, and a backslash that is meant
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -98,7 +99,7 @@ grep -hE '^### [0-9]+\. ' tests/README.md >"$dir/shown"
 if cmp -s "$dir/promises" "$dir/shown" && [ -s "$dir/shown" ]; then good; else bad "guarantees.md and tests/README.md name different promises: $(diff "$dir/promises" "$dir/shown" | grep '^[<>]' | tr '\n' ' ')"; fi
 
 # --- code: each ```json block with a "kafka" section is a configuration; ```c is a plugin; ```python compiles
-blocks() { # LANGUAGE PAGE: writes $dir/block.N
+blocks() { # LANGUAGE PAGE: writes each block of this language to $dir/block.N
     rm -f "$dir"/block.*
     awk -v lang="$1" -v to="$dir/block." '
         !in_block && $1 == "```" lang { in_block = 1; n++; next }
@@ -129,7 +130,7 @@ for page in $pages; do
     blocks python "$page"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        # a part of a program is indented
+        # an indented block is only a part of a program, and gets a first line that makes it valid
         if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
             good
         else
@@ -139,7 +140,7 @@ for page in $pages; do
 done
 [ $configurations -gt 5 ] || bad "only $configurations configurations found"
 
-# --- each key of the configuration and each script is spoken of
+# --- protocol.md names each script, and commands.md each command
 for script in queue/lua/*.lua lock/lua/*.lua; do
     name=$(basename "$script" .lua)
     [ "$name" = lane ] || { grep -q "^| $name |" doc/explanation/protocol.md && good; } || bad "protocol.md does not tell of $script"
@@ -149,7 +150,8 @@ while read -r command; do
     if grep -q "^## $command\$\|\`$command\`" doc/reference/commands.md; then good; else bad "commands.md does not tell of $command"; fi
 done <"$dir/commands"
 
-# --- rules of the protocol are cited by name: rule "NAME" is in protocol.md in bold, and no comment cites a number
+# --- rules of the protocol are cited by name: each rule "NAME" that is cited is in protocol.md in bold, and no
+# rule is cited by a number
 sources=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -regex '.*\.\(c\|h\|lua\|py\|sh\|md\)' ! -name test_docs.sh -print)
 # shellcheck disable=SC2086 # a list of files
 grep -ohE '[Rr]ule "[^"]+"' $sources | sed 's/.*"\(.*\)"/\1/' | sort -u >"$dir/cited"
@@ -161,7 +163,7 @@ done <"$dir/cited"
 # shellcheck disable=SC2086 # a list of files
 if grep -nE '\b[Rr]ules? [0-9]+' $sources; then bad "a rule is cited by a number: protocol.md has names"; else good; fi
 
-# --- make help: a line for each target, and none for what is not there
+# --- make help: one line per target, and no line without a target
 make() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$@"; }
 make -npq help 2>/dev/null | sed -n 's/^\.PHONY: *//p' | tr ' ' '\n' | grep . | sort -u >"$dir/targets"
 make help | sed -n 's/^  \([a-z0-9-]*\) .*[^ ]$/\1/p' | sort >"$dir/help"
@@ -172,7 +174,8 @@ comm -13 "$dir/targets" "$dir/help" >"$dir/extra"
 if [ -s "$dir/extra" ]; then bad "make help tells of what is no .PHONY target, or tells it twice: $(tr '\n' ' ' <"$dir/extra")"; else good; fi
 [ "$(wc -l <"$dir/targets")" -gt 30 ] || bad "hardly any .PHONY target was found"
 
-# --- the glossary: in order, one entry a word, with each word of protocol.md and each script
+# --- the glossary: in alphabetical order, each word once; it has each word of protocol.md and each
+# script
 sed -n 's/^- \*\*\([^*]*\)\*\*.*: .*/\1/p' doc/glossary.md | tr '[:upper:]' '[:lower:]' >"$dir/words"
 if LC_ALL=C sort -cu "$dir/words" 2>"$dir/err"; then good; else bad "doc/glossary.md is not in order, or has a word twice: $(cat "$dir/err")"; fi
 if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good; else bad "doc/glossary.md has an entry that is not '- **WORD**: SENTENCE'"; fi
@@ -181,12 +184,12 @@ if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good;
     sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
 } | sort -u >"$dir/needed"
 while read -r word; do
-    case $word in put | drop | job | wake | edit | look | script) continue ;; esac # of operators; a heading
+    case $word in put | drop | job | wake | edit | look | script) continue ;; esac # scripts of operators, and a heading of protocol.md
     if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
 done <"$dir/needed"
 [ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"
 
-# --- nothing of the machine they were written on
+# --- no page names anything of the machine on which it was written
 # shellcheck disable=SC2086 # a list of files
 if grep -nE '/w[o]rk/|/tmp/w-|/r[o]ot/|/home/' $pages doc/lifecycle.txt; then bad "a path of one machine"; else good; fi
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin that README.md, the tutorial and handler.h show: threads of several processes write whole lines. No arguments are needed."""
+"""Tests the plugin that README.md, the tutorial and handler.h show: its threads, in several processes, write whole lines. It takes no
+arguments."""
 import collections
 import os
 import re

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make install` puts everything where it is looked for, examples build from what is installed alone, and `make uninstall` leaves nothing.
-# Usage: tests/cli/test_install.sh [BUILD_DIR]
+# Tests that `make install` puts every file in its place, that examples build from the installed files alone, and that `make uninstall`
+# leaves nothing. Usage: tests/cli/test_install.sh [BUILD_DIR]
 build=${1:-build}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -34,7 +34,7 @@ check 'the program runs' "$at/bin/latchwork" --version
 check 'the unit starts what is installed' grep -qx "ExecStart=$prefix/bin/latchwork run -c /etc/latchwork/%i.json" "$at/lib/systemd/system/latchwork@.service"
 check 'the unit starts no refused worker again' grep -q '^RestartPreventExitStatus=.*78' "$at/lib/systemd/system/latchwork@.service"
 
-# a plugin and a program on the lock library, from what is installed alone
+# --- a plugin, and a program with the lock library, are built from the installed files alone
 export PKG_CONFIG_PATH="$at/lib/pkgconfig"
 flags=$(pkg-config --define-variable=prefix="$at" --cflags latchwork)
 libs=$(pkg-config --define-variable=prefix="$at" --libs latchwork)
@@ -43,7 +43,7 @@ check 'a program builds' make -s -C "$at/share/doc/latchwork/examples/lock/inven
 check 'and finds the library by its soname' env LD_LIBRARY_PATH="$at/lib" ldd "$dir/inventory/inventory"
 check 'the library is there' sh -c "LD_LIBRARY_PATH='$at/lib' ldd '$dir/inventory/inventory' | grep -q '$at/lib/liblatchwork.so.0'"
 
-# each function of lock.h is in both libraries, and the shared one shows nothing else
+# --- each function of lock.h is in both libraries, and the shared library exports nothing else
 sed -n '/^LATCHWORK_API/,/;/p' "$at/include/latchwork/lock.h" | tr '\n' ' ' | sed 's/LATCHWORK_API/\n/g' |
     grep -oE 'latchwork_[a-z_]+ *\(' | tr -d ' (' | sort -u >"$dir/declared"
 nm -D --defined-only "$at/lib/liblatchwork.so" | awk '{ print $3 }' | sort -u >"$dir/shared"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What bench/judge says of small journals whose faults are known. Usage: tests/cli/test_judge.sh [BUILD_DIR]
+# Tests what bench/judge reports about small journals whose faults are known. Usage: tests/cli/test_judge.sh
+# [BUILD_DIR]
 judge=$(pwd)/${1:-build}/bench/judge
 [ -x "$judge" ] || { echo "no program at $judge"; exit 1; }
 dir=$(mktemp -d) || exit 1
@@ -8,7 +9,7 @@ mkdir "$dir/j"
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-# t NAME FIGURE…   journals a and b are in $dir/j; where it is not empty, $dir/produced is read too; each FIGURE ("name":value) must be in the answer
+# t NAME FIGURE…   judges the journals in $dir/j, with $dir/produced if that is not empty; its answer must contain each FIGURE ("name":value)
 t() {
     name=$1
     shift
@@ -26,7 +27,7 @@ t() {
     done
 }
 
-# refused NAME TEXT   exit status 1, and TEXT on stderr
+# refused NAME TEXT   judges them; it must exit with status 1 and print TEXT on stderr
 refused() {
     "$judge" "$dir/j" >"$dir/out" 2>"$dir/err"
     if [ $? -eq 1 ] && grep -qF -- "$2" "$dir/err"; then
@@ -58,7 +59,8 @@ cat >"$dir/j/b" <<'END'
 END
 t "overlaps: one inside another, one past its end" '"overlaps":2,' '"misordered":0'
 
-# The second begins after the first has ended, but the first ran long: the third overlaps the first alone.
+# The first runs long, so both the second and the third overlap it. The second and the third do not
+# overlap each other.
 printf '100 900 k 0 0\n200 300 k 0 1\n400 500 k 0 2\n' >"$dir/j/a.journal"
 : >"$dir/j/b"
 t "overlaps: of a long one with all behind it" '"overlaps":2,'

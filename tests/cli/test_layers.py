@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Includes point one way: from a folder only to those below it, in the order that README.md (The house) shows.
+"""Checks that includes point one way: from a folder only to folders below it, in the order that README.md
+(The house) shows.
 usage: test_layers.py [BUILD_DIR]"""
 import os, re, subprocess, sys
 
@@ -8,7 +9,8 @@ os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 
 # Layers from the top down. Folders of one layer do not include each other.
 LAYERS = ['cli', 'monitor', 'ops', 'consumer', 'kafka', 'handlers', 'queue lock', 'config', 'base include']
-# Folders within a folder, from the top down; "" is the folder's own files. The folders of cli are commands: any order, but no circle.
+# Folders within a folder, from the top down; "" stands for the folder's own files. The folders of cli are not listed: they may
+# include each other in any order, but not in a circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
     'handlers': ['exec insert', ''],
@@ -21,7 +23,7 @@ def rank(layers, name): return next((len(layers) - i for i, names in enumerate(l
 
 
 def places(path):
-    """('consumer', 'worker') of consumer/worker/turn.c"""
+    """Returns the folders of a path: ('consumer', 'worker') for consumer/worker/turn.c."""
     parts = path.split('/')[:-1]
     return (parts + ['', ''])[:2]
 
@@ -39,7 +41,8 @@ def wrong(path, to):
 
 
 def circle(edges):
-    """A list of names that lead back to the first, or None."""
+    """Returns a circle of includes, as a list of names that ends with its first one; None if
+    there is no circle."""
     done = set()
 
     def walk(at, path):

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What commands hold a lane with: never a lease longer than the schema's TTL, renewed as long as it is needed, and an end that is noticed.
-
-Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a private Redis. `lease_of` watches the lock from
-outside: how long its TTL ever was, and whether it was there all the time."""
+"""Tests the lease with which a command holds a lane: it is never longer than the schema's TTL, it is renewed as long as it is needed,
+and its end is noticed. Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a private Redis.
+`Watch` reads the lock from outside: how long its TTL ever was, and whether it was there all the time."""
 import json
 import os
 import subprocess
@@ -17,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_ops import P, World  # noqa: E402
 
 TTL_MS = 1000
-HOLD_S = 3.0  # three TTLs: a lease that is not renewed ends long before
+HOLD_S = 3.0  # seconds, equal to three TTLs, so a lease that is not renewed ends long before
 tests = []
 
 HANDLER = """
@@ -50,7 +49,8 @@ def test(function):
 
 
 class Watch:
-    """The lock of a lane, seen every few ms."""
+    """Reads the lock of a lane every few ms: how long its TTL ever was, and whether it was ever
+    missing."""
 
     def __init__(self, w, lane):
         self.w, self.name, self.longest_ms, self.seen, self.gaps, self.over = w, P + "lock:" + lane, 0, 0, 0, False
@@ -125,7 +125,8 @@ def setup(w, epoch_ttl_ms=TTL_MS, **more):
 
 @test
 def no_lease_is_longer_than_the_schemas_ttl(w):
-    """Handlers and commands of three TTLs: renewed in between, never more than the schema's TTL, whatever the command's own configuration."""
+    """Handlers and commands that last three TTLs: the lease is renewed, and is never longer than the schema's TTL, whatever the command's
+    own configuration says."""
     for own_ttl_ms in (TTL_MS, 60000):
         for name, command in COMMANDS.items():
             w.begin()
@@ -172,7 +173,7 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
         done = begin(w, *trial(w))
         started(w, done)
         lose(w, how)
-        out = done.communicate(timeout=15)[0].decode()  # the handler sleeps 20 s
+        out = done.communicate(timeout=15)[0].decode()  # less than the 20 s for which the handler sleeps
         assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (how, done.returncode, out)
         assert runs(w) == ["start"], (how, runs(w))
         if how == "taken":
@@ -181,7 +182,8 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
 
 @test
 def a_handler_that_does_not_listen_ends_with_the_trial(w):
-    """A plugin runs in the command's own process: it has to end before the quarantine does."""
+    """A plugin runs in the command's own process and cannot be killed alone, so the process
+    must end before a quarantine would."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     source = os.path.join(w.dir, "deaf.c")
     with open(source, "w") as f:
@@ -197,7 +199,7 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
             time.sleep(0.01)
         if how == "wiped":
             w.call("FLUSHALL")
-        out = done.communicate(timeout=40)[0].decode()  # the plugin sleeps 60 s
+        out = done.communicate(timeout=40)[0].decode()  # less than the 60 s for which the plugin sleeps
         assert done.returncode == 1 and "the handler still runs" in out, (how, done.returncode, out)
 
 
@@ -205,7 +207,7 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
 def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
     setup(w, seconds=0.1)
     w.call("HSET", P + "epoch", "not_before", int(time.time() * 1000) + 60000)
-    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # enter cuts a quarantine to the largest TTL
+    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # because enter cuts a quarantine to the largest TTL
     configure(w, ttl_ms=120000, seconds=0.1)
     out = w.run(*trial(w)[:2], "--key", "c", "--try", "--execute", status=1)
     assert "quarantine" in w.err and not os.path.exists(os.path.join(w.dir, "runs")), (out, w.err)
@@ -217,7 +219,8 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 
 @test
 def an_epoch_that_a_command_begins_is_dated(w):
-    """As one that a worker begins: of two fleets in a group the younger one stops (consumer/worker/rival.c)."""
+    """The id of an epoch that a command begins holds the time, as that of a worker does: of two fleets in a
+    group the younger one stops (consumer/worker/rival.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

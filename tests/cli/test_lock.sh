@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `latchwork lock`: exit statuses, messages, signals, loss of the lock, lanes of an application, plain locks shared with redis-py, and
-# the inventory example. On private redis-servers. Usage: tests/cli/test_lock.sh [BUILD_DIR]
-# Nothing here asserts a time; the waits have limits only so that a hang is a failure.
+# Tests `latchwork lock`: exit statuses, messages, signals, loss of the lock, lanes of an application, plain locks shared with
+# redis-py, and the inventory example, on private redis-servers. Usage: tests/cli/test_lock.sh [BUILD_DIR] Nothing here asserts a
+# time; the waits have limits only so that a hang is a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -49,7 +49,8 @@ until_true() { # NAME CONDITION
     done
 }
 lock() { (cd "$dir" && timeout 60 "$program" lock "$@") >"$dir/out" 2>"$dir/err" </dev/null; }
-# t NAME STATUS STDOUT STDERR ARGUMENT…: patterns (ERE); "" means: empty
+# t NAME STATUS STDOUT STDERR ARGUMENT…: runs a command. STDOUT and STDERR are patterns (ERE); ""
+# means that the output is empty
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -67,8 +68,9 @@ t() {
     done
     good
 }
-# background NAME ARGUMENT…: its pid is in $held; exit status by `wait $held`
-# What a shell puts in the background ignores INT and QUIT, and so would the command.
+# background NAME ARGUMENT…: starts a command in the background; its pid is in $held, and `wait
+# $held` gives its exit status. A shell makes background programs ignore INT and QUIT, so these are
+# set back to their defaults.
 background() {
     name=$1
     shift
@@ -76,7 +78,7 @@ background() {
     held=$!
     echo $held >"$dir/$name.pid"
 }
-ended() { # NAME STATUS: waits for the one in the background
+ended() { # NAME STATUS: waits for the last background command, which must end with STATUS
     # shellcheck disable=SC2086 # a list of processes
     wait $held
     status=$?
@@ -162,7 +164,7 @@ held=$(cat "$dir/holder.pid")
 ended holder 0
 rm -f "$dir/on" "$dir/go"
 
-# it is renewed for as long as the command runs: several leases
+# the lock is renewed for as long as the command runs, here for several leases
 t "renewed"               0 "" "" exec k --redis "$url" --ttl 300 -- sleep 1.2
 
 # --- exec: signals
@@ -194,11 +196,12 @@ ended "waits" 143
 ok "ended while waiting: the command was not run" '[ ! -e "$dir/ran" ]'
 cli del 'lwl:{k}:lock' >/dev/null
 
-# on a terminal: the command reads it; Ctrl-Z stops both, to go on in the foreground; Ctrl-C ends the command
+# on a terminal: the command reads it; Ctrl-Z stops the command and the program, which then continue in the
+# foreground; Ctrl-C ends the command
 cat >"$dir/terminal.py" <<'END'
 import os, pty, signal, sys, time
 pid, fd = pty.fork()
-if pid == 0: # a shell that knows of jobs: its session, a group for each
+if pid == 0: # the child acts as a shell with job control: it has its own session, and each job its own group
     job = os.fork()
     if job == 0:
         os.setpgid(0, 0)
@@ -236,7 +239,7 @@ timeout 60 python3 "$dir/terminal.py" "$program" lock exec k --redis "$url" -- \
 while True: print("got", input())' >"$dir/out" 2>"$dir/err"
 ok "on a terminal" 'grep -q "as a shell expects" "$dir/out"'
 
-# the program is killed: its command does not live on
+# if the program is killed, its command ends, too
 rm -f "$dir/group"
 background "dies" exec k --redis "$url" -- sh -c 'echo $$ >group; sleep 1000 & wait'
 until_true "it runs" '[ -s "$dir/group" ]'
@@ -277,14 +280,14 @@ ended "vanishes" 1
 ok "lost unnoticed is told at the end" 'grep -q "lost before the command ended" "$dir/err"'
 cli flushall >/dev/null
 
-# --- ls beside keys that are none of ours
+# --- ls skips keys that are not locks of ours
 background "beside" exec k --redis "$url" -- sh -c 'echo on; while [ ! -e beside.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/beside.out"'
 for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; done
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
 cli lpush 'lwl:{k}:wait' x >/dev/null
 t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
-cli flushall >/dev/null # before the command may end: it must find its lock gone
+cli flushall >/dev/null # done before the command may end, so that its lock is gone at the release
 touch "$dir/beside.go"
 ended "beside" 1
 
@@ -366,7 +369,7 @@ ok "the audit knows" 'cli xrange "${tag}audit" - + | grep -q "host-12-abcd.7:176
 cli del "${tag}lanes" "${tag}ready" >/dev/null
 background "epoch" exec c-17 -c app.json -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/epoch.out"'
-cli hset "${tag}epoch" id another >/dev/null # a worker started an epoch: our lock is still there, and seen by all
+cli hset "${tag}epoch" id another >/dev/null # as if a worker had started an epoch: our lock is still there, and all see it
 touch "$dir/epoch.go"
 ended "epoch" 0
 cli hset "${tag}epoch" group_id theirs >/dev/null
@@ -404,7 +407,7 @@ else:
     lock.release()
     print('released')
 END
-py= # Debian's python3-redis is for Debian's python3, which need not be the first
+py= # only Debian's own python3 finds Debian's python3-redis, and another may come first in PATH
 for p in python3 /usr/bin/python3; do
     if $p -c 'import redis' 2>/dev/null; then py=$p; break; fi
 done
@@ -426,7 +429,8 @@ if [ -n "$py" ]; then
     ended "after" 0
     wait $python
     equal "redis-py released its own" "$(cat "$dir/py.out")" released
-    # a lock that we took over is not redis-py's any more
+    # if we break redis-py's lock and take it, redis-py must notice that the lock is no longer its
+    # own
     rm -f "$dir/py.on"
     cli del py.go >/dev/null
     $py "$dir/theirs.py" "$dir/redis.sock" hold "$dir" >"$dir/py.out" 2>&1 &

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics, health and the ledger of a running supervisor, on a private Redis and the dev broker. Usage: test_metrics.py [BUILD]
-
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev broker. Usage:
+test_metrics.py [BUILD] Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import json
 import os
 import re
@@ -36,7 +35,8 @@ SAMPLE = re.compile(r'^(latchwork_[a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(
 
 
 def parse(text):
-    """{(name, labels): value}; fails where the text is not what Prometheus reads: a HELP and a TYPE before the samples of each name, once."""
+    """Returns {(name, labels): value}. Fails if the text is not as Prometheus requires: one HELP and one TYPE before the samples of each
+    name."""
     assert text.endswith("\n")
     samples, types, family = {}, {}, None
     for line in text.splitlines():
@@ -115,7 +115,8 @@ class World:
         return done.returncode, done.stdout, done.stderr
 
     def let_wait(self, messages, seed):
-        """Messages of few keys wait while the handlers do: closes the gate, and waits until nothing moves."""
+        """Makes messages of two keys wait behind handlers that do not end: closes the gate, and waits
+        until nothing moves."""
         open(self.gate, "w").close()
         self.produce("--messages", messages, "--keys", 2, "--partitioner", "roundrobin", "--seed", seed)
         wait_until(lambda: self.sum("lanes") > 0 and self.sum("waiting_messages") > 0, 60, "messages that wait")
@@ -247,7 +248,7 @@ class Running(unittest.TestCase):
             self.assertEqual(row["waiting"], row["listed"])
         wait_until(lambda: self.w.sum("waiting_age_seconds") > 0, 30, "age of what waits")
         os.unlink(self.w.gate)
-        while self.w.sum("waiting_messages"):  # and while it drains
+        while self.w.sum("waiting_messages"):  # the ledger must also agree while the lists drain
             status, out, err = self.w.ledger()
             self.assertEqual((status, err), (0, ""), out)
         wait_until(self.w.caught_up, 60, "end of all messages")
@@ -262,7 +263,8 @@ class Running(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    """The ledger finds faults that were made by hand, after the workers had ended, so that none repairs them."""
+    """The ledger finds faults. They are made by hand after the workers have ended, so that no worker repairs
+    them."""
 
     @classmethod
     def setUpClass(cls):
@@ -275,7 +277,7 @@ class Faults(unittest.TestCase):
         wait_until(lambda: cls.w.sum("messages_total") == 100 and cls.w.caught_up(), 60, "end of all messages")
         cls.w.let_wait(200, 11)
         cls.w.instance.destroy()
-        # a message that waits and does not run: at the new end of a list
+        # choose a waiting message for the tests: the newest of a list
         cls.list = next(k for k in cls.w.redis.keys() if k.startswith(b"lw:{audit.0}:wait:"))
         cls.lane = cls.list[len(b"lw:{audit.0}:wait:"):]
         cls.envelope = cls.w.redis.call("LINDEX", cls.list, 0)
@@ -313,7 +315,7 @@ class Faults(unittest.TestCase):
         self.redis("SETBIT", self.state, self.bit + 1, 1)
 
     def test_state_of_a_message_that_was_never_parked(self):
-        free = 2 * 16000  # nothing was ever read there: it is also behind the end of the log
+        free = 2 * 16000  # an offset that does not exist yet, so it is also beyond the end of the log
         self.redis("SETBIT", self.state, free + 1, 1)
         self.differs("missing", "beyond")
         self.redis("SETBIT", self.state, free + 1, 0)
@@ -351,7 +353,8 @@ class Faults(unittest.TestCase):
         self.redis("HSET", "lw:{audit.0}:floor", name, floor)
 
     def test_commit_above_what_waits(self):
-        # of another group: the broker in memory takes no commit for one that ever had members
+        # in another group, because the dev broker takes no outside commit for a group that ever had
+        # members
         tool = [BUILD + "/tests/tools/kafkatool", self.w.brokers, "set-offsets", "beyond", "orders"]
         for partition in range(3):
             floor = int(self.redis("HGET", "lw:{audit.0}:floor", "orders:%d" % partition) or 0)

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""doc/tutorial-operate.md, step by step, on a running demo: the commands, the handler and the configuration are read out of the page, so that
-they cannot drift apart. Then every command of queue and dead with --json, beside loaded workers. Usage: test_operate.py [BUILD]
-
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Runs doc/tutorial-operate.md step by step on a running demo. The commands, the handler and the configuration are read from the page, so
+that page and program cannot differ. Then it runs every command of queue and dead with --json, beside loaded workers. Usage:
+test_operate.py [BUILD] Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import json
 import os
 import re
@@ -24,7 +23,8 @@ CUSTOMER = "customer-0"
 
 
 def sections():
-    """[(heading, [(language, text)])]; blocks without a language are what is seen, not what is typed."""
+    """Returns [(heading, [(language, text)])] of the page. A block without a language shows output,
+    so it is left out."""
     out = [("", [])]
     block = None
     for line in open(PAGE):
@@ -77,7 +77,8 @@ class World:
         return done.stdout
 
     def until(self, command, good, limit_s=60):
-        """Runs the command again and again, as an operator would, and returns its output as soon as that is good."""
+        """Runs the command again and again, as an operator would, and returns the first output for which good()
+        is true."""
         seen = []
 
         def look():
@@ -93,7 +94,7 @@ class World:
         return [json.loads(line) for line in self.run(command + " --json", **more).splitlines()]
 
     def end(self):
-        """Ctrl-C, the youngest first; their statuses."""
+        """Ends the background commands with Ctrl-C, the youngest first. Returns their statuses."""
         out = []
         for p in reversed(self.terminals):
             if p.poll() is None:
@@ -128,7 +129,7 @@ def something_to_operate(w, blocks):
         f.write(handler[1])
     with open(w.path("till/till.json"), "w") as f:
         f.write(config[1])
-    # the values are this run's, the names the page's
+    # the page gives the names of these variables; the values are those of this run
     assert re.findall(r"(\w+)=\S+", exports[1]) == ["BROKER", "REDIS", "LISTEN"], exports
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -144,7 +145,8 @@ def what_is_stuck(w, blocks):
     key, waiting, *_ = next(line for line in text.splitlines() if line.startswith(CUSTOMER + " ")).split()
     assert int(waiting) > 0
     w.holder = text.split()[-1]
-    # all that can die by now has died: nine and not ten, where one of the ten is the customer's that is stuck
+    # by now every message that can become a dead letter is one: nine of ten if one of them is behind the
+    # stuck customer
     text = w.until(stats, lambda out: re.search(r"^dead +[1-9]", out, re.M) and re.search(r"^in +[1-9]", out, re.M))
     assert re.search(r"^lanes .* 1 held", text, re.M) and re.search(r"^ +\d+  %s$" % CUSTOMER, text, re.M), text
     assert "NO_RATE" in text and re.search(r"^out +\d+ a second", text, re.M), text
@@ -235,7 +237,7 @@ def metric(w, name, label=""):
 
 def see_it_in_the_metrics(w, blocks):
     curl, ledger = lines_of(blocks[0])
-    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))  # asked every few seconds
+    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))  # the exporter asks every few seconds
     assert re.search(r'^latchwork_messages_total\{outcome="dead"\} 10$', text, re.M), text
     assert int(re.search(r"^latchwork_leases_lost_total (\d+)$", text, re.M).group(1)) >= 1, text
     assert re.search(r"^latchwork_waiting_messages \d+$", text, re.M), text
@@ -300,7 +302,7 @@ EVERY = {
 
 
 def every_command_with_json(w):
-    os.unlink(w.path("till/rates"))  # the records of partition 2 die again, under new identities
+    os.unlink(w.path("till/rates"))  # without rates the records of partition 2 die again, under new identities
     done = metric(w, "messages_total", 'outcome="done"')
     w.run("build/latchwork queue replay -c till/till.json --topic orders-web --partition 2 --from @0 --to @5 --again --execute")
     letters = lambda: w.rows("build/latchwork dead ls -c till/till.json")  # noqa: E731

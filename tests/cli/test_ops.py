@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made itself. Argument: the build folder.
+"""Tests `latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made itself. Argument: the
+build folder.
 
-No workers run here: what the commands read, write and refuse; tests/live/test_replay.py has them beside workers that drain."""
+No workers run here: this tests what the commands read, write and refuse. tests/live/test_replay.py tests them beside
+workers."""
 import json
 import os
 import re
@@ -68,7 +70,7 @@ class World:
                          "last_ms", int(time.time() * 1000)).decode()
 
     def waiting(self, lane):
-        """Identities, oldest first."""
+        """Returns the identities of a lane's waiting messages, oldest first."""
         out = []
         for e in reversed(self.call("LRANGE", P + "wait:" + lane, 0, -1)):
             topic, partition, offset, replay = e.split(b"\n")[0].decode().split(" ")[1:5]
@@ -86,7 +88,7 @@ class World:
         return [json.loads(line) for line in self.run(*args, "--json", **more).splitlines()]
 
     def dump(self):
-        """All that is in Redis, to see that nothing was changed."""
+        """Returns everything in Redis, so that a test can check that nothing was changed."""
         return sorted((k, self.call("DUMP", k)) for k in self.redis.keys())
 
 
@@ -484,7 +486,7 @@ def a_job_that_was_interrupted_goes_on(w):
     assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
     w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
     assert "under way" in w.err
-    w.call("DEL", P + "job")  # 30 s later
+    w.call("DEL", P + "job")  # as if the 30 s of its expiry were over
     w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
     assert "another command" in w.err
     w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
@@ -511,7 +513,8 @@ def an_interrupt_ends_the_job(w):
 
 @test
 def a_job_goes_on_by_its_number_alone(w):
-    """What it was asked for is known, and times such as 1h mean what they meant then."""
+    """A resumed job knows its options, and a time such as 1h still counts from the job's first
+    start."""
     now = int(time.time() * 1000)
     for i in range(30):
         w.bury(i, "a", reason="no money" if i < 20 else "no wine")
@@ -521,7 +524,7 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if it had been asked for in two hours: then an hour before is not yet
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if it had started two hours later, so that no letter fits
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
     w.run("queue", "drop", "--resume", str(job), "--execute", status=1)
@@ -534,7 +537,8 @@ def a_job_goes_on_by_its_number_alone(w):
 
 @test
 def a_job_that_was_silent_goes_on_alone(w):
-    """Its mark expired, and no other began: it is still the one. Another began: it stops."""
+    """A job whose key in Redis has expired continues if no other job has begun, and stops if
+    one has."""
     for i in range(40):
         w.bury(i, "a")
     for other in (False, True):
@@ -584,7 +588,7 @@ def a_letter_is_found_by_its_place(w):
 
 @test
 def large_messages_come_in_small_pages(w):
-    """No call reads much more than is good for Redis; all come, in order, and once."""
+    """No call reads too much for Redis at once, and every message comes once and in order."""
     for i in range(40):
         w.park("a", i, payload=b"x" * 200000)
         w.bury(100 + i, "b", payload=b"y" * 200000)
@@ -599,7 +603,8 @@ def large_messages_come_in_small_pages(w):
 
 @test
 def drop_beside_many_held_lanes(w):
-    """More lanes of which the holder's share has to be read than one call reads."""
+    """There are more held lanes than one call of the script examines, so the command must call
+    it again."""
     for k in range(20):
         for i in range(70):
             w.park("k%02d" % k, k * 100 + i)
@@ -609,7 +614,7 @@ def drop_beside_many_held_lanes(w):
     assert sorted(rows[-1]["results"].values()) == [20 * 6, 20 * 64], rows[-1]
     assert [w.state(k * 100 + i) for k in (0, 19) for i in (0, 63, 64, 69)] == [1, 1, 2, 2] * 2
     assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, "each is told of once"
-    for k in range(20):  # enough for one call to carry several lanes
+    for k in range(20):  # few enough messages that one call carries several lanes
         for i in range(3):
             w.park("few%02d" % k, 5000 + k * 3 + i)
         w.call("SET", P + "lock:few%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
@@ -699,7 +704,7 @@ def help_completion_and_reference_agree(w):
 
 
 def complete(*words):
-    """What bash proposes for the last word."""
+    """Returns what bash proposes for the last word."""
     script = '. scripts/completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchwork 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"'
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     done = subprocess.run(["bash", "-c", script, "x", "latchwork", *words], stdout=subprocess.PIPE, check=True, text=True, cwd=root)
@@ -720,7 +725,8 @@ def completion_knows_where_the_line_stands(w):
 
 @test
 def ids_that_are_not_there_are_named_and_fail(w):
-    """Every verb that takes IDs of messages, with one that is there and two that are not; alone, in a dry run, and as JSON."""
+    """Tests every verb that takes IDs of messages, with one ID that exists and two that do not: as it is, in a dry run,
+    and as JSON."""
     def dead(*verb):
         return lambda: w.bury(1, "a") and ["dead"] + list(verb) + ["orders/0/1"]
 
@@ -749,16 +755,16 @@ def ids_that_are_not_there_are_named_and_fail(w):
     place = "0:" + w.bury(1, "a")
     w.run("dead", "drop", place, "0:1-1", "9:1-1", status=1)
     assert w.err.count("0:1-1") == 1 and w.err.count("9:1-1") == 1 and place not in w.err, w.err
-    w.run("dead", "drop", place, "--reason", "other*")  # it is there, another filter leaves it out
+    w.run("dead", "drop", place, "--reason", "other*")  # the message exists, so it is not reported as missing
     assert w.err == "", w.err
     w.run("dead", "edit", "orders/0/77", status=1)
     assert "orders/0/77" in w.err
     rows = w.rows("dead", "replay", place, "orders/0/77", "--execute", status=1)
     assert rows[-1]["problems"] == 1 and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows, rows
-    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")  # what it dealt with is not there any more
+    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")  # it reports no message that it has already handled
     w.begin()
     w.bury(1, "a"), w.bury(2, "a")
-    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # it ends before all was looked at
+    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # it ends early, so it reports none as missing
     assert w.err == "", w.err
 
 
@@ -774,7 +780,7 @@ def a_dry_run_says_execute_only_where_something_would_be_done(w):
     w.park("a", 1)
     w.run("queue", "export", "--match", "*")
     lines = w.out
-    out = w.run("queue", "import", "-", given=lines.encode())  # there already
+    out = w.run("queue", "import", "-", given=lines.encode())  # the second import finds the message already there
     assert "--execute" not in out and "nothing to do" in out, out
 
 

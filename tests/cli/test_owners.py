@@ -1,29 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each field of the worker's `struct lw_worker`, `struct shard` and `struct part`, and each step's part of them (`sh->gate`,
-`w->runs`, `p->watch`, …), is assigned by one file only.
+"""Checks that each field of the worker's `struct lw_worker`, `struct shard` and `struct part`, and of each step's part
+of them (`sh->gate`, `w->runs`, `p->watch`, …), is assigned by one file only.
 usage: test_owners.py [BUILD_DIR]"""
 import glob, os, re, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-NOUNS = {  # struct: its names, what else reaches one, what is not judged here, the least number of fields assigned
+NOUNS = {  # struct: names of its variables, pattern of other expressions for it, fields that are not checked, lowest expected number of fields
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
-    'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),  # scratch: anybody's, within one function
+    'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),  # scratch is not checked, because any function may use it while it runs
     'part': (['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'], r'\b(?:parts|assigned)' + INDEX + '->', [], 25),
 }
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
 def assigned(names, more):
-    """Patterns of an assignment: to the field, then what lies below it."""
+    """Yields patterns of assignments. Each has two groups: the field, and what follows it in
+    the expression."""
     reached = '(?:' + '|'.join([rf'\b{name}->' for name in names] + ([more] if more else [])) + ')'
     field = reached + r'(\w+)((?:\.\w+|->\w+|' + INDEX + ')*)'
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
     yield r'(?:\+\+|--)' + field
     yield r'\b(?:snprintf|memcpy|memmove|memset|lw_life_read)\(&?' + field
-    yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field  # by another name
+    yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field  # assignment through a pointer to the field
 
 
 def read(path):
@@ -31,12 +32,13 @@ def read(path):
 
 
 def own(path):
-    """Whether what is assigned is the noun's: `sh->settle.item[i].hold->n = 1` changes a hold, `sh->gate.item[p->n] = …` the shard."""
+    """Whether the assigned object is part of the struct: `sh->settle.item[i].hold->n = 1` changes a hold, `sh->gate.item[p->n] =
+    …` the shard."""
     return '->' not in re.sub(INDEX, '', path)
 
 
 def foreign_names(struct, names, path, text):
-    """Variables of another name than those that the patterns know."""
+    """Returns an error for each variable of the struct whose name the patterns do not know."""
     found = re.findall(rf'(?<!const )\bstruct {struct} \*\*?(\w+)(?=[ ,;)=])', text)
     return [f'{path}: a {struct} is called {name}; call it {names[0]}' for name in sorted(set(found) - set(names))]
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rights of Redis users: the table against the code, and fleets, operators and locks that log in as the user of `check --acl`.
-
-Usage: test_rights.py [BUILD]"""
+"""Tests the rights of Redis users: compares the table with the code, and runs fleets, operators' commands and locks as the
+user of `check --acl`. Usage: test_rights.py [BUILD]"""
 import concurrent.futures
 import json
 import os
@@ -37,7 +36,7 @@ def read(name):
 
 
 def table():
-    """{command: set of roles}"""
+    """Returns {command: set of roles} of the table."""
     rows = re.findall(r'\{"([A-Z]+)", ([A-Z_ |]+|0), "', read("cli/check/redis_rights.c"))
     assert len(rows) > 50
     return {name: {r.strip()[len("LW_RIGHT_"):].lower() for r in roles.replace("LANES", "WORKER | LW_RIGHT_OPERATOR").split("|")}
@@ -78,7 +77,7 @@ class Rights(unittest.TestCase):
         return done.stderr if status else done.stdout
 
     def rules(self, *args):
-        """What stands behind the name in the one line that is printed."""
+        """Returns the rules of the printed line, which follow the user's name."""
         line, rest = self.acl("orders", *(args or ("-c", self.path))).split("\n")
         self.assertEqual(rest, "")
         self.assertEqual(line.split(" ")[:4], ["ACL", "SETUSER", "orders", "on"])
@@ -104,7 +103,7 @@ class Rights(unittest.TestCase):
         for command, roles in used.items():
             self.assertIn(command, rows, "the code calls %s: it needs a row in cli/check/redis_rights.c, and the right in deploy.md" % command)
             if rows[command]:
-                roles -= {"operator"} if command == "ZPOPMIN" else set()  # of a branch of mutex_drop.lua that lanes never take
+                roles -= {"operator"} if command == "ZPOPMIN" else set()  # called in a branch of mutex_drop.lua that lanes never take
                 self.assertEqual(rows[command], roles, command)
         self.assertEqual(sorted(set(rows) - set(used)), [], "rows of commands that nobody calls")
 
@@ -122,7 +121,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(shown, self.acl("orders", "-c", self.path))
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
-        """As people use it: into redis-cli, twice, and over a user that has too much."""
+        """Pipes the line into redis-cli as people do, twice, for a user that has too many
+        rights."""
         self.redis.call("ACL", "SETUSER", "orders", "reset", "on", ">secret", "~*", "&*", "+@all", "(~other:* +get)")
         for _ in range(2):
             done = subprocess.run(["redis-cli", "-s", self.redis.path], input=self.acl("orders", "-c", self.path), capture_output=True, text=True,
@@ -156,7 +156,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(names, documented)
 
     def test_the_least_rights_are_enough(self):
-        """A fleet, and every command of operators, as this user: nothing is refused."""
+        """Runs a fleet and every operators' command as this user. Redis must refuse nothing."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         self.redis.call("ACL", "LOG", "RESET")
@@ -182,7 +182,8 @@ class Rights(unittest.TestCase):
         self.assertEqual([(e[b"reason"], e[b"object"]) for e in refused], [])
 
     def test_the_rights_of_locks_are_enough(self):
-        """lock --redis: taken, waited for (which subscribes), shown and broken."""
+        """Runs `lock --redis` as this user: takes a lock, waits for it (which subscribes),
+        shows it and breaks it."""
         self.be(self.rules("--for", "lock"), "locks")
         self.redis.call("ACL", "LOG", "RESET")
         url = ["--redis", self.redis.url.replace("unix://", "unix://locks:secret@")]
@@ -198,7 +199,8 @@ class Rights(unittest.TestCase):
         self.nothing_refused()
 
     def test_a_right_that_is_taken_away_is_named(self):
-        """In the log and at /readyz, until it is given back. Under load and with the oracles: tests/live/test_redis.py, rights_taken."""
+        """A right that is taken away is named in the log and at /readyz until it is given back. tests/live/test_redis.py,
+        rights_taken, tests the same under load."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         with socket.socket() as s:
@@ -263,7 +265,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(self.checked_as(rules, "whole")[0], 0)
         removed = [r for r in rules if r[0] == "+"]
         patterns = ["~lw:{orders.0}:*", "~lw:{other.*}:*", "~lw:{orders.*}:[^s]*", "%R~lw:{orders.*}:*"]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # each waits most of its time for its handler
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # in parallel, because each check waits most of its time for its handler
             commands = list(pool.map(lambda r: self.checked_as([x for x in rules if x != r], "no-" + r[1:].split("|")[0]), removed))
             names = list(pool.map(lambda p: self.checked_as([x for x in rules if x[0] != "~"] + [p], "names%d" % patterns.index(p)), patterns))
         for right, (status, said) in zip(removed, commands):
@@ -274,7 +276,8 @@ class Rights(unittest.TestCase):
             self.assertIn("give it the key pattern: ACL SETUSER names%d ~lw:{orders.[0-9]*}:*" % i, said, patterns[i])
 
     def mend(self, user, rules):
-        """Runs what check says until it is content; returns how often it had to."""
+        """Gives the user the rights that check proposes, until check succeeds. Returns how
+        often that was necessary."""
         self.be(rules, user)
         for n in range(3):
             url = "redis.url=" + self.redis.url.replace("unix://", "unix://%s:secret@" % user)
@@ -291,7 +294,7 @@ class Rights(unittest.TestCase):
         few = [r for r in rules if r not in ("+zadd", "+brpoplpush", "+zscan", "+script|load")]
         self.assertEqual(self.mend("few", few), 1)
         self.assertEqual(self.mend("part", [r for r in few if r[0] != "~"] + ["~lw:{orders.*}:[^s]*"]), 1)
-        self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)  # asked in a transaction
+        self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)  # asks in a transaction
         self.assertEqual(self.mend("dryrun", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-multi"]), 1)
         status, said = self.checked_as([r for r in rules if r not in ("+eval", "+zadd")], "neither")
         self.assertEqual(status, 1)

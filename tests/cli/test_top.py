@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`latchwork top` beside a running supervisor, on a private Redis and the dev broker; on a pseudo-terminal, and as text and JSON.
-Usage: test_top.py [BUILD [TEST…]]
-
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Tests `latchwork top` beside a running supervisor, on a private Redis and the dev broker: on a pseudo-terminal, as text and
+as JSON. Usage: test_top.py [BUILD [TEST…]] Nothing here asserts a time; waits have limits only so that a hang is a
+failure."""
 import fcntl
 import json
 import os
@@ -30,12 +29,12 @@ ESCAPE = re.compile(rb"\x1b(?:\[([?0-9;]*)([A-Za-z@])|[()]([A-Z0-9])|([78=>cDEHM
 
 
 class Screen:
-    """As much of a VT100 as ncurses uses of it."""
+    """A VT100 terminal, as far as ncurses uses it."""
 
     def __init__(self, rows, cols):
         self.rows, self.cols, self.y, self.x = rows, cols, 0, 0
         self.cells = [[" "] * cols for _ in range(rows)]
-        self.top, self.bottom = 0, rows - 1  # the region that scrolls
+        self.top, self.bottom = 0, rows - 1  # first and last row of the region that scrolls
         self.rest = b""
 
     def text(self):
@@ -49,7 +48,7 @@ class Screen:
             if c == 0x1b:
                 m = ESCAPE.match(data, at)
                 if not m:
-                    break  # torn: the rest comes later
+                    break  # incomplete: the rest of the sequence comes later
                 if m.group(2):
                     self.control(m.group(1).decode(), m.group(2).decode())
                 elif m.group(4) == b"M":
@@ -121,7 +120,7 @@ def lines_of(path):
 
 
 class Terminal:
-    """`latchwork top` on a pseudo-terminal."""
+    """A `latchwork top` that runs on a pseudo-terminal."""
 
     def __init__(self, arguments, directory, rows=24, cols=80):
         self.pid, self.fd = pty.fork()
@@ -179,7 +178,7 @@ class Terminal:
 
 
 def plant(call, lane, *offsets):
-    """A paused lane: workers leave it alone."""
+    """Adds a lane that is paused, so that workers leave it alone."""
     call("SADD", P + "paused", lane)
     for at in offsets:
         line = "1 orders 9 %d 0 %d 5 %d 0 0 1\n%s1" % (at, int(time.time() * 1000) - 1000 * at, len(lane), lane)
@@ -272,7 +271,8 @@ class Top(unittest.TestCase):
         self.assertEqual((v["redis"], v["supervisor"]), (False, True))
 
     def test_many_lanes(self):
-        """More than one look sees: the round finds the hot one all the same, and Redis is asked a bounded number of things."""
+        """There are more lanes than one refresh looks at. Later refreshes still find the busiest, and each asks Redis a
+        bounded number of questions."""
         client = Client(self.w.redis.path)
         for i in range(3000):
             plant(client, "l-%04d" % i, 1000 + i)
@@ -288,7 +288,7 @@ class Top(unittest.TestCase):
         before = self.busy()
         v = json.loads(self.plain("--json")[0])
         self.assertEqual(v["lanes"], 3003)
-        # two looks: each a fixed number of questions, and none of Redis' scripts had to be long for them
+        # two refreshes, each with a fixed number of questions
         self.assertLess(self.busy() - before, 200)
 
     def busy(self):
@@ -311,7 +311,7 @@ class Top(unittest.TestCase):
         t.type("x")
         t.wait("^KEY +WAITING")
         self.plant("hot-2", 80, 81)
-        t.wait(r"^hot-2 +22 ")  # it goes on looking
+        t.wait(r"^hot-2 +22 ")  # the display is still refreshed
         t.type("s")
         t.wait("by age")
         t.type("ss")
@@ -362,7 +362,7 @@ class Top(unittest.TestCase):
         t.type("By")
         t.wait("^hot-1: broken; the fence is")
         self.assertIsNone(self.call("GET", P + "lock:hot-1"))
-        t.type("j")  # the mark follows its lane
+        t.type("j")  # hot-1 is still marked, so this marks the lane behind it, hot-2
         t.type("D")
         t.wait("^Drop what waits in hot-2\\? y/n")
         t.type("\r")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""doc/how-to/troubleshooting.md is an index of messages: each message that it quotes is the beginning of one in the code, and each warning
-and error of a worker, the supervisor and check that has three words of its own is in it. doc/how-to/refused.md quotes what the code has.
-Usage: test_troubleshooting.py [BUILD]"""
+"""Checks that doc/how-to/troubleshooting.md is an index of messages: each message that it quotes is the beginning of one in the code,
+and it has each warning and error of a worker, the supervisor and check that contains at least three words of its own. What
+doc/how-to/refused.md quotes is in the code, too. Usage: test_troubleshooting.py [BUILD]"""
 import glob
 import os
 import re
@@ -16,7 +16,7 @@ CONVERSION = r"%[-+ 0#]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:ll|l|z|h)?[a-zA-Z]"
 
 
 def calls(text):
-    """(function, arguments) of each call of a function in LEVELS."""
+    """Yields (function, arguments) of each call of a function in LEVELS."""
     for m in re.finditer(r"\b(" + "|".join(LEVELS) + r")\s*\(", text):
         args, now, i, depth = [], "", m.end(), 1
         while depth:
@@ -37,7 +37,8 @@ def calls(text):
 
 
 def message(literal):
-    """A format as people see it: … for what is put in, PRId64 and the like included."""
+    """Returns a format as people see its message: … stands for each value, PRId64 and the like
+    included."""
     parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(PRI\w+)', literal)
     text = "".join("d" if macro else string for string, macro in parts).replace('\\"', '"')
     return squeeze(re.sub(CONVERSION, "…", text).replace("%%", "%"))
@@ -60,7 +61,7 @@ def messages():
             for name, args in calls(open(path).read()):
                 at = LEVELS[name]
                 if name.startswith("lw_problem") and folder != "cli/check":
-                    continue  # about the configuration: it begins with the key's path, and says what is right
+                    continue  # left out: an error about the configuration begins with the key's path, and says what is right
                 if len(args) <= at or not args[at].startswith('"'):
                     continue
                 if name in ("lw_log", "lw_log_with") and not re.search("LW_LOG_(WARN|ERROR)", args[0]):
@@ -76,7 +77,7 @@ def messages():
 
 
 def quoted(page):
-    """What stands in the first column of the page's tables, in code quotes."""
+    """Returns the code quotes in the first column of the page's tables."""
     for n, line in enumerate(open(page), 1):
         if line.startswith("| `"):
             for text in re.findall(r"`([^`]+)`", line.split(" | ")[0]):
@@ -84,7 +85,8 @@ def quoted(page):
 
 
 def regular(entry):
-    """An entry as a pattern: its … stands for anything, also for what is literal in the code."""
+    """Returns an entry of the page as a pattern: its … matches anything, even text that is
+    literal in the code."""
     return re.compile(".*?".join(re.escape(p) for p in entry.split("…")))
 
 

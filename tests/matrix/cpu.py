@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures Redis's CPU per message on each server of tests/matrix/servers.txt, all in one run, and writes it as JSON.
-Arguments: build folder, file, [messages, rounds]. Needs `make limits`.
+"""Measures Redis's CPU per message on each server of tests/matrix/servers.txt, all in one run, and writes it as JSON. Arguments: build
+folder, file, [messages, rounds]. Needs `make limits`.
 
-bench/limits/scripts sends what a worker sends: gate and settle for batches of messages with distinct keys, by the same scripts and with the same
-arguments, without Kafka and handlers. Each round runs on every server in turn, so that what else the machine does falls on all alike. The figure
-is the CPU that the server says it used (INFO: used_cpu_user and used_cpu_sys), by the number of messages."""
+bench/limits/scripts sends what a worker sends: gate and settle for batches of messages with distinct keys, by the same scripts and with
+the same arguments, without Kafka and handlers. Each round runs on every server in turn, so that other load on the machine affects all
+alike. The figure is the CPU time that the server reports (INFO: used_cpu_user and used_cpu_sys), divided by the number of messages."""
 import json
 import os
 import statistics
@@ -26,7 +26,7 @@ def program(name):
 
 
 def measure(build, directory, server, messages):
-    """The server's name, and its CPU for each message in microseconds."""
+    """Returns the server's name, and its CPU time per message in microseconds."""
     lib.redis.REDIS_SERVER = server
     redis = lib.redis.Redis(directory)
     redis.start()

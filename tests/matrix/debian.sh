@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command on a clean copy of this source tree inside another Debian, in a chroot that debootstrap makes.
+# Runs a command on a clean copy of this source tree inside another Debian, in a chroot made by debootstrap.
 # usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …)
 #
-# The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. The tree is copied anew each time, without
-# what is ignored by git, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
-# $LW_DEBIAN_MIRROR. Needs root, for chroot and mount; it mounts in a namespace of its own, and all processes of the command end with it.
-# $LW_CHROOT_TREE: another name than latchwork below /src, so that two may be at work. $LW_CHROOT_SHARED: folders to show inside, by the same paths.
-# exit: that of the command; 2 usage, or no chroot can be made
+# The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. Each run copies the tree, without files
+# that git ignores, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
+# $LW_DEBIAN_MIRROR. Needs root, for chroot and mount; it mounts in its own namespace, and all processes of the command end with it.
+# $LW_CHROOT_TREE: another name than latchwork below /src, so that two runs can work at the same time. $LW_CHROOT_SHARED: folders that appear inside
+# at the same paths. exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }

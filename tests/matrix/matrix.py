@@ -37,8 +37,8 @@ CELL_LIMIT_S = 1800
 
 
 def cells():
-    """Names, in the order in which they run. Each server runs with each library on the first Kafka, and each Kafka with each library on the
-    distribution's own server; what most people have comes first."""
+    """Returns the names of the cells, in the order in which they run, most common combinations first. Each server runs with each
+    library on the first Kafka, and each Kafka with each library on the distribution's own server."""
     out = [(distribution, server) for distribution in DISTRIBUTIONS for server in SERVERS]
     for distribution in DISTRIBUTIONS:
         out += [(distribution, server, "own", KAFKAS[0]) for server in SERVERS]
@@ -121,7 +121,7 @@ def table(head, rows):
 
 
 def version(results, field, wanted):
-    """The version that runs whose names have `wanted` in its place have reported."""
+    """Returns the version of `field` that was reported by runs whose names contain `wanted`."""
     seen = sorted({r["versions"][field].replace("_", " ") for name, r in results.items() if r and field in r["versions"] and wanted in name.split("/")})
     return seen[0] if seen else wanted
 
@@ -157,7 +157,7 @@ def page(known):
 
 
 def cpu():
-    """The table of tests/matrix/cpu.py."""
+    """Returns the table of CPU per message that tests/matrix/cpu.py measured."""
     try:
         with open(os.path.join(STORE, "cpu.json")) as f:
             measured = json.load(f)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes one of the servers of tests/matrix/servers.txt runnable here, beside whatever is installed, and prints its program.
+# Makes one of the servers of tests/matrix/servers.txt runnable here without installing it, and prints the path of its program.
 # usage: tests/matrix/servers.sh NAME      then: LW_REDIS_SERVER=$(tests/matrix/servers.sh valkey-8.1) tests/run.sh server build
 #        tests/matrix/servers.sh --list    the names
 #
-# The program is build/servers/NAME/bin/redis-server ($LW_SERVERS: another folder than build/servers). It brings all its libraries along, so it runs
-# on every Linux of this processor, also in a chroot. Nothing is installed, and root is not needed. A folder that is complete is used again.
-# Debian's packages come from the mirror that apt uses here, or from $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian: it is built from
-# the source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags.
-# exit: 0 its path was printed, 1 it can't be had here (the reason is on stderr), 2 usage
+# The program is build/servers/NAME/bin/redis-server ($LW_SERVERS: another folder than build/servers). All its libraries are in its folder, so it
+# runs on every Linux of this processor, also in a chroot. Nothing is installed, and root is not needed. A folder that is complete is used again.
+# Debian's packages come from the mirror that apt uses here, or from $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian: it is built from the
+# source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags. exit: 0 its path was printed, 1 the server cannot be made here (the
+# reason is on stderr), 2 usage
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 table=tests/matrix/servers.txt
@@ -19,7 +19,8 @@ die() {
     exit 1
 }
 
-# apt with files of its own, for one suite; an empty list of installed packages makes it name every library
+# Runs apt with its own files, for one suite. The list of installed packages is empty, so that apt names
+# every library.
 suite_apt() { # SUITE PROGRAM ARGUMENT…
     local suite=$1 program=$2
     shift 2
@@ -28,7 +29,7 @@ suite_apt() { # SUITE PROGRAM ARGUMENT…
         -o Acquire::Languages=none -qq "$@"
 }
 
-# a suite that only adds to another needs that one, too
+# a suite that only adds to another one needs that one, too
 base_suite() {
     case $1 in
     *-backports) echo "${1%-backports}" ;;
@@ -48,7 +49,7 @@ fetch_debian() { # SUITE PACKAGE
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $url $name main"
     done >"$apt/sources.list"
     suite_apt "$suite" apt-get update >&2 || die "apt can't read $suite"
-    # the server, the package with its program, and every library that they need
+    # fetch the server, the package that has its program, and every library that they need
     local wanted
     wanted=$(suite_apt "$suite" apt-get -s --no-install-recommends install "$package" |
         awk -v p="$package" -v t="${package%-server}-tools" '$1 == "Inst" && ($2 == p || $2 == t || $2 ~ /^lib/) {gsub(/[()]/, "", $3); print $2 "=" $3}')
@@ -58,12 +59,12 @@ fetch_debian() { # SUITE PACKAGE
     gather "$package"
 }
 
-# One folder of libraries, the program, and the loader
+# Collects the program, its libraries and its loader in one folder.
 gather() { # PROGRAM
     local file
     mkdir -p "$work/lib" "$work/bin"
     while read -r file; do
-        cp -L "$file" "$work/lib/" 2>/dev/null || true # fails on a link whose target is in no package that was fetched
+        cp -L "$file" "$work/lib/" 2>/dev/null || true # fails for a link whose target is in none of the fetched packages; such a file is not needed
     done < <(find "$work/root" -name '*.so*' -path '*/lib*' \( -type f -o -type l \))
     cp -L "$work/root/usr/bin/$1" "$work/program"
     cp "$(find "$work/root" -name 'ld-linux*.so.*' -type f | head -n 1)" "$work/loader"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of handlers and pool share: configurations from a JSON section, jobs, temporary folders, captured logs. */
+/* Helpers that the tests of handlers and of the pool share: configurations from a JSON section, jobs, temporary folders,
+ * captured logs. */
 #ifndef LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 #define LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 
@@ -48,7 +49,7 @@ static UNUSED void fx_config_free(struct lw_config *c) {
     free(c);
 }
 
-/* What check() says, as one text; free it. */
+/* Returns the problems that check() reports, as one text, which the caller frees. */
 static UNUSED char *fx_check(const struct lw_handler_type *t, const char *section) {
     struct lw_config *c = fx_config("%s", section);
     struct lw_problems p = {0};
@@ -72,7 +73,7 @@ struct fx_job {
     char key[64];
 };
 
-/* A job of topic t, partition 0, with a live lease. The payload is borrowed. */
+/* Makes a job of topic t, partition 0, with a live lease. It borrows the payload. */
 static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
     memset(j, 0, sizeof *j);
     snprintf(j->key, sizeof j->key, "%s", key);
@@ -91,7 +92,7 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     return &j->job;
 }
 
-/* Runs one job on a slot; its outcome. */
+/* Runs one job on a slot and returns its outcome. */
 static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h, struct lw_slot *s, struct lw_job *job) {
     t->run(h, s, &job, 1);
     return job->outcome;
@@ -117,7 +118,7 @@ static UNUSED void fx_write(const char *path, const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* The file's text, "" where there is none; free it. */
+/* Returns the file's text, or "" if there is no file; the caller frees it. */
 static UNUSED char *fx_read(const char *path) {
     struct lw_buf b = {0};
     char chunk[4096];
@@ -129,7 +130,7 @@ static UNUSED char *fx_read(const char *path) {
     return text;
 }
 
-/* Waits (bounded) until a condition holds. */
+/* Waits until the condition holds, but not for ever. */
 #define wait_for(condition)                                                           \
     do {                                                                              \
         for (int64_t until_ = lw_boot_ms() + 20000; !(condition);) {                  \
@@ -138,7 +139,7 @@ static UNUSED char *fx_read(const char *path) {
         }                                                                             \
     } while (0)
 
-/* stderr (where the log goes) into a file, and back. */
+/* fx_capture() redirects stderr, where the log goes, to a file; the next function ends that. */
 static UNUSED int fx_capture(const char *path) {
     int keep = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
     assert_true(keep >= 0 && fd >= 0);
@@ -152,7 +153,7 @@ static UNUSED void fx_release(int keep) {
     close(keep);
 }
 
-/* Is the process there, and not a zombie? */
+/* Returns whether the process exists and is no zombie. */
 static UNUSED bool fx_alive(pid_t pid) {
     char path[64], state = 'X';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

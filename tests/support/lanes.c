@@ -78,7 +78,8 @@ static redisReply *evalsha(struct lt *l, const char *sha) {
 
 static void config_maxmemory(struct lt *l, const char *bytes) { lt_text(l, "CONFIG SET maxmemory %s", bytes); }
 
-/* Gate is the one script that maxmemory refuses: test_gate has a test of that. */
+/* Sends the call once. In the variant with a full memory, gate is excepted: it is the only
+ * script that maxmemory refuses, which test_gate tests. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);
@@ -117,7 +118,8 @@ static void copy_letters(const redisReply *r, char *out, int want) {
     out[want] = '\0';
 }
 
-/* Numbers the grants of gate. Returns how many there are; *most: how many a lane was given. */
+/* Numbers the grants of gate's answer. Returns their number; *most becomes the largest number of
+ * grants in one lane. */
 static int grants_of_gate(struct lt *l, int *most) {
     int at = 0, n = 0;
     for (int i = 0; i < l->n_items; i++) {
@@ -166,7 +168,7 @@ static void check_fences(struct lt *l, int n_grants, int most) {
     l->fence = strtoull(l->reply->element[0]->str, NULL, 10);
     if (most > l->reserve) fail_msg("%s: a lane was given %d with %d fences", l->script->name, most, l->reserve);
     if (!n_grants && !is_gate(l)) {
-        assert_int_equal(l->fence, 0); /* none was spent */
+        assert_int_equal(l->fence, 0); /* no fence was used */
         return;
     }
     if (l->fence <= l->fence_seen)
@@ -227,14 +229,16 @@ static void send_and_take(struct lt *l) {
     }
 }
 
-/* What the same call answers when it is sent once more: see "Rules of the wire" in the protocol. */
+/* Returns the answer that the same call must get when it is sent again; protocol.md says it
+ * under "Rules of the wire". */
 static char answer_again(const struct lt *l, char first) {
     if (is_gate(l) && strchr("UX", first)) return 'D';
     if (is_settle(l) && strchr("LB", first)) return 'S';
     return first;
 }
 
-/* The heads of the first answer, oldest first; perhaps fewer, or more: how far a call looks depends on what finished ones it meets. */
+/* Checks that both answers have the same heads, oldest first. One may have more than the other, because finished messages change
+ * how far a call looks. */
 static void assert_same_heads(const struct lt *l, const redisReply *first) {
     const redisReply *was = heads_in(l, first), *now = heads_in(l, l->reply);
     int at = 0;
@@ -249,7 +253,8 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
     }
 }
 
-/* The reply was lost, the call is sent again. The caller sees the first answer, with the later fences. */
+/* Sends the call again, as after a lost reply. The test sees the first answer, with the fences of the
+ * second. */
 static void twice(struct lt *l) {
     static char first[sizeof l->answers], named[sizeof l->named];
     memcpy(first, l->answers, sizeof first);
@@ -275,8 +280,9 @@ static void twice(struct lt *l) {
 
 const char *lt_run(struct lt *l) {
     send_and_take(l);
-    bool more = l->script == &lw_script_floor && !strcmp(l->answers, "0");          /* it asks to be sent again, and goes on then */
-    if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l); /* hints are popped: twice is more of them */
+    bool more = l->script == &lw_script_floor &&
+                !strcmp(l->answers, "0"); /* floor answers 0 when it has more to do, and then the second call continues */
+    if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l); /* hints pops hints, so a second call would pop more */
     return l->answers;
 }
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of the lane scripts on a private redis-server, built so that a test reads like the protocol.
  *
- * Calling sequence: main calls lt_run_tests() with tests made by LT(); each test gets a struct lt whose server was flushed and whose
- * epoch was entered, quarantine over. lt_gate(), lt_settle()… return what was answered as letters, "RWD" say, or the word that refused
- * the whole call ("LOST"), or the first word of an error with a minus ("-OOM"). Valid until the next call.
+ * Calling sequence: main calls lt_run_tests() with tests made by LT(); each test gets a struct lt whose server was flushed, and whose
+ * epoch was entered and has no quarantine. lt_gate(), lt_settle()… return the answer's letters, as in "RWD", or the word that refused
+ * the whole call ("LOST"), or the first word of an error with a minus ("-OOM"). The text is valid until the next call.
  *
- * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script that touches any other name fails its test.
- * The fences that a call takes must be above all those of calls before it, their last be what is stored, and no lane be granted more
- * messages than there are fences; the shape of each answer (how many letters, heads, attempts) is looked at too, in every call.
+ * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script that touches any other name fails its
+ * test. Every call is also checked: its fences are above all fences of earlier calls, the last of them is stored, no lane is granted
+ * more messages than there are fences, and the answer has the right form (number of letters, heads, attempts).
  *
- * The same tests run in variants: each script forgotten before each call (SCRIPT FLUSH), each call but gate at maxmemory, and each call
- * sent twice with the same arguments, as after a lost reply: the second must answer what the protocol says and change nothing. */
+ * The same tests run in variants: each script forgotten before each call (SCRIPT FLUSH), each call but gate at maxmemory, and each
+ * call sent twice with the same arguments, as after a lost reply: the second call must answer as the protocol says and change
+ * nothing. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 
@@ -29,7 +30,7 @@
 #define LT_TAG "lw:{t.0}:"
 
 enum { LT_PLAIN = 1, LT_FLUSHED = 2, LT_FULL = 4, LT_TWICE = 8, LT_ALL = 15 };
-/* Long enough that nothing expires while a test runs. */
+/* These times are so long that nothing expires while a test runs. */
 enum { LT_TTL_MS = 600000, LT_HANDOFF_MS = 300000, LT_BATCH_MAX = 256, LT_ANSWERS_MAX = 2048, LT_ARGS_MAX = 6000, LT_TOKENS_MAX = 64 };
 
 struct lt_args {
@@ -40,41 +41,41 @@ struct lt_args {
 
 struct lt {
     struct lw_test_redis *server;
-    redisContext *admin, *user; /* user: what the scripts are called as */
+    redisContext *admin, *user; /* user: the connection on which scripts are called */
     unsigned variant;
 
-    /* what the next calls say; lt_setup() restores them */
+    /* arguments of the next calls, which lt_setup() resets */
     char epoch[64];
-    int64_t off_ms; /* added to the expected time */
+    int64_t off_ms; /* added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
-    bool skip, drop;  /* retry.order skip, on_busy drop */
-    int64_t new_from; /* of all partitions, with drop; -1: not known */
-    int taken;        /* hints that leave claimed:w */
-    int most;         /* of tend, hints */
-    int reserve;      /* fences a lane may need */
-    int want;         /* heads of each lane, of claim */
-    char bounds[64];  /* in bytes, of claim and settle: "LANE CALL MET" */
-    int narrow;       /* the bytes to read at once are 0 those of all messages of a segment, 1 of its first only, 2 none */
+    bool skip, drop;  /* settings retry.order: skip, queue.on_busy: drop */
+    int64_t new_from; /* new_from of all partitions, used with drop; -1: not known */
+    int taken;        /* number of hints to remove from claimed:w */
+    int most;         /* maximum number of lanes per call of tend, or of hints per call of hints */
+    int reserve;      /* number of fences that a lane may need */
+    int want;         /* for claim: maximum number of heads per lane */
+    char bounds[64];  /* for claim and settle: limits in bytes, "LANE CALL MET" */
+    int narrow;       /* which bytes of a segment are read at once: 0 those of all its messages, 1 that of the first message, 2 none */
 
-    /* the last call and its answer */
+    /* The last call and its answer: */
     const struct lw_script *script;
     struct lt_args keys, args;
-    char token[64]; /* of gate and claim */
+    char token[64]; /* token of the last gate or claim */
     redisReply *reply;
     char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
-    uint64_t fence, fence_seen; /* the first that the last call took; the last of all that calls took */
-    int n_items, n_messages;    /* of the call */
+    uint64_t fence, fence_seen; /* first fence that the last call took; last fence that any call took */
+    int n_items, n_messages;    /* number of items and of messages of the call */
     struct {
         int n_messages, n_named, first_head, n_heads;
-        int first_grant; /* of its messages, named and heads, from 1; over all items */
+        int first_grant; /* number of the item's first grant, counted from 1 over all items; named messages and heads count, too */
     } item[LT_BATCH_MAX];
     struct {
-        int grant, in_lane; /* number of its grant over all lanes, from 1, and in its lane, from 0; grant 0: none */
+        int grant, in_lane; /* number of the grant, counted from 1 over all lanes (0: not granted), and from 0 within its lane */
     } granted[LT_ANSWERS_MAX];
     struct {
         char token[64];
         uint64_t fence;
-    } values[LT_TOKENS_MAX]; /* what gate and claim wrote into locks last, by token */
+    } values[LT_TOKENS_MAX]; /* by token: the value that gate or claim last wrote into locks */
     int n_values;
 };
 
@@ -84,16 +85,17 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
-    bool bare;   /* gate is not given its envelope */
-    size_t size; /* of its payload; 0: a short one */
-    bool behind; /* gate with drop: the caller runs one of the lane */
-    /* for settle */
-    const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more, heads */
-    const struct lt_msg *next;           /* the one message that is named */
+    bool bare;   /* gate gets no envelope of it */
+    size_t size; /* bytes of its payload; 0: a short payload */
+    bool behind; /* for gate with drop: the caller already runs a message of the lane */
+    /* for settle: */
+    const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more or heads */
+    const struct lt_msg *next;           /* the single message that the item names */
     int64_t backoff_ms;
 };
 
-/* An item of settle: the finished messages of a lane, the last with the outcome; `named` behind them. Lane and token are the first's. */
+/* An item of settle: the finished messages of a lane, of which the last has the outcome, and the messages that the item names. Lane
+ * and token are those of the first. */
 struct lt_item {
     const struct lt_msg *done;
     size_t n_done;
@@ -101,29 +103,31 @@ struct lt_item {
     const struct lt_msg *named;
     size_t n_named;
     int want, before;
-    const char *value; /* of the lock; NULL: what the token wrote last */
+    const char *value; /* value of the lock; NULL: the value that the token wrote last */
 };
 
-/* A message of topic orders; outcome done, mode next. */
+/* Makes a message of topic orders with outcome done and mode next. */
 struct lt_msg lt_msg(int32_t partition, int64_t offset, const char *lane, const char *token);
 struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane, const char *token);
-/* The same message with another outcome and mode. */
+/* Returns the same message with another outcome and mode. */
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
-/* LT_BATCH_MAX lanes, "lane 0" and so on, with `each` messages each, of token t1: eight partitions, in each of which a segment ends among
- * them. m has room for all. */
+/* Fills m with messages of LT_BATCH_MAX lanes ("lane 0" and so on), `each` per lane, all with token t1. They are in eight partitions,
+ * and in each partition a segment ends among them. */
 void lt_full_batch(struct lt_msg *m, int each);
 
-/* One token a call, the first's. Messages of one lane that stand side by side are one item; `bare` is that of its first. */
+/* Calls gate with the token of the first message. Neighbours of the same lane become one item; `bare` is that of the
+ * item's first message. */
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
-/* A message is an item of its own, and wants one head. */
+/* Calls settle with one item per message, each of which wants one head. */
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n);
-const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* the lane of each counts, and the first's token */
+const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* uses the lane of each message, and the token of the first */
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-const char *lt_tend(struct lt *l);  /* the number as text */
-const char *lt_hints(struct lt *l); /* lanes, joined by spaces */
-/* Numbers: committed and from, as the scripts want them; ranges (lo, hi) of topic:partition for repair. */
+const char *lt_tend(struct lt *l);  /* returns the number of lanes as text */
+const char *lt_hints(struct lt *l); /* returns lanes, joined by spaces */
+/* These take numbers as the scripts expect them: committed, from and, for repair, ranges (lo, hi) of
+ * offsets of topic:partition. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
 struct lt_range {
     const char *tp;
@@ -131,53 +135,56 @@ struct lt_range {
 };
 const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from, const struct lt_range *ranges, size_t n);
 
-/* Bytes first to last, four states each, of a segment. */
+/* Names the bytes from `first` to `last` of a segment; each byte holds four states. */
 struct lt_look {
     const char *tp;
     int64_t segment;
     int first, last;
 };
-const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n); /* the floors, joined by spaces, '-' for none; or "LOST" */
-struct lw_bytes lt_states(const struct lt *l, int i);                      /* the bytes of look i */
+const char *lt_watch(struct lt *l, const struct lt_look *looks,
+                     size_t n);                       /* returns the floors, joined by spaces, with '-' for none; or "LOST" */
+struct lw_bytes lt_states(const struct lt *l, int i); /* the bytes of states that answer look i */
 
 struct lt_enter {
     const char *candidate, *life, *history, *jumped, *host;
     int64_t ttl_ms, grace_ms, offset_ms;
     uint64_t fence;
-    const char *field, *value; /* of the schema */
+    const char *field, *value; /* one field of the schema */
     int64_t old_ms;
 };
 struct lt_entered {
     char id[64], field[64], theirs[64];
     int64_t now_ms, not_before_ms, ttl_ms;
-    bool first; /* no commit of the group is known */
+    bool first; /* true while no commit of the group is known */
 };
-/* "OK" or "REFUSED". */
+/* Returns "OK" or "REFUSED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
-/* Of message i of the last answer of gate; of what was granted first to item i of settle, lane i of claim. */
+/* Values of the last answer: for gate those of message i; for settle those of the first grant of item i;
+ * for claim those of lane i. */
 uint64_t lt_fence(const struct lt *l, int i);
 int lt_attempts(const struct lt *l, int i);
-int lt_attempts_of(const struct lt *l, int i, int k); /* of the k-th grant of item i, from 0 */
-/* "PARTITION/OFFSET" of the envelopes that were handed over to item i, oldest first, "" if none. */
+int lt_attempts_of(const struct lt *l, int i, int k); /* attempts of grant k (from 0) of item i */
+/* Returns "PARTITION/OFFSET" of the envelopes that item i was given, oldest first; "" if none. */
 const char *lt_heads(struct lt *l, int i);
 struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
-int64_t lt_duplicates(const struct lt *l); /* settle, claim */
+int64_t lt_duplicates(const struct lt *l); /* for settle and claim */
 
-/* What is in Redis, seen as the administrator. A failing command fails the test. */
+/* These read Redis as the administrator. If a command fails, the test fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
-const char *lt_text(struct lt *l, const char *fmt, ...); /* "(nil)" for nothing */
+const char *lt_text(struct lt *l, const char *fmt, ...); /* returns "(nil)" if there is nothing */
 int lt_state(struct lt *l, struct lt_msg m);
 void lt_set_state(struct lt *l, struct lt_msg m, int state);
-const char *lt_waiting(struct lt *l, struct lt_msg m); /* PARTITION/OFFSET of its lane's list, oldest first */
-const char *lt_lock(struct lt *l, struct lt_msg m);    /* the token, "(nil)" when free */
-void lt_free_lock(struct lt *l, struct lt_msg m);      /* as if the lease had run out */
+const char *lt_waiting(struct lt *l, struct lt_msg m); /* PARTITION/OFFSET of the messages in its lane's list, oldest first */
+const char *lt_lock(struct lt *l, struct lt_msg m);    /* token of its lane's lock; "(nil)" if the lane is free */
+void lt_free_lock(struct lt *l, struct lt_msg m);      /* removes the lock, as if the lease had ended */
 int64_t lt_now_ms(struct lt *l);
-/* All keys and values as text, the caller's to free. exact: with fences, scores and stream ids; these change when a call is repeated. */
+/* Returns all keys and values as text, which the caller frees. exact: includes fences, scores and stream ids, which change when a
+ * call is repeated. */
 char *lt_dump(struct lt *l, bool exact);
-void lt_assert_unchanged(struct lt *l, char *before, bool exact); /* frees before */
+void lt_assert_unchanged(struct lt *l, char *before, bool exact); /* compares with a dump, and frees it */
 void lt_encode(const struct lt_msg *m, struct lw_buf *out);
-/* The call that was built last, sent by hand. */
+/* Sends the last call again, exactly as it was built. */
 const char *lt_call_again(struct lt *l);
 
 /* For tests that start their own server, which becomes the struct's: NULL if it could not be reached. lt_close ends both. */

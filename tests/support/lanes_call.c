@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes messages for tests, and builds the calls of the scripts as the comments at their heads describe them. */
+/* Makes messages for tests, and builds the calls of the scripts as the top of each script describes them. */
 #include "tests/support/lanes_build.h"
 
 #include "queue/calls.h"
@@ -59,7 +59,7 @@ void lt_full_batch(struct lt_msg *m, int each) {
 
 static struct lw_commands commands;
 static struct lw_places places;
-static char names[LW_GROUPS_MAX][64]; /* of the call's partitions */
+static char names[LW_GROUPS_MAX][64]; /* names of the partitions of the current call */
 static int n_names;
 
 static struct lw_call call_of(struct lt *l, const struct lw_script *script) {
@@ -85,7 +85,7 @@ static struct lw_call call_of(struct lt *l, const struct lw_script *script) {
                             .skip = l->skip};
 }
 
-/* The call goes where the variants find it. */
+/* Copies the call to where lt_run() can repeat it, and runs it. */
 static const char *run_call(struct lt *l) {
     char count[16];
     snprintf(count, sizeof count, "%.*s", (int)commands.len[2], commands.argv[2]);
@@ -94,7 +94,7 @@ static const char *run_call(struct lt *l) {
     return lt_run(l);
 }
 
-/* "topic:partition", the same pointer for the same partition of a call. */
+/* Returns "topic:partition": for the same partition always the same pointer within a call. */
 static const char *partition_of(const struct lt_msg *m) {
     char name[64];
     snprintf(name, sizeof name, "%s:%d", m->topic, m->partition);
@@ -108,13 +108,13 @@ static void add_place(const struct lt *l, const struct lt_msg *m) {
     lw_places_add(&places, partition_of(m), m->offset)->new_from = l->new_from < 0 ? INT64_MAX : l->new_from;
 }
 
-/* Which bytes of a segment are read at once is the test's to choose. */
+/* Sets which bytes of a segment the script reads at once, as the test chose in l->narrow. */
 static void choose_bytes(const struct lt *l) {
     for (int g = 0; g < places.n; g++) {
         const unsigned char *first = places.bytes;
         while (*first != g + 1) first += 3;
         if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
-        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT; /* this number makes the segment count as dense, or as empty */
+        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT; /* makes the segment look full, or empty */
     }
 }
 
@@ -142,7 +142,8 @@ static void begin_item(struct lt *l, int n_messages, int n_named) {
     l->item[l->n_items++].n_named = n_named;
 }
 
-/* Messages of a lane that stand side by side are one item of gate. Returns whether any envelope is given. */
+/* Makes items of gate: neighbours of the same lane become one item. Returns whether any envelope is
+ * given. */
 static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned char *counts) {
     bool any = false;
     size_t k;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in Redis, seen by a test. */
+/* Reads Redis for a test. */
 #include "tests/support/lanes.h"
 
 #include "queue/codes.h"
@@ -125,7 +125,7 @@ static const char dump_script[] =
     "end\n"
     "return table.concat(out, '\\n')\n";
 
-/* States are bytes and lanes may be: printable in the end. */
+/* Makes bytes printable, because states are bytes and lanes may be any bytes. */
 static char *printable(const char *p, size_t n) {
     struct lw_buf b = {0};
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handler that does what the payload says, a pool with it, and reaping as the worker does it. */
+/* A handler that does what each payload says, a pool with it, and a function that reaps jobs as
+ * the worker does. */
 #ifndef LW_TESTS_SUPPORT_POOL_FIXTURE_H
 #define LW_TESTS_SUPPORT_POOL_FIXTURE_H
 
@@ -15,12 +16,12 @@
 struct lw_handler {
     size_t batch_max;
     atomic_int slots_open, runs, in_run, most_in_run, biggest;
-    atomic_bool gate; /* "wait" jobs end when it opens */
+    atomic_bool gate; /* jobs with the payload "wait" end when it becomes true */
     atomic_int waiting;
     bool seen_alone[64], seen_busy[64];
     struct lw_board_worker *board;
-    void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n); /* NULL, or called first in each run */
-    void *ctx;                                                                   /* for it */
+    void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n); /* called first in each run, unless it is NULL */
+    void *ctx;                                                                   /* context for saw() */
 };
 struct lw_slot {
     int index;
@@ -41,7 +42,8 @@ static UNUSED void slot_close(struct lw_handler *h, struct lw_slot *s) {
 
 static UNUSED size_t batch_max(const struct lw_handler *h) { return h->batch_max; }
 
-/* Other threads sit down and leave meanwhile; a seat of this thread stays as it is, and what is read of others' is not used. */
+/* Returns whether the seat names this identity. Other threads may change their seats meanwhile; that is no matter, because
+ * only the seats of this thread are used, and they do not change. */
 __attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s, const char *identity) {
     size_t i = 0;
     while (s->identity[i] && s->identity[i] == identity[i]) i++;
@@ -108,7 +110,8 @@ static UNUSED void close_fx(struct fx *x) {
     close(x->fd);
 }
 
-/* Reaps by the eventfd alone, as the worker does: a lost signal hangs here. */
+/* Reaps jobs only when the eventfd says so, as the worker does, so that a lost signal makes the
+ * test hang. */
 static UNUSED void reap(struct fx *x, struct lw_job **out, size_t want) {
     size_t got = 0;
     while (got < want) {

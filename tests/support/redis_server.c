@@ -17,12 +17,13 @@ enum { FIXED_ARGS = 14, EXTRA_ARGS_MAX = 60, READY_TRIES = 2000, READY_PAUSE_MS 
 
 struct lw_test_redis {
     char dir[PATH_SIZE];
-    char path[PATH_SIZE + 8]; /* below the 108 bytes of a socket's address */
+    char path[PATH_SIZE + 8]; /* short enough for a socket's address, which has 108 bytes */
     char *extra[EXTRA_ARGS_MAX + 1];
     pid_t pid;
 };
 
-/* The program of every server that the tests start: tests/matrix runs them with other releases. */
+/* Returns the program of every server that tests start, because tests/matrix runs them with
+ * other releases. */
 static const char *server_program(void) {
     const char *named = getenv("LW_REDIS_SERVER");
     return named && *named ? named : "redis-server";
@@ -52,7 +53,7 @@ static bool answers(const char *path) {
     bool ok = false;
     if (c && !c->err && redisSetTimeout(c, wait) == REDIS_OK) {
         redisReply *reply = redisCommand(c, "PING");
-        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error: wait on */
+        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error reply; then the loop waits on */
         if (reply) freeReplyObject(reply);
     }
     if (c) redisFree(c);
@@ -87,7 +88,7 @@ static bool wait_ready(struct lw_test_redis *r) {
 }
 
 static bool launch(struct lw_test_redis *r) {
-    unlink(r->path); /* a killed server leaves its socket */
+    unlink(r->path); /* removes the socket that a killed server left */
     pid_t parent = getpid();
     r->pid = fork();
     if (r->pid == 0) run_server(r, parent);
@@ -165,7 +166,7 @@ bool lw_test_redis_flush(struct lw_test_redis *r) {
 
 void lw_test_redis_kill(struct lw_test_redis *r) {
     if (r->pid <= 0) return;
-    kill(r->pid, SIGKILL); /* ends a stopped (SIGSTOP) one too */
+    kill(r->pid, SIGKILL); /* SIGKILL, because it also ends a stopped server */
     while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR) {}
     r->pid = -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small Kafka tool for the live tests. See usage below. */
+/* A small Kafka tool for the live tests; the usage text below lists its commands. */
 #include "base/bytes.h"
 
 #include <errno.h>
@@ -56,8 +56,8 @@ struct options {
 };
 
 static const char *brokers;
-static int64_t refused;    /* messages that the broker did not take */
-static FILE *produced_log; /* --produced */
+static int64_t refused;    /* number of messages that the broker did not accept */
+static FILE *produced_log; /* file of --produced */
 
 static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void die(const char *fmt, ...) {
@@ -281,7 +281,7 @@ static void committed(const char *group, char **topics, int n) {
     rd_kafka_destroy(rk);
 }
 
-/* Text where it is UTF-8, otherwise {"hex": ...}. */
+/* Returns the bytes as text, or as {"hex": ...} if they are not UTF-8. */
 static json_t *as_json(const void *p, size_t n) {
     if (!p) return json_null();
     json_t *text = json_stringn(p, n);
@@ -345,7 +345,7 @@ struct stream {
     int64_t sent, start_us;
 };
 
-static uint64_t draw(struct stream *s) { /* splitmix64 */
+static uint64_t draw(struct stream *s) { /* next random number, by splitmix64 */
     uint64_t z = s->state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -371,7 +371,8 @@ static int64_t monotonic_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Waits until the next message is due, and returns when it was: a message that is late counts from then on. */
+/* Waits until the next message is due, and returns the due time, from which a late message's latency
+ * counts. */
 static int64_t keep_rate(struct stream *s) {
     if (!s->o->rate) return monotonic_us();
     int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
@@ -384,7 +385,7 @@ static int64_t keep_rate(struct stream *s) {
 
 static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n, const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
-    void *due_us = (void *)(intptr_t)keep_rate(s); /* comes back with the delivery report */
+    void *due_us = (void *)(intptr_t)keep_rate(s); /* the due time, which the delivery report gives back */
     while (rd_kafka_produce(s->topic, partition, RD_KAFKA_MSG_F_COPY, (void *)(uintptr_t)payload, n, key, key_n, due_us)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
         rd_kafka_poll(s->rk, 10);
@@ -414,7 +415,7 @@ static int nibble(char c) {
     die("not a hex digit: %c", c);
 }
 
-/* In place; a field that is null stays so. */
+/* Decodes hex digits in place, and returns the number of bytes. */
 static size_t from_hex(char *text, size_t n) {
     if (n % 2) die("an odd number of hex digits");
     for (size_t i = 0; i < n; i += 2) text[i / 2] = (char)(nibble(text[i]) << 4 | nibble(text[i + 1]));
@@ -442,7 +443,8 @@ static void produce(const char *topic, const struct options *o) {
     close_stream(&s);
 }
 
-/* Sums of the weights 1/(r+1)^zipf, to draw keys from by bisection. */
+/* Returns the running sums of the weights 1/(r+1)^zipf, in which a random number finds its key
+ * by bisection. */
 static double *weights(const struct options *o) {
     double *sum = lw_alloc((size_t)o->keys * sizeof *sum), all = 0;
     for (int64_t r = 0; r < o->keys; r++) sum[r] = all += pow((double)(r + 1), -o->zipf);
@@ -462,7 +464,7 @@ static int64_t draw_key(struct stream *s, const double *sum) {
     return low;
 }
 
-/* What a message is made of, besides its filling. */
+/* The contents of a message, without its filling. */
 struct content {
     char key[64];
     int key_n, amount;
@@ -473,7 +475,8 @@ enum { RECENT = 1000 };
 
 static double chance(struct stream *s) { return (double)(draw(s) >> 11) / 9007199254740992.0; }
 
-/* Draws only for what is asked for, so that options unused leave the messages of a seed as they are. */
+/* Chooses the next content. Draws random numbers only for options that are given, so that a new
+ * option does not change the messages of a seed. */
 static struct content next_content(struct stream *s, const double *sum, struct content *recent, int64_t i) {
     const struct options *o = s->o;
     struct content c = {.seq = o->first + i};

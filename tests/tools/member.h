@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a consumer group, for source_test.c: each checks what its source tells it. Topics hold no gaps, so what a partition delivers
- * must be contiguous: one record skipped, doubled or misplaced is seen. */
+/* Members of a consumer group, for source_test.c. Each checks what its source delivers. Topics have no gaps, so the offsets of a
+ * partition must be contiguous, and a record that is skipped, doubled or misplaced is noticed. */
 #ifndef LW_TESTS_MEMBER_H
 #define LW_TESTS_MEMBER_H
 
@@ -83,7 +83,7 @@ static pid_t start(const char *fmt, ...) {
 struct owned {
     uint32_t gen;
     int32_t partition;
-    int64_t next; /* the offset that must come */
+    int64_t next; /* the offset that must come next */
     int64_t committed, begin, log_begin, log_end, end;
     char metadata[4097];
     bool gone, held;
@@ -92,19 +92,19 @@ struct owned {
 struct member {
     struct lw_source *s;
     struct lw_config c;
-    const char *member_id; /* NULL: a dynamic member */
+    const char *member_id; /* id of a static member; NULL: a dynamic member */
     struct lw_property properties[12];
     struct owned owned[GENS];
     int n_owned;
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
-    int64_t seek_every, seeks; /* seek from inside of the record callback */
-    bool bare;                 /* the case looks at the source itself: nothing is checked or committed here */
+    int64_t seek_every, seeks; /* number of records between seeks in the record callback (0: no seeks); number of seeks so far */
+    bool bare;                 /* nothing is checked or committed here, because the case looks at the source itself */
     char fatal[1024];
     char topic[64], group[64], reset[16];
 };
 
-static uint8_t seen[PARTS][OFFSETS]; /* deliveries of the current case */
+static uint8_t seen[PARTS][OFFSETS]; /* number of deliveries of each offset in the current case */
 
 static struct owned *owned_by(struct member *m, uint32_t gen) {
     for (int i = 0; i < m->n_owned; i++)
@@ -212,7 +212,7 @@ static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    static char *topics[8]; /* one a live member is enough; never freed */
+    static char *topics[8]; /* one element per live member, which is enough; never freed */
     static int used;
     char **slot = &topics[used++ % 8];
     free(*slot);
@@ -229,7 +229,7 @@ static void property(struct member *m, const char *name, const char *value) {
 
 static void join_with(struct member *m, const struct lw_source_events *ev) {
     property(m, "bootstrap.servers", brokers);
-    property(m, "fetch.wait.max.ms", "20"); /* a seek waits for the fetch that is under way */
+    property(m, "fetch.wait.max.ms", "20"); /* short, because a seek waits until the fetch in flight is answered */
     property(m, "auto.offset.reset", m->c.kafka.reset_latest ? "latest" : "earliest");
     struct lw_err err = {0};
     m->s = lw_source_open(&m->c, m->member_id, ev, m, &err);
@@ -247,7 +247,7 @@ static void leave(struct member *m) {
     CHECK(m->bare || n_current(m) == 0);
 }
 
-/* Waits on the fds, polls all once. */
+/* Waits for an event of any member, then polls each once. */
 static void turn(struct member **all, int n) {
     struct pollfd fds[4];
     for (int i = 0; i < n; i++) fds[i] = (struct pollfd){.fd = lw_source_fd(all[i]->s), .events = POLLIN};
@@ -267,7 +267,7 @@ static void turn(struct member **all, int n) {
         if (!(condition)) problem("line %d: waited in vain for %s", __LINE__, #condition);                \
     } while (0)
 
-/* Polls for so long, whatever happens. */
+/* Polls the members for this time, whatever happens. */
 #define DURING(ms, ...)                                                                                                          \
     do {                                                                                                                         \
         struct member *these[] = {__VA_ARGS__};                                                                                  \
@@ -301,7 +301,7 @@ static bool all_at_end(struct member *m, int64_t each) {
     return n == PARTS;
 }
 
-/* An asynchronous commit of where each partition stands. */
+/* Commits the position of each partition asynchronously. */
 static void commit_all(struct member *m, const char *metadata) {
     struct lw_commit all[PARTS];
     size_t n = 0;

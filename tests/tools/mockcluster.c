@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dev broker as a program: prints its bootstrap servers and lives until its standard input ends.
+/* The dev broker as a program: it prints its bootstrap servers and runs until its standard input
+ * ends.
  *
  *   mockcluster [TOPIC:PARTITIONS]... */
 #include "cli/dev/devbroker.h"

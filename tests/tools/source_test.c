@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source against a real Kafka; run by tests/live/test_source.sh.
+/* Tests the source with a real Kafka; tests/live/test_source.sh runs it.
  *
- *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is where kafka.sh runs it (it is restarted and killed)
- *   source_test BROKERS KAFKA_DIR measure    how fast records come singly through lw_source_poll()
+ *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is the folder in which kafka.sh runs Kafka (which
+ *                                            is restarted and killed)
+ *   source_test BROKERS KAFKA_DIR measure    speed of lw_source_poll(), which gives one record per call
  *   source_test BROKERS KAFKA_DIR CASE       one case by name
  *
- * All members live in this one thread, polled in turn. */
+ * All members are in one thread, which polls them in turn. */
 #include "tests/tools/member.h"
 
 /* --- cases ------------------------------------------------------------------------------------------------------------------ */
 
-/* Members come and go while messages are produced: everything comes once, contiguous in each assignment. */
+/* Members join and leave while messages are produced. Every record must come once, and contiguously
+ * within each assignment. */
 static void rebalances(const char *topic, const char *strategy, int64_t messages) {
     static struct member a, b;
     struct member *two[] = {&a, &b};
@@ -31,7 +33,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
         UNTIL(n_current(&a) == PARTS / 2 && n_current(&b) == PARTS / 2, &a, &b);
         int64_t before = b.records;
         UNTIL(b.records > before + 1000 || distinct() == messages, &a, &b);
-        CHECK(b.records > 1000 && distinct() < messages); /* they did share a stream */
+        CHECK(b.records > 1000 && distinct() < messages); /* both members had records of the same stream */
         shared++;
         commit_all(&a, "half");
         commit_all(&b, "half");
@@ -44,7 +46,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     finish(producing);
     UNTIL(all_at_end(&a, messages / PARTS), &a);
     CHECK(distinct() == messages);
-    CHECK(doubled() == 0); /* everything is committed at revoke */
+    CHECK(doubled() == 0); /* no record came twice, because all were committed at each revoke */
     CHECK(shared == 3 && !*a.fatal && a.commits_bad == 0);
     if (!strategy) CHECK(a.revokes == 6 && a.revoked_parts == 3 * (PARTS + PARTS / 2) && a.losts == 0);
     leave(&a);
@@ -53,7 +55,8 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
 static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
-/* Seeks, from the callback and from outside, held or not: the very next record is the one asked for. */
+/* Seeks from the callback and from outside, with the partition held or not. The next record must be
+ * the one that was asked for. */
 static void case_seek(void) {
     static struct member m;
     make_topic("seek", 40000);
@@ -100,7 +103,7 @@ static void case_hold(void) {
     CHECK(o->next == at && at < 10000);
     lw_source_hold(m.s, o->gen, false);
     o->held = false;
-    UNTIL(all_at_end(&m, 10000), &m); /* on_record checks that it went on where it stood */
+    UNTIL(all_at_end(&m, 10000), &m); /* on_record() checks that the partition continues at the same offset */
     leave(&m);
 }
 
@@ -132,7 +135,7 @@ static void case_metadata(void) {
     struct lw_err large_err = {0};
     ok[0] = true;
     CHECK(lw_source_commit_sync(m.s, &large, 1, ok, 10000, &large_err) == -1 && !ok[0] && m.commits_bad == 1);
-    m.bare = true; /* leave without a commit */
+    m.bare = true; /* leave without committing */
     leave(&m);
     static struct member other;
     setup(&other, "metadata", "metadata");
@@ -177,7 +180,7 @@ static void expect_fatal(const char *topic, const char *group, const char *text)
     leave(&m);
 }
 
-/* faults 22 and 23 of doc/design/faults.md */
+/* Tests faults 22 and 23 of doc/design/faults.md. */
 static void case_fatal(void) {
     make_topic("fatal", 400);
     TOOL("set-offsets %s 2 50", "fatal-deleted fatal");
@@ -199,7 +202,7 @@ static void case_fatal(void) {
     leave(&m);
 }
 
-/* A long hold does not cost the membership; not polling does, and then a commit is refused. */
+/* A long hold does not end the membership. Not polling ends it, and then a commit is refused. */
 static void case_max_poll(void) {
     static struct member m;
     make_topic("maxpoll", 40000);
@@ -222,7 +225,7 @@ static void case_max_poll(void) {
     struct lw_commit late = {gen, 10000, ""};
     struct lw_err err = {0};
     CHECK(lw_source_commit_sync(m.s, &late, 1, NULL, 1000, &err) == -1);
-    UNTIL(n_current(&m) == PARTS, &m); /* it joins again, from the beginning: nothing was committed */
+    UNTIL(n_current(&m) == PARTS, &m); /* it joins again and reads from the beginning, because nothing was committed */
     CHECK(current(&m, 0)->gen > gen && current(&m, 0)->begin == 0);
     UNTIL(all_at_end(&m, 10000), &m);
     leave(&m);
@@ -230,9 +233,9 @@ static void case_max_poll(void) {
 
 /* --- the broker goes away --------------------------------------------------------------------------------------------------- */
 
-/* The broker goes and comes back within the session: the member stays one, reads on, and its next commit is accepted at once. A restart
- * that takes longer than the session expels it, and then Kafka is right to refuse its commits until it has joined again; so the session
- * is longer here than a restart on a busy machine. */
+/* The broker stops and comes back within the session: the member stays in the group, reads on, and its next commit is accepted at
+ * once. A restart that takes longer than the session would expel it, and Kafka would rightly refuse its commits until it has joined
+ * again. So the session is longer here than a restart on a busy machine. */
 static void case_restart(void) {
     static struct member m;
     make_topic("restart", 40000);
@@ -251,7 +254,8 @@ static void case_restart(void) {
     leave(&m);
 }
 
-/* The last case, for it leaves no broker. Closing ends though nobody answers; every partition is taken back. */
+/* Closing ends although no broker answers, and every partition is revoked. This case is the last, because it
+ * leaves no broker. */
 static void case_close_alone(void) {
     static struct member m;
     make_topic("alone", 4000);
@@ -263,18 +267,18 @@ static void case_close_alone(void) {
     struct lw_err err = {0};
     CHECK(lw_source_commit_sync(m.s, &one, 1, NULL, 500, &err) == -1);
     m.bare = true;
-    lw_source_close(m.s, 2000); /* alarm() sees a hang */
+    lw_source_close(m.s, 2000); /* alarm() would end a hang */
     CHECK(m.revokes == 1 && m.revoked_parts == PARTS);
 }
 
-/* An assignment that is served while the member ends: no question about it goes to the closing handle, and nothing is assigned. */
+/* An assignment that comes while the member leaves: the closing handle is asked nothing about it, and no partition is assigned. */
 static void case_declined(void) {
     static struct member a, b;
     make_topic("declined", 400);
     for (int closing = 0; closing < 2; closing++) {
         setup(&a, "declined", "declined");
         join(&a);
-        lw_sleep_ms(4000); /* the group has begun; the assignment waits in the queue that nobody polls */
+        lw_sleep_ms(4000); /* by now the group has assigned partitions; the assignment waits in a queue that nobody polls */
         if (!closing) {
             lw_source_decline(a.s);
             DURING(1500, &a);
@@ -284,14 +288,14 @@ static void case_declined(void) {
         CHECK(a.assigns == 0 && !*a.fatal);
         CHECK(lw_boot_ms() - since_ms < 3000);
     }
-    setup(&b, "declined", "declined"); /* the group is not left in a muddle */
+    setup(&b, "declined", "declined"); /* another member can join, so the group is in order */
     join(&b);
     UNTIL(n_current(&b) == PARTS, &b);
     leave(&b);
 }
 
-/* A static member that keeps its place: the next one under its id has the same partitions at once, and the other member none revoked. One
- * that does not: the others have its share, without waiting for its session. */
+/* A static member keeps its place if it leaves for a restart: the next member under its id gets the same partitions at once, and no
+ * partition of the other member is revoked. If it gives up its place, the others get its share without waiting for its session to end. */
 static void case_static(void) {
     static struct member a, b, c;
     make_topic("static", 4000);
@@ -316,8 +320,8 @@ static void case_static(void) {
     int64_t since_ms = lw_boot_ms();
     leave(&a);
     UNTIL(n_current(&b) == PARTS, &b);
-    CHECK(lw_boot_ms() - since_ms < 10000); /* session.timeout.ms is 15 s */
-    setup(&c, "static", "static");          /* the same id twice: the newcomer has it */
+    CHECK(lw_boot_ms() - since_ms < 10000); /* less than session.timeout.ms, which is 15 s */
+    setup(&c, "static", "static");          /* a second member with the same id takes the place of the first */
     c.member_id = "b";
     join(&c);
     UNTIL(n_current(&c) == PARTS && *b.fatal, &b, &c);
@@ -395,7 +399,7 @@ static void case_sink(void) {
     make_topic("letters", 0);
     setup(&m, "letters", "letters");
     property(&m, "bootstrap.servers", brokers);
-    property(&m, "fetch.min.bytes", "1"); /* a consumer's own: not for the producer */
+    property(&m, "fetch.min.bytes", "1"); /* a property only for consumers, which the producer must leave out */
     struct lw_err err = {0};
     struct lw_sink *k = lw_sink_open(&m.c, &err);
     CHECK(k);
@@ -409,7 +413,7 @@ static void case_sink(void) {
     CHECK(sink_ok == 2 && sink_bad == 1 && !sink_never);
     CHECK(!lw_sink_send(k, "nor-this-one", none, lw_bytes_of("x"), NULL, 0, on_done, &sink_ok, &err));
     lw_sink_close(k, 300);
-    CHECK(sink_bad == 2); /* answered when closing */
+    CHECK(sink_bad == 2); /* the record was reported as failed at the close */
     struct lw_source_events read_letters = events;
     read_letters.record = check_letter;
     setup(&m, "letters", "letters");
@@ -450,7 +454,7 @@ static const struct {
     bool on_demand;
 } cases[] = {
     {"rebalances", case_rebalances, false},
-    {"cooperative", case_cooperative, true}, /* librdkafka's own trouble with it: not part of a run */
+    {"cooperative", case_cooperative, true}, /* not part of a normal run, because it fails by faults of librdkafka */
     {"seek", case_seek, false},
     {"hold", case_hold, false},
     {"metadata", case_metadata, false},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crash: does what the payload says, for tests of blame: segv, abort, exit, exit0, hang (until cancelled), stuck (for ever), retry, dead,
- * back, odd (an unknown outcome), sleep:MS; anything else is done. A payload may start with "once:" to misbehave at attempt 1 only. */
+/* crash: a plugin for tests of blame. It does what the payload says: segv, abort, exit, exit0, hang (until cancelled), stuck (for
+ * ever), retry, dead, back, odd (an unknown outcome), sleep:MS; anything else is done. If a payload starts with "once:", the plugin
+ * misbehaves only at attempt 1. */
 #include <latchwork/handler.h>
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the missing right in the error replies of Redis 7.0 and 8.0 (copied from these servers). */
+/* Tests that the missing right is found in error replies of Redis 7.0 and 8.0, which were copied
+ * from these servers. */
 #include "base/redis/denied.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scanner for several pointers, with jansson as the judge: of what is JSON, of what fits, and of what it says. */
+/* Compares the scanner for several pointers with jansson: which texts are JSON, which pointers lead to a value,
+ * and the values. */
 #include "base/json_scan.h"
 
 #include <jansson.h>
@@ -61,7 +62,7 @@ static void test_pointer_ok(void **state) {
 static void test_what_does_not_fit(void **state) {
     (void)state;
     static const struct {
-        const char *json, *why; /* "": it fits */
+        const char *json, *why; /* the reason of the refusal; "": it is accepted */
     } t[] = {
         {"[9223372036854775807,-9223372036854775808,-0]", ""},
         {"[1, 9223372036854775808]", "malformed JSON at byte 4: too big integer"},
@@ -101,7 +102,8 @@ static void test_depth_as_jansson(void **state) {
     free(json);
 }
 
-/* Strings of every length and offset around the words that are looked at as a whole, with one byte that is no plain character. */
+/* Strings of every length and offset within the machine words that the scanner reads as a whole, with one byte that is not a
+ * plain character. */
 static void test_every_place_in_a_word(void **state) {
     (void)state;
     static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n", "\\", "\"", "\xff", "!", "]"};
@@ -113,7 +115,7 @@ static void test_every_place_in_a_word(void **state) {
                 struct lw_err err;
                 lw_buf_addf(&b, "\"%.*s%s%.*s\"", (int)at, "abcdefghijklmnopqrstuvwxyz", odd[k], (int)(n - at),
                             "abcdefghijklmnopqrstuvwxyz");
-                char *text = lw_memdup(b.p, b.n); /* its NUL is one past what is given */
+                char *text = lw_memdup(b.p, b.n); /* a copy with a NUL behind it, which is not part of the text */
                 json_t *root = json_loadb(b.p, b.n, FLAGS, NULL);
                 static const char *const whole[] = {""};
                 assert_int_equal(scan(lw_bytes(text, b.n), whole, 1, &v, &err), root ? 0 : -1);
@@ -197,7 +199,7 @@ static void put_value(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* The value that a pointer leads to in jansson's document. */
+/* Returns the value that a pointer leads to in jansson's document. */
 static const json_t *walk(const json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
@@ -243,7 +245,8 @@ static bool same(const struct lw_json_value *got, const json_t *want) {
 
 static struct { int accepted, refused, found; } seen;
 
-/* Runs on a copy in a buffer of exactly its length, so that the sanitizer sees a read past the end. */
+/* Scans a copy in a buffer of exactly its length, so that the sanitizer sees a read past the end,
+ * and compares with jansson. */
 static void compare(struct lw_bytes given) {
     static const char *const all[] = {"",     "/a",   "/b",    "/a/a",   "/a/b", "/b/a", "/0",     "/1",   "/a/0",
                                       "/0/a", "/1/1", "/a~1b", "/a/a/a", "/",    "/0/0", "/b/b/0", "/2/a", "/a/01"};
@@ -285,7 +288,7 @@ static void test_random_documents_as_jansson(void **state) {
     assert_true(seen.accepted > 20000 && seen.refused > 1000 && seen.found > 10000);
 }
 
-/* No NUL among the damage: jansson passes over one behind a number. */
+/* The damage contains no NUL, because jansson ignores a NUL behind a number. */
 static void test_damaged_documents_as_jansson(void **state) {
     (void)state;
     static const char likely[] = "{}[]\",:\\u0019eE+-. \n\x80\xc3\xed\xf4tfn";

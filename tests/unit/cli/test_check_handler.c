@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check: the handler section, and whether a handler opens. The types here stand in for the registry's. */
+/* Tests how `check` checks the handler section and whether a handler opens. Its own handler types
+ * replace the real ones. */
 #include "base/clock.h"
 #include "handlers/handler.h"
 #include "cli/check/servers.h"

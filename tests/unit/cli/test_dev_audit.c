@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo's audit on journals written by hand: it must see what is wrong, and nothing else. */
+/* Tests the demo's audit on journals written by hand: it must find each fault, and nothing else. */
 #include "cli/dev/audit.h"
 
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static void test_two_at_one_key(void **state) {
     expect(2, 0, 1, 0, 0, 0);
 }
 
-/* The one that ends last counts, not the one that started last. */
+/* An overlap is found with the run that ends last, even if another one started later. */
 static void test_one_inside_a_long_one(void **state) {
     (void)state;
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 12 8 t/0/1 aa 2 1\nend 13 8 t/0/1 aa 2 1 done\nstart 14 8 t/0/2 aa 3 1\n"
@@ -82,9 +82,10 @@ static void test_killed(void **state) {
     assert_int_equal(judge(journal, (struct dev_killed){7, 40}, 1), 0);
     assert_int_equal(audit.cut, 1);
     expect(2, 1, 0, 0, 0, 0);
-    assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0); /* it still lived when the other began */
+    assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0); /* the killed process still lived when the other run began */
     expect(2, 1, 1, 0, 0, 0);
-    assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1), 0); /* somebody else was killed: the run never ended */
+    assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1),
+                     0); /* another process was killed, so the run without an end counts as open */
     expect(2, 1, 1, 0, 0, 1);
 }
 
@@ -93,13 +94,14 @@ static void test_out_of_order(void **state) {
     assert_int_equal(
         judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 done\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n", nobody, 2), 0);
     expect(2, 0, 0, 1, 0, 0);
-    /* done, and again after a later one: only the first time counts */
+    /* a message is done, then done again after a later one: only the first time counts for the
+     * order */
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 aa 2 1\nend 13 7 t/0/1 aa 2 1 done\n"
                            "start 14 7 t/0/0 aa 3 1\nend 15 7 t/0/0 aa 3 1 done\n",
                            nobody, 2),
                      0);
     expect(3, 1, 0, 0, 0, 0);
-    /* a failed attempt has no effect */
+    /* a run that ended as retry does not count for the order */
     assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 retry\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n"
                            "start 14 7 t/0/1 aa 3 2\nend 15 7 t/0/1 aa 3 2 done\n",
                            nobody, 2),

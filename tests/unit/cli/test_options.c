@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsing by a table (cli/options.h): every kind of value, verbs and words, and command lines made at random. */
+/* Tests the parser of command lines (cli/options.h): every kind of value, verbs and words, and random command
+ * lines. */
 #include "cli/commands.h"
 #include "ops/time.h"
 
@@ -52,9 +53,9 @@ static const struct cli_verb verbs[] = {
 static const struct cli_command command = {
     .name = "thing", .about = "About it.", .verbs = verbs, .n_verbs = 3, .options = options, .args_size = sizeof(struct values)};
 
-/* Splits the line at its spaces, parses it, and keeps what was said on stderr in `said`. */
+/* Buffers of the current line: its text, and what was printed on stderr. */
 static char words[4096], said[8192];
-static char *argv[64]; /* the values point into it */
+static char *argv[64]; /* words of the line; the parsed values point to them */
 
 static int parse(const char *line, struct values *v) {
     int argc = 1;
@@ -72,7 +73,7 @@ static int parse(const char *line, struct values *v) {
     said[fread(said, 1, sizeof said - 1, tmp)] = '\0';
     fclose(tmp);
     assert_true(status == GO_ON || status == 0 || status == CLI_USAGE);
-    assert_int_equal(status == CLI_USAGE, said[0] != '\0'); /* misuse, and only misuse, is explained */
+    assert_int_equal(status == CLI_USAGE, said[0] != '\0'); /* wrong usage, and nothing else, is explained on stderr */
     return status;
 }
 
@@ -142,7 +143,7 @@ static void test_misuse(void **state) {
     }
 }
 
-/* Whatever stands on a command line, it is parsed or refused with a reason, and no more is taken than there is room for. */
+/* Any command line is parsed, or refused with a reason, and never fills more of an array than there is room for. */
 static void test_random_lines(void **state) {
     (void)state;
     static const char *const parts[] = {"ay",     "bee",      "exec",       "--",     "-",     "-c",  "-f",      "-ft",
@@ -163,7 +164,7 @@ static void test_random_lines(void **state) {
     }
 }
 
-/* The tables of the program itself: what the parser and the pages rely on. */
+/* Checks the tables of the program itself for what the parser and the pages rely on. */
 static void test_tables(void **state) {
     (void)state;
     for (size_t i = 0; i < cli_n_commands; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration: each folder of tests/config/cases is {input.json, error | effective.json} and perhaps {env, set, warnings}. */
+/* Tests the configuration. Each folder of tests/config/cases has input.json and either error or effective.json, and may have
+ * env, set and warnings. */
 #include "base/nearest.h"
 #include "config/config.h"
 
@@ -31,7 +32,7 @@ static char *slurp(const char *dir, const char *file) {
     return text;
 }
 
-/* Splits "a=b" lines in place. */
+/* Splits lines of the form "a=b" in place. */
 static size_t split(char *text, struct lw_override *out) {
     size_t n = 0;
     for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n")) {
@@ -63,7 +64,7 @@ static bool same_json(const struct lw_config *c, const char *want) {
     return same;
 }
 
-/* Every secret in a case begins so. */
+/* Finds a secret in the text: every secret in a case begins with "hunter". */
 static bool holds_secret(const struct lw_buf *b) { return b->n && memmem(b->p, b->n, "hunter", 6); }
 
 static bool run_case(const char *name) {
@@ -271,7 +272,7 @@ static void test_problems_are_bounded(void **state) {
     lw_problems_free(&p);
 }
 
-/* No document, however damaged, does more than fail. */
+/* A damaged document, whatever the damage, only fails to load. */
 static void test_damaged_documents(void **state) {
     (void)state;
     char *good = slurp(CASES "/good-everything", "input.json");
@@ -315,7 +316,7 @@ static void test_nearest(void **state) {
 
 /* ---- Redis URLs ---- */
 
-/* The words of a login, joined: "AUTH u p;SELECT 3;". */
+/* Writes the commands of a login as one text: "AUTH u p;SELECT 3;". */
 static void login_text(const char *url, const char *name, char *out) {
     struct lw_redis_url u;
     struct lw_redis_login login;

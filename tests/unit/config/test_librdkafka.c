@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about a librdkafka of a version and with features, without having it. */
+/* Tests what is reported about a librdkafka of a given version with given features, without
+ * having that librdkafka. */
 #include "config/librdkafka.h"
 
 #include <setjmp.h>
@@ -15,7 +16,8 @@
 
 #define ALL "gzip,ssl,sasl,sasl_gssapi,sasl_plain,sasl_scram,sasl_oauthbearer,oidc"
 
-/* `what` is expected: W a warning that contains `says`, R an error that contains it, - neither. */
+/* `what` is the expected report: W a warning that contains `says`, R an error that contains it,
+ * - none. */
 static void judged(int line, const char *text, int version, const char *features, const char *name, const char *value, char what,
                    const char *says) {
     struct lw_librdkafka k = {version, text, features};

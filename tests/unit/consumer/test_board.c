@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The board: what is in a seat outlives the worker, suspicion moves as it should, and the tables hold at their bounds. */
+/* Tests the board: the contents of a seat outlive the worker, suspicion passes on as it should, and the tables work
+ * when they are full. */
 #include "base/clock.h"
 #include "consumer/board.h"
 
@@ -62,9 +63,10 @@ static void test_seat_outlives_a_crash(void **state) {
     char reason[LW_REASON_MAX] = "";
     assert_int_equal(lw_board_ask(board, "orders/3/1042", reason), LW_BLAMED);
     assert_string_equal(reason, "worker died");
-    assert_int_equal(lw_board_ask(board, "orders/3/1043", reason), LW_INNOCENT); /* it had left its seat */
-    assert_false(atomic_load(&board->workers[1].seats[7].busy));                 /* the next worker starts with empty seats */
-    assert_int_equal(atomic_load(&board->workers[1].counts.done), 41);           /* counts stay */
+    assert_int_equal(lw_board_ask(board, "orders/3/1043", reason),
+                     LW_INNOCENT);                               /* not a suspect, because the message had left its seat before the death */
+    assert_false(atomic_load(&board->workers[1].seats[7].busy)); /* the next worker starts with empty seats */
+    assert_int_equal(atomic_load(&board->workers[1].counts.done), 41); /* counts survive the worker */
 }
 
 static void test_only_alone_and_crashed_is_blamed(void **state) {
@@ -76,7 +78,7 @@ static void test_only_alone_and_crashed_is_blamed(void **state) {
     die(0, "t/0/1", true, true);
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
-    die(1, "t/0/1", false, false); /* a later death does not take the blame away */
+    die(1, "t/0/1", false, false); /* a later death without blame does not end the blame */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
 }
@@ -86,7 +88,7 @@ static void test_life_of_a_suspicion(void **state) {
     die(0, "t/0/1", true, true);
     lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    lw_board_counted(board, "t/0/1"); /* counts once */
+    lw_board_counted(board, "t/0/1"); /* a second call changes nothing, because the attempt is counted once */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
     lw_board_counted(board, "t/9/9");
     die(2, "t/0/1", true, true);
@@ -100,7 +102,8 @@ static void test_life_of_a_suspicion(void **state) {
     assert_int_equal(board->n_suspects, 0);
 }
 
-/* A message that another fleet's worker finished is not heard of here. */
+/* Suspicion also ends by time, because a worker of another supervisor may finish the message,
+ * and this board does not hear of it. */
 static void test_suspicions_end(void **state) {
     (void)state;
     die(0, "a/0/1", false, true);
@@ -120,16 +123,16 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     char id[LW_IDENTITY_MAX];
     for (int i = 0; i < LW_BOARD_SUSPECTS; i++) {
         snprintf(id, sizeof id, "t/0/%d", i);
-        die(0, id, i == 0, true); /* t/0/0 is blamed */
+        die(0, id, i == 0, true); /* only t/0/0 is blamed */
     }
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     die(0, "new/0/1", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* the oldest that is no more than a suspect */
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* forgotten: the oldest suspect that is not blamed makes room */
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    lw_board_forget(board, "t/0/700"); /* a free slot goes first */
+    lw_board_forget(board, "t/0/700"); /* makes a free slot, which is used before a suspect is forgotten */
     die(0, "new/0/2", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/2", NULL), LW_SUSPECT);
@@ -152,7 +155,7 @@ static void test_all_seats_busy(void **state) {
     lw_board_blame(board, 1, true, "x");
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
     assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
-    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* another worker's */
+    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* a seat of another worker */
 }
 
 static void test_long_texts_are_cut(void **state) {
@@ -161,14 +164,14 @@ static void test_long_texts_are_cut(void **state) {
     memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
     memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
     lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), true, 1);
-    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* a crash overwrote the NUL */
+    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* as if a crash had overwritten the NUL */
     lw_board_blame(board, 0, true, why);
     id[LW_IDENTITY_MAX - 1] = 0;
     assert_int_equal(lw_board_ask(board, id, reason), LW_BLAMED);
     assert_int_equal(strlen(reason), LW_REASON_MAX - 1);
 }
 
-/* Asks again and again for the suspects that are about to be replaced. */
+/* Asks again and again for the oldest suspects, which are the next to be replaced. */
 static int ask_the_oldest(int forget_every) {
     char id[LW_IDENTITY_MAX], want[LW_REASON_MAX], reason[LW_REASON_MAX];
     for (uint64_t n = 0; !atomic_load(&board->quick); n++) {
@@ -181,7 +184,8 @@ static int ask_the_oldest(int forget_every) {
     return 0;
 }
 
-/* Workers ask and forget while the supervisor replaces: who asks for one identity never reads another's reason, and the count holds. */
+/* Workers ask for suspects and remove them while the supervisor replaces others. The reason that is read must belong to the identity
+ * that was asked for, and the count must be right. */
 static void test_readers_against_the_writer(void **state) {
     (void)state;
     pid_t pid[2];
@@ -218,7 +222,7 @@ static void drain_partition(const char *topic, int32_t partition, int64_t end) {
 static void test_drained(void **state) {
     (void)state;
     assert_true(lw_board_drained(board));
-    drain_partition("a", 0, 0); /* empty: nothing to wait for */
+    drain_partition("a", 0, 0); /* an empty partition, for which nobody waits */
     assert_true(lw_board_drained(board));
     drain_partition("a", 1, 10);
     drain_partition("b", 1, 20);
@@ -226,14 +230,15 @@ static void test_drained(void **state) {
     lw_board_committed(board, "c", 1, 99);
     lw_board_committed(board, "b", 0, 99);
     assert_false(lw_board_drained(board));
-    lw_board_committed(board, "b", 1, 25); /* more may have come since */
+    lw_board_committed(board, "b", 1, 25); /* above the end at the start, because more records may have come since */
     assert_true(lw_board_drained(board));
-    lw_board_committed(board, "b", 1, 3); /* never goes down: a new owner may report an older commit */
+    lw_board_committed(board, "b", 1, 3); /* the recorded commit never goes down, although a new owner may report an older one */
     assert_true(lw_board_drained(board));
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, open_board, close_board)
-/* What a worker was unsure of when it died is owed, and paid once; what it counted is not. */
+/* An outcome of which a worker was unsure when it died is owed, and is counted once. An outcome
+ * that the worker had counted is not owed. */
 static void test_owed(void **state) {
     (void)state;
     struct lw_err err = {0};
@@ -242,7 +247,8 @@ static void test_owed(void **state) {
     assert_false(lw_board_owed(b, 77, &dead));
     for (uint64_t i = 0; i < LW_UNSURE; i++) {
         atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
-        atomic_store(&b->workers[1].unsure[63][i], lw_owed_id(1000 + (i << 8), i % 2)); /* the same: one message each */
+        atomic_store(&b->workers[1].unsure[63][i],
+                     lw_owed_id(1000 + (i << 8), i % 2)); /* the same messages in another slot: each is owed once */
     }
     atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
     atomic_store(&b->workers[1].unsure[63][3], LW_UNSURE_COUNTED);
@@ -261,7 +267,8 @@ static void test_owed(void **state) {
     lw_board_close(b);
 }
 
-/* More than there is room for: some are forgotten, none is made up, and nothing hangs. */
+/* If more outcomes are owed than the table can hold, some are forgotten, none is invented, and
+ * nothing hangs. */
 static void test_owed_is_bounded(void **state) {
     (void)state;
     struct lw_err err = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of leases: whatever the order of grants, extensions and renewals, each lease is renewed and cancelled by its own deadline. */
+/* Tests the table of leases: whatever the order of grants, extensions and renewals, each lease is renewed and cancelled by its own
+ * deadline. */
 #include "consumer/worker/lease.h"
 
 #include <setjmp.h>
@@ -7,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants those four first */
+/* cmocka.h needs the four headers above */
 #include <cmocka.h>
 
 enum { TTL_MS = 9000, MANY = 300, STEPS = 20000 };
@@ -46,7 +47,8 @@ static void check_fence(struct world *w) {
             fail_msg("lease %d ends in %lld ms and is not cancelled", i, (long long)left_ms(w, i));
 }
 
-/* Some of those that are due, asked a while ago: answered in whole, or lost. */
+/* Renews some of the leases that are due, with a request sent a while ago: all of it is
+ * answered, or the answer is lost. */
 static void renew_some(struct world *w) {
     static struct lw_due due[LW_RENEW_BATCH];
     char answers[LW_RENEW_BATCH];
@@ -89,7 +91,8 @@ static void leases_are_looked_at_by_deadline(void **state) {
     lw_leases_close(w.table);
 }
 
-/* A grant whose answer waited in the main loop, while others were renewed: renewed in time, it lives on. */
+/* The answer of a grant waits in the main loop while other leases are renewed. The lease must still be
+ * renewed in time. */
 static void a_late_grant_is_renewed(void **state) {
     (void)state;
     struct lw_leases *t = lw_leases_open(1, TTL_MS);
@@ -99,7 +102,7 @@ static void a_late_grant_is_renewed(void **state) {
     lw_leases_add(t, &early, TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 3500, due, LW_RENEW_BATCH), 1);
     lw_leases_renewed(t, due, 1, "1", 3500);
-    lw_leases_add(t, &late, 100 + TTL_MS); /* sent at 100, read at 3600 */
+    lw_leases_add(t, &late, 100 + TTL_MS); /* the call was sent at 100, and its answer read at 3600 */
     assert_int_equal(lw_leases_due(t, 0, 3600, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &late);
     assert_int_equal(lw_leases_fence(t, 100 + TTL_MS - TTL_MS / 3), 1);
@@ -108,7 +111,8 @@ static void a_late_grant_is_renewed(void **state) {
     lw_leases_close(t);
 }
 
-/* What is lost is not asked for again: a batch of such would keep the renewer from the others, and busy. */
+/* A lost lease is not renewed again. Otherwise a batch of lost leases would keep the renewer busy and
+ * away from the others. */
 static void a_lost_lease_is_not_asked_for_again(void **state) {
     (void)state;
     struct lw_leases *t = lw_leases_open(1, TTL_MS);
@@ -126,7 +130,7 @@ static void a_lost_lease_is_not_asked_for_again(void **state) {
     assert_int_equal(lw_leases_renewed(t, due, LW_RENEW_BATCH, answers, 4000), LW_RENEW_BATCH);
     assert_int_equal(lw_leases_due(t, 0, 4001, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &other);
-    lw_leases_extend(t, &lost[0], 4001 + TTL_MS); /* settle found it ours after all */
+    lw_leases_extend(t, &lost[0], 4001 + TTL_MS); /* settle reports that the lease is still ours */
     assert_int_equal(lw_leases_due(t, 0, 8000, due, LW_RENEW_BATCH), 2);
     lw_leases_close(t);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ids of static members: what they are made of, and that supervisors on one host never share one. */
+/* Tests the ids of static members: what they consist of, and that supervisors on one host never share
+ * one. */
 #include "consumer/process/member.h"
 
 #include "base/log.h"
@@ -18,7 +19,8 @@ static struct lw_config config;
 
 static int setup(void **state) {
     (void)state;
-    snprintf(name, sizeof name, "test-member-%d", (int)getpid()); /* tests of others run on this host too */
+    snprintf(name, sizeof name, "test-member-%d",
+             (int)getpid()); /* a name of this process, because other tests run on this host at the same time */
     config = (struct lw_config){.name = name};
     config.kafka.group_id = name;
     config.kafka.topics = two;
@@ -117,7 +119,7 @@ static void test_id_of_ones_own(void **state) {
     config.kafka.n_properties = 1;
     assert_string_not_equal(made, id(0, 0));
     assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
-    assert_string_equal(id(0, 3), id(-1, 3)); /* needs no slot */
+    assert_string_equal(id(0, 3), id(-1, 3)); /* the same with and without a slot, because this id does not need one */
     assert_string_not_equal(id(0, 0), id(0, 1));
     const char *was = id(0, 0);
     config.kafka.n_topics = 1;

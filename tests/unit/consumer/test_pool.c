@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool with handlers of its own: order, stealing, batches, seats, leases, the journal, closing with a stuck thread, and its speed. */
+/* Tests the pool with its own handlers: order, stealing, batches, seats, leases, the journal, closing with a stuck thread, and speed. */
 #include "tests/support/pool_fixture.h"
 
 #include "consumer/process/journal.h"
@@ -48,7 +48,8 @@ static void test_one_thread_keeps_the_order(void **state) {
     close_fx(&x);
 }
 
-/* The handler is known to be fast, so that jobs are taken by the handful; then one blocks, and those behind it must go on. */
+/* If a handler is fast, a thread takes several jobs at once. If the first of them then blocks, the jobs behind it must
+ * still run. */
 static void test_blocked_job_delays_nobody(void **state) {
     (void)state;
     struct fx x;
@@ -58,10 +59,10 @@ static void test_blocked_job_delays_nobody(void **state) {
     reap(&x, m.out, 2000);
     for (int round = 0; round < 30; round++) {
         x.h.gate = false;
-        int at = round % 3; /* the blocked one stands first, second, third in somebody's hand */
+        int at = round % 3; /* the blocked job is the first, second or third that a thread has taken */
         for (int i = 0; i < 64; i++) fx_job(&more.j[i], i, "k", i == at ? "wait" : "go");
         lw_pool_submit(x.p, more.jobs, 64);
-        reap(&x, more.out, 63); /* all but the blocked one */
+        reap(&x, more.out, 63); /* all jobs except the blocked one */
         for (int i = 0; i < 63; i++) assert_int_not_equal(more.out[i]->offset, at);
         x.h.gate = true;
         reap(&x, more.out, 1);
@@ -93,7 +94,7 @@ static void test_batches(void **state) {
     lw_pool_submit(x.p, w.jobs, 1);
     wait_for(x.h.waiting == 1);
     lw_pool_submit(x.p, w.jobs + 1, 1);
-    wait_for(x.h.waiting == 2); /* both threads are busy: the queue grows */
+    wait_for(x.h.waiting == 2); /* both threads are busy, so further jobs stay in the queue */
     lw_pool_submit(x.p, m.jobs, 100);
     x.h.gate = true;
     struct lw_job *out[102];
@@ -145,7 +146,7 @@ static void test_seats(void **state) {
         lw_pool_submit(x.p, m.jobs, 40);
         reap(&x, m.out, 40);
         for (int i = 0; i < 40; i++) {
-            assert_true(x.h.seen_busy[i]); /* each of a batch has a seat of its own */
+            assert_true(x.h.seen_busy[i]); /* each job of a batch has its own seat */
             assert_int_equal(x.h.seen_alone[i], i == 7);
         }
         for (int i = 0; i < LW_BOARD_SEATS; i++) assert_false(board->seats[i].busy);
@@ -157,7 +158,8 @@ static void test_seats(void **state) {
     struct many m = make_many(4, "seat");
     lw_pool_submit(x.p, m.jobs, 4);
     reap(&x, m.out, 4);
-    for (int i = 0; i < 4; i++) assert_true(x.h.seen_busy[i]); /* nobody is blamed by it, but who hangs is named */
+    for (int i = 0; i < 4; i++)
+        assert_true(x.h.seen_busy[i]); /* seats are set even for handlers that blame nobody, because a hung message is named by its seat */
     free_many(&m);
     close_fx(&x);
     free(board);
@@ -174,7 +176,7 @@ static void test_journal(void **state) {
     m.jobs[1]->payload = lw_bytes_of("retry");
     m.jobs[1]->key = lw_bytes("\x00\xff", 2);
     m.jobs[1]->attempt = 3;
-    m.jobs[2]->lease->cancelled = true; /* not run: not in the journal */
+    m.jobs[2]->lease->cancelled = true; /* so this job is not run, and the journal does not have it */
     lw_pool_submit(x.p, m.jobs, 3);
     reap(&x, m.out, 3);
     close_fx(&x);
@@ -217,17 +219,18 @@ static void test_close(void **state) {
     struct many m = make_many(3, "wait");
     lw_pool_submit(x.p, m.jobs, 3);
     wait_for(x.h.waiting == 1);
-    pid_t pid = fork(); /* its copy of the thread never goes on: stuck */
+    pid_t pid = fork(); /* the child's copy of a waiting thread never continues, so it counts as stuck */
     if (pid == 0) _exit(lw_pool_close(x.p, 50) ? 1 : 0);
     int status;
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     x.h.gate = true;
-    close_fx(&x); /* the two others may be begun or not; nothing hangs, and the slot is closed */
+    close_fx(&x); /* the two other jobs may have begun or not, but nothing hangs, and the slot is closed */
     free_many(&m);
 }
 
-/* 300,000 jobs that do nothing, submitted as the worker does: no figure is asserted. */
+/* Submits 300,000 jobs that do nothing, as the worker does. It prints the speed and asserts
+ * none. */
 static void test_speed(void **state) {
     (void)state;
     struct fx x;
@@ -238,7 +241,7 @@ static void test_speed(void **state) {
     int64_t t = lw_boot_us();
     getrusage(RUSAGE_SELF, &a);
     for (int done = 0; done < N; done += BURST) {
-        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* over again */
+        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* the jobs are submitted again */
         lw_pool_submit(x.p, m.jobs, BURST);
         reap(&x, m.out, BURST);
     }

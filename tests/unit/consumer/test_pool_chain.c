@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chains in the pool: jobs of a key that run one after another without the main thread in between. */
+/* Tests chains in the pool: jobs of a key that run one after another without the main thread in
+ * between. */
 #include "tests/support/pool_fixture.h"
 
 #include <time.h>
 
-enum { UNTOUCHED = 99 }; /* the outcome of a job that nobody has looked at, as fx_job makes it */
+enum { UNTOUCHED = 99 }; /* outcome that fx_job() gives a job, which stays if the job is not run */
 
-/* One chain of all of them, under the lease of the first. */
+/* Makes one chain of all jobs, under the lease of the first. */
 static void chain(struct lw_job **jobs, size_t n) {
     for (size_t i = 1; i < n; i++) {
         jobs[i]->lease = jobs[0]->lease;
@@ -14,7 +15,8 @@ static void chain(struct lw_job **jobs, size_t n) {
     }
 }
 
-/* All of n jobs from `first` on were reaped in this order, among whatever else. */
+/* Checks that the n jobs from `first` on were reaped in this order, whatever jobs were reaped
+ * between them. */
 static void assert_in_order(struct lw_job **out, size_t n_out, int64_t first, int64_t n) {
     int64_t next = first;
     for (size_t i = 0; i < n_out; i++)
@@ -92,7 +94,7 @@ static void test_too_late_to_link(void **state) {
         m.jobs[1]->lease->cancelled = false;
         lw_pool_submit(x.p, m.jobs, 1);
         struct pollfd pf = {.fd = x.fd, .events = POLLIN};
-        assert_int_equal(poll(&pf, 1, 20000), 1); /* it is over, and not reaped yet */
+        assert_int_equal(poll(&pf, 1, 20000), 1); /* the job has ended and is not reaped yet */
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
         reap(&x, m.out, 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
@@ -104,7 +106,7 @@ static void test_too_late_to_link(void **state) {
     }
 }
 
-/* What follows a job that was not done is as its maker left it, in every way. */
+/* A job behind one that was not done is not changed in any way. */
 static void test_not_done_ends_the_chain(void **state) {
     (void)state;
     for (size_t batch = 1; batch <= 4; batch += 3) {
@@ -120,7 +122,7 @@ static void test_not_done_ends_the_chain(void **state) {
         assert_int_equal(m.jobs[0]->outcome, LW_DONE);
         assert_int_equal(m.jobs[1]->outcome, LW_RETRY);
         lw_pool_submit(x.p, m.jobs + 4, 1);
-        reap(&x, m.out, 1); /* by the only thread: it has nothing left to do of the chain */
+        reap(&x, m.out, 1); /* the only thread runs it, so it has nothing left of the chain */
         assert_ptr_equal(m.out[0], m.jobs[4]);
         assert_memory_equal(m.j + 2, before, sizeof before);
         close_fx(&x);
@@ -197,12 +199,14 @@ static void note_batch(struct lw_handler *h, int slot, struct lw_job **jobs, siz
     (void)slot;
     struct batches *b = h->ctx;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < i; k++) assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG); /* different keys */
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG); /* all jobs of a batch have different keys */
     b->size[b->n] = n;
     b->first[b->n++] = jobs[0]->offset;
 }
 
-/* Six chains in batches of eight, and single jobs behind them in the queue: each batch is the six and two more. */
+/* There are six chains, a batch of eight, and single jobs behind them in the queue. Each batch must hold the
+ * six next jobs of the chains and two single jobs. */
 static void test_followers_come_first_in_the_next_batch(void **state) {
     (void)state;
     struct fx x;
@@ -220,7 +224,7 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     }
     lw_pool_submit(x.p, heads, ROWS);
     lw_pool_submit(x.p, more.jobs, 10);
-    x.h.saw = note_batch; /* not before "wait" is in its run: it is read at the start of one, and published by the gate */
+    x.h.saw = note_batch; /* set only when the "wait" job runs, because the run that reads it begins after the gate was opened */
     x.h.ctx = &b;
     atomic_store(&x.h.gate, true);
     reap(&x, out, sizeof out / sizeof *out);
@@ -238,16 +242,17 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
 
 /* --- others' share ---------------------------------------------------------------------------------------------------------------- */
 
-/* Chains of far more than CHAIN_US on every thread: what waits behind them, in the queue or in the hand, gets its turn before they end. */
+/* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind them, in the queue or already taken by the thread,
+ * must run before the chains end. */
 static void test_chains_do_not_starve_others(void **state) {
     (void)state;
     enum { N = 150, CHAINS = 2 };
     for (int i = 0; i < 3; i++) {
         struct fx x;
-        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1; /* as many as fill a batch */
+        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1; /* the number of chains that fills a batch */
         open_fx(&x, &type, 1, batch, NULL);
         struct many fast = make_many(2000, "go"), m = make_many(CHAINS * N, "sleep"), other = make_many(3, "go");
-        if (i == 1) { /* it is known to be fast: all come into the hand */
+        if (i == 1) { /* makes the handler known as fast, so that the thread takes all jobs at once */
             lw_pool_submit(x.p, fast.jobs, 2000);
             reap(&x, fast.out, 2000);
         }
@@ -273,7 +278,8 @@ static void test_chains_do_not_starve_others(void **state) {
 }
 
 struct pace {
-    int64_t began_us, last_us, longest_us; /* of the chain; from the start of one of its jobs to that of the next */
+    int64_t began_us, last_us,
+        longest_us; /* start of the chain; start of its last job; longest time from the start of one of its jobs to the next */
 };
 static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot, (void)n;
@@ -286,9 +292,9 @@ static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) 
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-/* A chain of short jobs holds up the hand behind it as one long job would: it is stolen from. What else would explain that the others
- * were run early does not count: a job that was long by itself, a chain so long that it gave way. Now and then, under load, there is no
- * hand (a fast job was slow) or no idle thread in time: so most rounds have to show it, not all. */
+/* A chain of short jobs delays the jobs that its thread has already taken, as one long job would, so another thread must steal them.
+ * A round does not count if they may have run early for another reason: a single job was long, or the chain was so long that it gave
+ * way. Under load a round may also fail to set up this situation, so only most rounds must show it. */
 static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     (void)state;
     enum { N = 40, OTHERS = 6 };
@@ -330,7 +336,7 @@ static void test_close_in_a_chain(void **state) {
     for (size_t batch = 1; batch <= 4; batch += 3) {
         struct fx x;
         open_fx(&x, &type, 1, batch, NULL);
-        struct many m = make_many(20000, "sleep"); /* as a whole longer than close waits */
+        struct many m = make_many(20000, "sleep"); /* the whole chain lasts longer than lw_pool_close() waits */
         chain(m.jobs, 20000);
         lw_pool_submit(x.p, m.jobs, 1);
         wait_for(x.h.runs > 3);
@@ -346,12 +352,12 @@ enum { LANES = 24, EACH = 400, AHEAD = 5 };
 
 struct lane {
     struct many m;
-    int submitted;   /* below: given to the pool, or linked */
-    int reaped;      /* below: done */
-    int64_t effects; /* the handler's, unguarded: threads must hand it over by the chain alone */
+    int submitted;   /* jobs below this index were given to the pool, or linked behind one */
+    int reaped;      /* jobs below this index are done */
+    int64_t effects; /* changed by the handler without a lock: only the chain orders the threads */
 };
 
-/* "effect": the key's next one; any other order is a fault, and TSan sees whether one run happens before the next. */
+/* Notes the key's next effect. Any other order is a fault, and TSan sees whether one run happens before the next. */
 static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     struct lane *lanes = h->ctx;
@@ -360,23 +366,23 @@ static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t 
         bool retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
-        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* what follows comes back */
+        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* the jobs behind it must come back */
     }
 }
 
-/* The lane's next jobs go on: behind the last one, or by submit. */
+/* Gives the pool the lane's next jobs: linked behind the last one, or submitted. */
 static void go_on(struct fx *x, struct lane *l, int want) {
     while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
         struct lw_job *job = l->m.jobs[l->submitted];
         bool first = l->submitted == l->reaped;
-        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return; /* when that is reaped */
+        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return; /* continue when that job is reaped */
         l->submitted++;
         if (first) lw_pool_submit(x->p, &job, 1);
     }
 }
 
 static void take_back(struct lane *l, struct lw_job *job) {
-    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* none of them was started, but for the first */
+    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* none of them was started, except the first */
     l->submitted = l->reaped;
     atomic_store(&job->lease->cancelled, false);
     if (job->outcome == LW_RETRY) job->payload = lw_bytes_of("go");
@@ -412,7 +418,7 @@ static void links_at_random(int threads, size_t batch) {
         }
         for (size_t i = 0; i < n; i++) {
             struct lane *l = &lanes[out[i]->partition];
-            assert_int_equal(out[i]->offset, l->reaped); /* none is left out, and none comes twice */
+            assert_int_equal(out[i]->offset, l->reaped); /* no job is left out, and none comes twice */
             assert_string_not_equal(out[i]->payload.p, "out of order");
             if (out[i]->outcome == LW_DONE) {
                 l->reaped++, left--;
@@ -422,7 +428,7 @@ static void links_at_random(int threads, size_t batch) {
                 backs += out[i]->outcome == LW_BACK;
                 take_back(l, out[i]);
             }
-            go_on(&x, l, l->submitted == l->reaped ? 1 : 0); /* a lane never stops */
+            go_on(&x, l, l->submitted == l->reaped ? 1 : 0); /* each lane always has a job in the pool */
         }
         for (int i = 0; i < 8; i++) go_on(&x, &lanes[rand_r(&chance) % LANES], rand_r(&chance) % 3);
     }
