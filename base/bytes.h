@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct lw_bytes {
-    const char *p; /* not NUL-terminated; NULL means "none", which differs from empty */
+    const char *p; /* not NUL-terminated; NULL: there are no bytes, which differs from empty */
     size_t n;
 };
 
@@ -21,14 +21,14 @@ struct lw_buf {
     size_t n, cap;
 };
 
-/* All of these abort when memory runs out: a worker that is out of memory is restarted by its supervisor, and nothing is lost. */
+/* The functions below abort when memory runs out. The supervisor then restarts the worker, and nothing is lost. */
 void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_buf_free(struct lw_buf *b);
-void *lw_alloc(size_t n); /* zeroed */
+void *lw_alloc(size_t n); /* the memory is zeroed */
 void *lw_realloc(void *p, size_t n);
-void *lw_or_abort(void *p); /* p, unless it is NULL because an allocation failed */
+void *lw_or_abort(void *p); /* returns p, or aborts if it is NULL */
 char *lw_strdup(const char *s);
-char *lw_memdup(const void *p, size_t n); /* with a NUL behind the copy */
+char *lw_memdup(const void *p, size_t n); /* the copy ends with a NUL of its own */
 
 #endif

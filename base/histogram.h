@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histograms in shared memory: counts of durations by bucket, added to by relaxed atomics and read by another process while they grow.
+/* Histograms in shared memory: counts of durations by bucket. Relaxed atomics add to them, and another process reads them at the same time.
  *
- * No lock and no allocation. A reader takes each bucket once and makes the running sums itself, so within one reading `le` buckets never
- * fall and `+Inf` equals the count; the sum may be ahead of them by what is being added. Any number of writers. */
+ * There are no locks and no allocations, and any number of writers. A reader takes each bucket once and adds them up itself, so within one
+ * reading `le` buckets never fall and `+Inf` equals the count. The sum may be ahead of them by a duration that is just being added. */
 #ifndef LW_BASE_HISTOGRAM_H
 #define LW_BASE_HISTOGRAM_H
 
@@ -11,20 +11,20 @@
 
 enum { LW_HIST_BOUNDS = 20 };
 
-/* Upper bounds, rising; the bucket behind the last one takes what is longer. */
+/* Upper bounds of the buckets, rising. The bucket behind the last bound counts all longer durations. */
 struct lw_hist_bounds {
     int n;
     int64_t us[LW_HIST_BOUNDS];
 };
 
 struct lw_hist {
-    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1]; /* not cumulative */
+    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1]; /* counts per bucket, not cumulative */
     _Atomic uint64_t sum_us;
 };
 
 extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_bounds_redis;
 
-/* Counts `times` durations of us each; a negative one (clocks of two machines) counts as 0. */
+/* Counts `times` durations of `us` each. A negative one, which the clocks of two machines can give, counts as 0. */
 static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us, uint64_t times) {
     int lo = 0, hi = b->n;
     if (us < 0) us = 0;

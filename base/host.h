@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which host this is, as Redis' clock is compared with its wall clock: workers and commands of one boot of one host say the same. */
+/* The name of this host, for comparing Redis' clock with the host's wall clock. Workers and commands of one boot of a host have the same
+ * name. */
 #ifndef LW_BASE_HOST_H
 #define LW_BASE_HOST_H
 
 enum { LW_HOST_MAX = 128 };
-void lw_host(char out[LW_HOST_MAX]); /* "NAME/BOOT_ID" */
+void lw_host(char out[LW_HOST_MAX]); /* writes "NAME/BOOT_ID" */
 
 #endif

@@ -11,13 +11,13 @@ struct scan {
     struct lw_json_path *paths;
     size_t n;
     struct lw_json_value *values;
-    struct lw_buf *scratch; /* decoded names */
+    struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
-    int depth;     /* containers that are open */
-    bool nul_seen; /* \u0000 */
+    int depth;     /* number of containers that are open */
+    bool nul_seen; /* an escape \u0000 was met */
 };
 
-/* Every function below that returns int returns 0, or -1 with the first error and its position. */
+/* Each function below that returns an int returns 0, or -1 with the first error and its position. */
 static int bad(const struct scan *s, const unsigned char *where, const char *what) {
     return lw_fail(s->err, "malformed JSON at byte %zu: %s", (size_t)(where - s->begin), what);
 }
@@ -47,7 +47,7 @@ static int hex4(const unsigned char *p, const unsigned char *end) {
     return v;
 }
 
-/* At 'u'. Sets *code and moves past the escape, both halves of a surrogate pair included. */
+/* Scans the escape from its 'u' on. Sets *code and moves past the escape, which may be a surrogate pair. */
 static int scan_unicode(struct scan *s, unsigned *code) {
     const unsigned char *at = s->p - 1;
     int hi = hex4(s->p + 1, s->end), lo;
@@ -63,7 +63,7 @@ static int scan_unicode(struct scan *s, unsigned *code) {
     return 0;
 }
 
-/* Scans an escape; the backslash in front of it is already consumed. */
+/* Scans an escape; the scan stands behind its backslash. */
 static int scan_escape(struct scan *s) {
     unsigned code = 0;
     if (next_is(s, 'u')) {
@@ -76,7 +76,7 @@ static int scan_escape(struct scan *s) {
     return 0;
 }
 
-/* One character of more than one byte: no overlong form, no surrogate, nothing above U+10FFFF. */
+/* Scans one character of more than one byte. Refuses overlong forms, surrogates, and code points above U+10FFFF. */
 static int scan_utf8(struct scan *s) {
     unsigned char c = *s->p, low = 0x80, high = 0xbf;
     int more = c >= 0xc2 && c <= 0xdf ? 1 : c >= 0xe0 && c <= 0xef ? 2 : c >= 0xf0 && c <= 0xf4 ? 3 : 0;
@@ -91,9 +91,9 @@ static int scan_utf8(struct scan *s) {
     return 0;
 }
 
-/* Skips plain characters: ASCII that is neither control, quote nor backslash, eight at a time, with
- * the test for a zero byte in a word of A. Mycroft (1987). It skips whole words only; the caller
- * looks at the rest byte by byte. */
+/* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by
+ * the test for a zero byte in a word of A. Mycroft (1987). It skips whole words only, and the caller
+ * looks at the other bytes one by one. */
 static const unsigned char *skip_plain(const unsigned char *p, const unsigned char *end) {
     const uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
     for (uint64_t w; end - p >= 8; p += 8) {
@@ -104,7 +104,7 @@ static const unsigned char *skip_plain(const unsigned char *p, const unsigned ch
     return p;
 }
 
-/* Scans a string. The scan stands at its opening quote. */
+/* Scans a string; the scan stands at its opening quote. */
 static int scan_string(struct scan *s, struct lw_json_value *v) {
     const unsigned char *open = s->p++;
     v->kind = LW_JSON_STRING;
@@ -194,8 +194,8 @@ bool lw_json_real(struct lw_bytes raw, double *out) {
     return ok;
 }
 
-/* Refuses a number beyond 64 bits or beyond double. Most numbers are accepted by their length
- * alone. */
+/* Refuses a number beyond 64 bits or beyond double. For most numbers the length alone is enough to
+ * accept them. */
 static int check_fit(const struct scan *s, const struct lw_json_value *v, bool exponent) {
     const unsigned char *start = (const unsigned char *)v->raw.p;
     int64_t integer;
@@ -265,7 +265,7 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* The mark of the step at `next`: its length and first byte, unescaped. */
+/* Returns the mark of the step at `next`, which is made of the length and the first byte of its unescaped name. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;
@@ -303,7 +303,7 @@ static void step_back(struct lw_json_path *path) {
     path->mark = mark_step(path->next);
 }
 
-/* Whether the step behind the '/' at `next` is `name`. A step writes ~ as ~0 and / as ~1. */
+/* Returns true if the step behind the '/' at `next` is `name`. A step writes ~ as ~0 and / as ~1. */
 static bool is_step(const char *next, struct lw_bytes name) {
     size_t i = 0;
     for (const char *p = next + 1; *p && *p != '/'; p++, i++) {
@@ -314,7 +314,7 @@ static bool is_step(const char *next, struct lw_bytes name) {
     return i == name.n;
 }
 
-/* An index is digits without a leading zero. */
+/* Returns true if the step is this index, which has no leading zero. */
 static bool is_index(const char *next, size_t index) {
     const char *p = next + 1;
     if (p[0] == '0' && is_digit((unsigned char)p[1])) return false;
@@ -323,8 +323,8 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Advances the paths that have led to the open container: to its member `name`, or to its element
- * `index` if name is NULL. Returns false if none goes there. A value found earlier under the same
+/* Lets the paths that lead to the open container take their next step, if that is its member `name` or, with name NULL, its element
+ * `index`. Returns false if no path does. A value found earlier under the same
  * name is forgotten. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
@@ -347,7 +347,7 @@ static void leave(struct scan *s) {
 
 /* --- values ---------------------------------------------------------------------------------------------------------------------
  *
- * `wanted`: paths have come to this value, those whose depth is the scan's. All else is only looked over. */
+ * `wanted`: paths lead to this value, those with the depth of the scan. Any other value is only checked. */
 
 static int scan_value(struct scan *s, bool wanted);
 
@@ -381,7 +381,7 @@ static int too_deep(const struct scan *s) {
     return lw_fail(s->err, "malformed JSON at byte %zu: nested deeper than %d", (size_t)(s->p - s->begin), s->rules.depth_max);
 }
 
-/* Scans an object or array. The scan stands at its opening bracket or brace. */
+/* Scans an object or array; the scan stands at its opening brace or bracket. */
 static int scan_container(struct scan *s, bool wanted, struct lw_json_value *v) {
     const unsigned char *open = s->p;
     bool object = *open == '{';

@@ -23,7 +23,7 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who) {
 
 bool lw_log_on(enum lw_log_level level) { return level >= log_to.level; }
 
-/* Control characters would let a message forge a line; in JSON they and quotes are escaped. */
+/* Writes a text. Control characters are replaced, because they would let a message forge a line; in JSON, quotes are escaped as well. */
 static size_t put_text(char *out, size_t room, const char *text, bool json) {
     size_t n = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {
@@ -40,7 +40,7 @@ static size_t put_text(char *out, size_t room, const char *text, bool json) {
 }
 
 static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bool json) {
-    if (room < 128) return 0; /* drop the field: the line is full */
+    if (room < 128) return 0; /* the line is full, so the field is left out */
     size_t n = (size_t)snprintf(out, room, json ? ",\"%.40s\":" : " %.40s=", f->name);
     if (!f->text) return n + (size_t)snprintf(out + n, room - n, "%lld", f->number);
     bool quote = json || !*f->text || strpbrk(f->text, " \"=\\");
@@ -73,7 +73,7 @@ __attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level l
     for (int i = 0; i < n_fields; i++) n += put_field(line + n, sizeof line - n - 3, &f[i], log_to.json);
     if (log_to.json) line[n++] = '}';
     line[n++] = '\n';
-    if (write(STDERR_FILENO, line, n) < 0) return; /* a failed write to stderr cannot be reported anywhere */
+    if (write(STDERR_FILENO, line, n) < 0) return; /* a failed write to stderr can be reported nowhere */
 }
 
 void lw_log(enum lw_log_level level, const char *fmt, ...) {

@@ -9,16 +9,16 @@
 
 enum lw_log_level { LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR, LW_LOG_OFF };
 
-/* Sets what is written from now on. `who` (copied, at most 31 bytes) names the process in each line: "supervisor", "worker 2". */
+/* Sets what the log shows from now on. `who` (copied, at most 31 bytes) names the process in each line: "supervisor", "worker 2". */
 void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Facts beside the text, for programs: appended as " name=value" (quoted if necessary), or members
+/* A fact beside the text, for programs: it is appended as " name=value" (quoted if necessary), or is a member
  * of the JSON object. */
 struct lw_log_field {
     const char *name;
-    const char *text; /* NULL: `number` is the value */
+    const char *text; /* NULL: the value is `number` */
     long long number;
 };
 void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that grows, for code that must go on when memory runs out: the lock library lives in other people's programs.
+/* A text that grows, for code that must go on when memory runs out, since the lock library lives in other people's programs.
  *
- * An allocation that fails is remembered in `failed`, and what is added from then on is ignored. So a text is built in as many
- * steps as it takes, and asked once at its end. struct lw_buf (base/bytes.h) is for the worker, which aborts instead. */
+ * A failed allocation sets `failed`, and everything added later is ignored. So a text is built in any number of steps, and `failed` is
+ * checked once at the end. struct lw_buf (base/bytes.h) is for the worker, which aborts instead. */
 #ifndef LW_BASE_TEXT_H
 #define LW_BASE_TEXT_H
 
@@ -17,7 +17,7 @@ struct lw_text {
 
 void lw_text_add(struct lw_text *t, const void *p, size_t n);
 void lw_text_addf(struct lw_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The text with a NUL behind it, which the caller frees, or NULL when an allocation failed. The text is empty afterwards. */
+/* Returns the text with a NUL behind it, which the caller frees, or NULL if an allocation failed. The text is empty afterwards. */
 char *lw_text_take(struct lw_text *t);
 void lw_text_free(struct lw_text *t);
 

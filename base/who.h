@@ -5,6 +5,6 @@
 
 #include <stddef.h>
 
-void lw_who(char *out, size_t size); /* "USER@HOST": the effective user; "?" for what is not known */
+void lw_who(char *out, size_t size); /* writes "USER@HOST" with the effective user, or "?" for a part that is not known */
 
 #endif

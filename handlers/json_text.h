@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes JSON straight into a buffer: faster than building a document, and exact about bytes that
+/* Writes JSON straight into a buffer. This is faster than building a document, and exact about bytes that
  * are not UTF-8. */
 #ifndef LW_HANDLERS_JSON_TEXT_H
 #define LW_HANDLERS_JSON_TEXT_H
 
 #include "base/bytes.h"
 
-bool lw_utf8_ok(struct lw_bytes s); /* well-formed UTF-8: no overlong forms, surrogates, or code points above 10FFFF */
-void lw_json_string(struct lw_buf *out, struct lw_bytes s); /* quoted and escaped; s must be UTF-8 */
-void lw_json_base64(struct lw_buf *out, struct lw_bytes s); /* quoted, RFC 4648 with padding */
+bool lw_utf8_ok(struct lw_bytes s); /* true for well-formed UTF-8: no overlong forms, surrogates, or code points above 10FFFF */
+void lw_json_string(struct lw_buf *out, struct lw_bytes s); /* appends s, quoted and escaped; s must be UTF-8 */
+void lw_json_base64(struct lw_buf *out, struct lw_bytes s); /* appends s as quoted base64 (RFC 4648, with padding) */
 
 #endif

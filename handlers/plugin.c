@@ -17,8 +17,8 @@
 
 enum { BATCH_MAX = 1024, SETTING_MAX = 64 };
 
-/* The size of struct latchwork_handler in the first version of the interface; every plugin must
- * have at least this much. */
+/* Size of struct latchwork_handler in the first version of the interface, which every plugin's table
+ * must have at least. */
 static const size_t first_size = offsetof(struct latchwork_handler, close) + sizeof(void (*)(void *));
 
 struct setting {
@@ -27,20 +27,20 @@ struct setting {
 };
 
 struct lw_handler {
-    struct latchwork_host host; /* must be the first member: setting() finds the rest through it */
+    struct latchwork_host host; /* must be the first member, because setting() finds the rest through it */
     void *object;
     const struct latchwork_handler *api;
     void *self;
     bool inited;
     const json_t *config;     /* borrowed from the configuration; may be NULL */
-    struct setting *settings; /* numbers as text; only setting() adds to it, under the lock */
+    struct setting *settings; /* numbers as text; only setting() adds to the list, under the lock */
     pthread_mutex_t lock;
     size_t batch_max;
 };
 
-/* What the plugin sees of a job, and how to find the job from it. */
+/* A job as the plugin sees it, and the way back to the job. */
 struct view {
-    struct latchwork_lease lease; /* must be the first member: the lease functions find the job through it */
+    struct latchwork_lease lease; /* must be the first member, because the lease functions find the job through it */
     const struct lw_job *job;
     struct latchwork_message message;
     struct latchwork_header *headers;
@@ -51,7 +51,7 @@ struct lw_slot {
     struct view *views;
     const struct latchwork_message **messages;
     struct latchwork_answer *answer;
-    struct latchwork_answer **answers; /* pointers to the answers above */
+    struct latchwork_answer **answers; /* pointers to the elements of `answer` */
 };
 
 /* --- the services ---------------------------------------------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
     lw_log(levels[l], "%s", text);
 }
 
-/* Finds a member by one reference token of a JSON pointer (RFC 6901), unescaping the token. */
+/* Finds a member by one token of a JSON pointer (RFC 6901), after unescaping the token. */
 static const json_t *member(const json_t *object, const char *token, size_t n) {
     char name[256];
     size_t w = 0;
@@ -140,7 +140,7 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
     if (path && access(path, R_OK)) lw_problem(problems, "handler.path: %s: %s", path, strerror(errno));
 }
 
-/* Returns -1 with *err if a plugin's table is not valid. */
+/* Checks a plugin's table. Returns -1 with *err if it is not valid. */
 static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
     const char *advice = api->abi == 0              ? " (is LATCHWORK_HANDLER_INIT missing in its table?)"
                          : api->abi < LATCHWORK_ABI ? ": build the plugin with this one's header"
@@ -163,7 +163,7 @@ static int check_api(const struct latchwork_handler *api, const char *path, stru
 static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     if (access(path, R_OK)) return lw_refuse(err, "plugin %s: %s", path, strerror(errno));
     char here[4096];
-    /* without a slash, dlopen() would search the system's library folders */
+    /* a path without a slash would make dlopen() search the system's library folders */
     int n = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
     if (n < 0 || (size_t)n >= sizeof here) return lw_refuse(err, "plugin %.200s…: the path is too long", path);
     h->object = dlopen(here, RTLD_NOW | RTLD_LOCAL);
@@ -193,7 +193,7 @@ static void close_handler(struct lw_handler *h) {
         h->settings = s->next;
         free(s);
     }
-    /* The object is not unloaded: threads of the plugin's libraries, or exit handlers, may still
+    /* The object is not unloaded, because threads of the plugin's libraries, or exit handlers, may still
      * run its code. */
     pthread_mutex_destroy(&h->lock);
     free(h);
@@ -268,8 +268,8 @@ static void view(struct view *v, const struct lw_job *job) {
     };
 }
 
-/* A plugin that was cancelled answers `back` and cannot tell why it was. Only a lost lease costs no
- * attempt; otherwise a message that always takes too long would run for ever. */
+/* Returns true if a message that the plugin gave back took too long. The plugin cannot tell why it was cancelled. Only a lost lease
+ * costs no attempt; otherwise a message that always takes too long would run for ever. */
 static bool timed_out(const struct lw_job *job) {
     int64_t now = lw_boot_ms();
     return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) && !atomic_load(&job->lease->cancelled);

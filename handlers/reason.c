@@ -5,7 +5,7 @@ void lw_reason_copy(char out[LW_REASON_MAX], const char *text) {
     size_t n = strlen(text);
     if (n >= LW_REASON_MAX) {
         n = LW_REASON_MAX - 1;
-        while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* do not cut within a character */
+        while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* do not cut inside a character */
     }
     memmove(out, text, n);
     out[n] = '\0';

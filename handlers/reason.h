@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reasons: why a job is tried again or dead, within the room that a job has for it. */
+/* Reasons: the text that says why a job is tried again or dead, cut to the size of a job's buffer. */
 #ifndef LW_HANDLERS_REASON_H
 #define LW_HANDLERS_REASON_H
 
 #include "handlers/handler.h"
 
-/* Copies a text, cut (never within a UTF-8 character) to LW_REASON_MAX - 1 bytes. */
+/* Copies a text and cuts it to LW_REASON_MAX - 1 bytes, but never inside a UTF-8 character. */
 void lw_reason_copy(char out[LW_REASON_MAX], const char *text);
-/* Sets the job's outcome and its reason; "" for none. */
+/* Sets a job's outcome and reason; "" for no reason. */
 void lw_job_answer(struct lw_job *job, enum lw_outcome outcome, const char *reason);
 
 #endif

@@ -13,8 +13,7 @@ struct lw_part {
     char *topic;
     int32_t partition;
     rd_kafka_queue_t *queue; /* the partition's own fetch queue, which is not forwarded to the consumer queue */
-    int64_t
-        next; /* next offset to deliver; a record below it is dropped, because it was delivered or lies before the start or the last seek */
+    int64_t next;            /* next offset to deliver; a record below it was delivered, or lies before the start or the last seek */
     bool held;
     bool moved;  /* a seek has succeeded */
     bool broken; /* a seek failed half-way, so nothing more is delivered */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis commands of one pipeline, built without one allocation per command: arguments point to
- * bytes that live until the pipeline is sent, or into an arena that is kept from one pipeline to
- * the next. */
+/* Builds the Redis commands of one pipeline, without an allocation per command: arguments point to
+ * bytes that live until the pipeline is sent, or into an arena that serves one pipeline after
+ * the other. */
 #ifndef LW_BASE_REDIS_COMMAND_H
 #define LW_BASE_REDIS_COMMAND_H
 
@@ -12,7 +12,7 @@
 struct lw_chunk;
 
 struct lw_command {
-    int first, argc; /* index of its first argument in argv and len, and how many it has */
+    int first, argc; /* index of the command's first argument in argv and len, and number of its arguments */
 };
 
 struct lw_commands {
@@ -23,11 +23,11 @@ struct lw_commands {
     struct lw_chunk *chunk;
 };
 
-void lw_commands_reset(struct lw_commands *c); /* drops the commands, keeps the memory */
+void lw_commands_reset(struct lw_commands *c); /* drops the commands and keeps the memory */
 void lw_commands_free(struct lw_commands *c);
 
 void lw_cmd(struct lw_commands *c, const char *name);  /* begins a command */
-void lw_arg(struct lw_commands *c, struct lw_bytes b); /* the bytes stay the caller's until the pipeline is sent */
+void lw_arg(struct lw_commands *c, struct lw_bytes b); /* appends an argument; the bytes must stay valid until the pipeline is sent */
 void lw_arg_text(struct lw_commands *c, const char *s);
 void lw_arg_i64(struct lw_commands *c, int64_t v);
 void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b,
@@ -35,7 +35,7 @@ void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b,
 void lw_arg_copy(struct lw_commands *c, const char *p, size_t n);
 char *lw_arg_room(struct lw_commands *c, size_t n); /* appends an argument of n bytes, which the caller fills */
 
-/* Decimal text of v into out (at least 21 bytes); returns its length. */
+/* Writes v as decimal text into `out`, which has room for 21 bytes. Returns the length. */
 size_t lw_decimal(int64_t v, char *out);
 
 #endif

@@ -36,7 +36,7 @@ static bool quoted(const char *error, char *out) {
 /* Reads the command from an error like "… in LPUSH script: …", which pcall_ of queue/lua/parts/epoch.lua raises. */
 static bool caught(const char *error, char *out) {
     const char *end = NULL, *at = error;
-    while ((at = strstr(at, " script: "))) end = at++; /* the last one, because the error itself may contain the same words */
+    while ((at = strstr(at, " script: "))) end = at++; /* the last match, because the error itself may contain these words */
     at = end;
     while (at && at > error && isupper((unsigned char)at[-1])) at--;
     if (!at || at == end || at - error < 4 || strncmp(at - 4, " in ", 4) != 0) return false;
@@ -44,7 +44,7 @@ static bool caught(const char *error, char *out) {
     return true;
 }
 
-/* Adds the commands that a line of the script calls: "call('ZADD', lanes" adds ZADD. */
+/* Adds the commands that one line of the script calls: for "call('ZADD', lanes" it adds ZADD. */
 static void in_line(const char *text, long line, char *out) {
     while (text && --line > 0) text = (text = strchr(text, '\n')) ? text + 1 : NULL;
     for (size_t end = text ? strcspn(text, "\n") : 0, i = 0; i < end; i++) {

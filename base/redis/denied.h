@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a Redis user lacks, out of the words of an error reply.
+/* Tells which right a Redis user lacks, from the text of an error reply.
  *
- * Outside of a script the reply begins with NOPERM and names the command. Within a script it begins with ERR. From 7.2 on it names the
- * command; 7.0 does not, but it says the line of the script, and the command stands there. No version names the key. */
+ * Outside of a script the reply begins with NOPERM and names the command. Inside a script it begins with ERR. From 7.2 on that reply names
+ * the command; 7.0 names only the line of the script, and the command is found in that line. No version names the key. */
 #ifndef LW_BASE_REDIS_DENIED_H
 #define LW_BASE_REDIS_DENIED_H
 
@@ -11,16 +11,16 @@
 #include <stddef.h>
 
 enum lw_denied {
-    LW_DENIED_NOTHING, /* another error */
+    LW_DENIED_NOTHING, /* not a denial but another error */
     LW_DENIED_COMMAND,
     LW_DENIED_KEY,
-    LW_DENIED_LOGIN, /* NOAUTH, WRONGPASS */
+    LW_DENIED_LOGIN, /* the login is missing or wrong: NOAUTH, WRONGPASS */
 };
 
 enum { LW_DENIED_NAMES = 64 };
 
-/* `script`: that was called; NULL: none. `command` is the command that was denied, or whose key was; "A or B" if it is one of several; ""
- * if it is not known. */
+/* `script` is the script that was called, or NULL. `command` gets the command that was denied, or that has a denied key: "A or B" if it is
+ * one of several, "" if it is not known. */
 enum lw_denied lw_denied(const char *error, const struct lw_script *script, char command[LW_DENIED_NAMES]);
 
 #endif

@@ -7,7 +7,7 @@
 struct lw_script {
     const char *name;
     const char *text;
-    const char *sha1; /* of the text, in hex, as EVALSHA takes it */
+    const char *sha1; /* SHA-1 of the text in hex, for EVALSHA */
 };
 
 enum { LW_SCRIPTS = 14 };

@@ -22,7 +22,7 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    UNACKNOWLEDGED_MS = 25000, /* as long as the keepalive: a peer that acknowledges nothing is gone */
+    UNACKNOWLEDGED_MS = 25000, /* as long as the keepalive: a peer that acknowledges nothing for this time is gone */
 };
 
 void lw_stream_close(struct lw_stream *s) {
@@ -113,7 +113,7 @@ static int finish_connecting(struct lw_stream *s, const struct lw_redis_url *at,
     return 1;
 }
 
-/* The events for which a call of OpenSSL that did nothing waits; 0: it failed. */
+/* Returns the poll() event for which an OpenSSL call waits that did nothing yet, or 0 if the call failed. */
 static short awaited(struct lw_stream *s, int result) {
     int kind = SSL_get_error(s->ssl, result);
     if (kind == SSL_ERROR_WANT_READ) return POLLIN;
@@ -139,7 +139,7 @@ int lw_stream_go_on(struct lw_stream *s, const struct lw_redis_url *at, struct l
     return r;
 }
 
-/* Until READY, or until_ms. 0, or -1 with *err. */
+/* Waits until the stream is READY or until_ms has come. Returns 0, or -1 with *err. */
 static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, int64_t until_ms, struct lw_err *err) {
     int r;
     while ((r = lw_stream_go_on(s, at, err)) == 0) {
@@ -169,7 +169,7 @@ int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t t
 
 int lw_stream_block(struct lw_stream *s, int64_t timeout_ms, struct lw_err *err) {
     struct timeval limit = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    if (timeout_ms <= 0) limit.tv_usec = 1000; /* zero would mean for ever */
+    if (timeout_ms <= 0) limit.tv_usec = 1000; /* a limit of zero would mean for ever */
     if (setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) ||
         setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) || (!s->blocks && fcntl(s->fd, F_SETFL, 0)))
         return lw_fail(err, "%s", strerror(errno));
@@ -185,7 +185,7 @@ short lw_stream_events(const struct lw_stream *s, bool writing) {
     return (short)(POLLIN | s->wants | (writing ? POLLOUT : 0));
 }
 
-/* Turns the result of an OpenSSL call into a number of bytes, 0 to wait, or an error. `usual`: the event that it mostly waits for. */
+/* Turns the result of an OpenSSL call into a number of bytes, 0 to wait, or -1. `usual` is the event that such a call mostly waits for. */
 static ssize_t tls_result(struct lw_stream *s, int r, short usual, struct lw_err *err) {
     short event = r > 0 ? usual : awaited(s, r);
     s->wants = event == usual ? 0 : event;
@@ -209,7 +209,8 @@ ssize_t lw_stream_read(struct lw_stream *s, void *p, size_t n, struct lw_err *er
     return lw_fail(err, "%s", got ? strerror(errno) : "closed by the server");
 }
 
-/* A server that refuses the client's certificate says so in an alert and hangs up, and may be heard only after writing has failed. */
+/* Tells why writing failed. A server that refuses the client's certificate sends an alert and hangs up, and the alert may be read only
+ * after writing has failed. */
 static int fail_write(struct lw_stream *s, const struct lw_err *why, struct lw_err *err) {
     char byte;
     struct lw_err alert = {0};

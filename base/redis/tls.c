@@ -66,7 +66,7 @@ static int bio_create(BIO *b) {
     return 1;
 }
 
-/* Made once in a process; tried again by the next connection when memory ran out. */
+/* Returns our way for OpenSSL to read and write. It is made once per process; if memory ran out, the next connection tries again. */
 static const BIO_METHOD *bio_method(void) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static BIO_METHOD *made;
@@ -81,7 +81,7 @@ static const BIO_METHOD *bio_method(void) {
 
 /* --- opening -------------------------------------------------------------------------------------------------------------------- */
 
-/* What OpenSSL says of its last failure, and forgets it. */
+/* Reports OpenSSL's last failure, and clears it. */
 static int fail_openssl(struct lw_err *err, const char *what, const char *file) {
     unsigned long code = ERR_peek_last_error();
     const char *reason = ERR_GET_LIB(code) == ERR_LIB_SYS ? strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
@@ -89,14 +89,14 @@ static int fail_openssl(struct lw_err *err, const char *what, const char *file) 
     ERR_clear_error();
     if (ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE) return lw_fail_memory(err);
     if (!file) return lw_fail(err, "%s: %s", what, reason ? reason : "OpenSSL failed");
-    FILE *f = fopen(file, "re"); /* OpenSSL's reason for a file that is missing is hard to read */
+    FILE *f = fopen(file, "re"); /* OpenSSL's reason for a missing file is hard to read */
     if (!f) return lw_fail(err, "%s %s can't be read: %s", what, file, strerror(errno));
     fclose(f);
     errno = error;
     return lw_fail(err, "%s %s can't be used: %s", what, file, reason ? reason : "not in PEM form");
 }
 
-static int no_passphrase(char *p, int size, int writing, void *ctx) { /* never ask on the terminal */
+static int no_passphrase(char *p, int size, int writing, void *ctx) { /* never asks on the terminal */
     (void)p, (void)size, (void)writing, (void)ctx;
     return 0;
 }
@@ -130,7 +130,7 @@ static bool is_address(const char *host) {
     return inet_pton(AF_INET, host, any) == 1 || inet_pton(AF_INET6, host, any) == 1;
 }
 
-/* A certificate names hosts or addresses; only a host's name is sent with the first message (SNI). */
+/* Sets the name that the certificate must have, of a host or an address. Only a host's name is sent in the first message (SNI). */
 static bool expect_name(SSL *ssl, const char *host) {
     X509_VERIFY_PARAM *p = SSL_get0_param(ssl);
     if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(p, host);
@@ -154,7 +154,7 @@ SSL *lw_tls_open(const struct lw_tls *t, const char *host, int fd, struct lw_err
     SSL_CTX *ctx = open_context(t, err);
     if (!ctx) return NULL;
     SSL *ssl = SSL_new(ctx);
-    SSL_CTX_free(ctx); /* the SSL holds it */
+    SSL_CTX_free(ctx); /* the SSL has a reference of its own */
     const char *name = t->server_name ? t->server_name : host;
     if (ssl && (!name || expect_name(ssl, name)) && put_on_socket(ssl, fd)) return ssl;
     if (ssl) SSL_free(ssl);
@@ -234,7 +234,7 @@ static int fail_protocol(SSL *ssl, unsigned long code, struct lw_err *err) {
 
 int lw_tls_fail(SSL *ssl, int result, struct lw_err *err) {
     int error = errno, kind = SSL_get_error(ssl, result);
-    unsigned long code = ERR_peek_last_error(); /* the last: an expired chain leaves others before it */
+    unsigned long code = ERR_peek_last_error(); /* the last error, because an expired chain leaves others before it */
     ERR_clear_error();
     if (code) return fail_protocol(ssl, code, err);
     if (kind == SSL_ERROR_ZERO_RETURN || (kind == SSL_ERROR_SYSCALL && !error)) return lw_fail(err, "closed by the server");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS over a socket of our own, by OpenSSL, whatever hiredis was built with.
+/* TLS over a socket of our own. It uses OpenSSL directly, so it works whatever hiredis was built with.
  *
- * Files are read anew for each connection, so that a certificate that was replaced is used from the next connection on. The server's
- * certificate is verified, and so is its name: TLS 1.2 at least. Nothing here raises SIGPIPE. */
+ * Files are read for each connection, so a replaced certificate is used from the next connection on. The server's certificate and its name
+ * are verified. The version is at least TLS 1.2. Nothing here raises SIGPIPE. */
 #ifndef LW_BASE_REDIS_TLS_H
 #define LW_BASE_REDIS_TLS_H
 
@@ -14,22 +14,23 @@ struct ssl_st; /* OpenSSL's SSL */
 
 struct lw_tls {
     bool on;
-    bool no_verify;    /* accept any certificate */
-    char *ca_file;     /* PEM; NULL: the system's CAs */
-    char *cert_file;   /* PEM, of the client; NULL: none */
-    char *key_file;    /* PEM; NULL: it stands in cert_file */
-    char *server_name; /* which the certificate must carry; NULL: the host of the URL */
+    bool no_verify;    /* accepts any certificate */
+    char *ca_file;     /* PEM file of the trusted CAs; NULL: those of the system */
+    char *cert_file;   /* PEM file of the client's certificate; NULL: none */
+    char *key_file;    /* PEM file of the client's key; NULL: the key is in cert_file */
+    char *server_name; /* name that the server's certificate must have; NULL: the host of the URL */
 };
 
-/* A deep copy into *out. -1 when an allocation failed; then *out holds nothing. */
+/* Makes a deep copy in *out. Returns -1 if an allocation failed; *out is then empty. */
 int lw_tls_copy(const struct lw_tls *from, struct lw_tls *out, struct lw_err *err);
 void lw_tls_free(struct lw_tls *t);
 
-/* A client's side on fd, which stays the caller's; nothing is sent yet. host: of the URL. NULL with *err, which names a file that can't be
- * used. Free it with SSL_free(). */
+/* Makes the client's side of TLS on fd, which stays the caller's. Sends nothing yet. `host` is the host of the URL. Returns NULL with *err,
+ * which names a file that cannot be used. Free the result with SSL_free(). */
 struct ssl_st *lw_tls_open(const struct lw_tls *t, const char *host, int fd, struct lw_err *err);
 
-/* What a failed call of OpenSSL means. `result` is what it returned; errno is as it was left. Always returns -1. */
+/* Sets *err to the meaning of a failed OpenSSL call. `result` is what the call returned, and errno must be unchanged since. Always returns
+ * -1. */
 int lw_tls_fail(struct ssl_st *ssl, int result, struct lw_err *err);
 
 #endif

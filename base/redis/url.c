@@ -16,7 +16,7 @@ static int hex(char c) {
     return -1;
 }
 
-/* Decodes what the URL says as `what`. NULL with *err when an escape is broken or holds a NUL. */
+/* Decodes a part of the URL, which `what` names in errors. Returns NULL with *err if an escape is broken or makes a NUL. */
 static char *percent_decode(const char *p, size_t n, const char *what, struct lw_err *err) {
     char *out = calloc(1, n + 1), *w = out;
     if (!out) return lw_fail_memory(err), NULL;
@@ -49,7 +49,7 @@ static int take_number(const char *p, size_t n, int max, int *out) {
     return 0;
 }
 
-/* Takes "user:password@" off the front; returns what follows it. */
+/* Reads "user:password@" at the front, and returns the text behind it. */
 static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_err *err) {
     const char *at = strrchr(p, '@');
     if (!at) return p;
@@ -73,7 +73,7 @@ static int take_port(const char *p, size_t n, struct lw_redis_url *u, struct lw_
     return 0;
 }
 
-/* host[:port] or [v6][:port] */
+/* Reads host[:port] or [v6][:port]. */
 static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
     const char *end = p + n, *host = p, *host_end;
     if (n && *p == '[') {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a Redis is, and as whom to talk to it: redis://[user:password@]host[:port][/db], rediss:// for the same over TLS, or
+/* The address of a Redis and the login for it: redis://[user:password@]host[:port][/db], rediss:// for the same over TLS, or
  * unix://[user:password@]/path[?db=N].
  *
- * User and password may be percent-encoded; the last '@' ends them, so that a password with a bare '/' or '@' works too. An IPv6 host
- * stands in brackets. */
+ * User and password may be percent-encoded. The last '@' ends them, so a password with a bare '/' or '@' works as well. An IPv6 host is in
+ * brackets. */
 #ifndef LW_BASE_REDIS_URL_H
 #define LW_BASE_REDIS_URL_H
 
@@ -12,31 +12,31 @@
 
 #include <stddef.h>
 
-/* Which settings say how to log in; errors name them. */
+/* The settings that tell how to log in, so that errors can name them. */
 enum lw_redis_via { LW_VIA_URL, LW_VIA_SENTINEL, LW_VIA_FOUND };
 
 struct lw_redis_url {
     char *host;            /* NULL for unix:// */
-    int port;              /* 6379 if none is given; 0 for unix:// */
-    char *path;            /* of the socket; NULL for redis:// */
-    char *user, *password; /* NULL if not given */
+    int port;              /* 6379 if the URL gives none; 0 for unix:// */
+    char *path;            /* path of the socket; NULL for redis:// */
+    char *user, *password; /* NULL if the URL has none */
     int db;
-    struct lw_tls tls;     /* rediss:// sets `on`; the rest is for the caller to fill */
-    bool only_master;      /* the login asks for the ROLE; for the caller to set */
-    enum lw_redis_via via; /* for the caller to set: it is a Sentinel, or was found by one */
+    struct lw_tls tls;     /* rediss:// sets `on`; the caller fills in the rest */
+    bool only_master;      /* set by the caller: the login checks with ROLE that the server is a master */
+    enum lw_redis_via via; /* set by the caller: whether this is a Sentinel, or was found by one */
 };
 
-/* Fills *out (all owned); on failure *out is empty and err never holds the password. */
+/* Parses a URL into *out, which owns its texts. On failure *out is empty, and err never contains the password. */
 int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err);
-/* The same for host[:port]; default_port is used if the text has no port. */
+/* Does the same for host[:port]; default_port is used if the text has no port. */
 int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out, struct lw_err *err);
-/* A deep copy into *out. -1 when an allocation failed; then *out is empty. */
+/* Makes a deep copy in *out. Returns -1 if an allocation failed; *out is then empty. */
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err);
 void lw_redis_url_free(struct lw_redis_url *u);
-/* Where it is, without user and password, for messages: "host:port" or the path of the socket. Returns out. */
+/* Writes the address without user and password, for messages: "host:port" or the path of the socket. Returns out. */
 const char *lw_redis_url_where(const struct lw_redis_url *u, char *out, size_t size);
 
-/* A copy of any URL with its password as "***"; for people. Free it. NULL when an allocation failed. */
+/* Returns a copy of any URL with its password as "***", for people, or NULL if an allocation failed. The caller frees it. */
 char *lw_url_redact(const char *text);
 
 #endif

@@ -4,15 +4,15 @@
  *     make && ./inventory redis://127.0.0.1:6379/0             # sold 100 of 100, 0 left
  *     ./inventory --no-lock redis://127.0.0.1:6379/0           # sold more than there were: the stock goes below zero
  *
- * Each customer looks at the stock and, where there is some, pays and takes one. Between the look and the taking others look too: what they
- * see is old by the time they take. The lock makes the two one step: latchwork_lock_acquire() … latchwork_hold_release(), by the name of
- * the item, across threads, processes and machines. (A DECR alone would do for a number in Redis. It does not for a row in a database, a
- * file, or a supplier's web service, which is what the stock stands for here.)
+ * Each customer looks at the stock and, if any is left, pays and takes one item. Between the look and the purchase other customers look, so
+ * each of them acts on an old number. The lock makes the two steps one: latchwork_lock_acquire() … latchwork_hold_release(), with the name
+ * of the item, across threads, processes and machines. (For a number in Redis, DECR alone would do. The stock here stands for a row in a
+ * database, a file, or a supplier's web service, which have no DECR.)
  *
- * The customers are threads, spread over 8 processes; each process has one pool of connections for all its locks. Waiting customers
- * are woken by the release of the one before them, so that nobody asks Redis again and again. The names used are inventory:stock and
- * lwl:{inventory}:…; the first is set at the start and deleted at the end. Options: --no-lock, --clients N, --stock N, --processes N.
- * Ends with 0 if what was sold was there, 1 if more was sold, 2 if something else went wrong. */
+ * The customers are threads in 8 processes, and each process has one pool of connections for all its locks. The release of one customer
+ * wakes the next, so nobody asks Redis again and again. The program uses the keys inventory:stock and lwl:{inventory}:…; it sets the first
+ * at the start and deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N. Exit status: 0 no more was sold than
+ * existed, 1 more was sold, 2 something else went wrong. */
 #include <latchwork/lock.h>
 
 #include <hiredis/hiredis.h>
@@ -29,16 +29,16 @@
 
 enum { PROCESSES_MAX = 8, CLIENTS_MAX = 4000, PAY_MS = 2, WAIT_MS = 60000 };
 
-struct figures { /* shared by the processes */
+struct figures { /* figures of one run, in memory that the processes share */
     atomic_int sold, refused, failed, lowest;
 };
 
-struct shop { /* one per process */
+struct shop { /* what one process has */
     const char *url;
     struct figures *figures;
     struct latchwork_client *client;
-    struct latchwork_lock *lock; /* NULL: --no-lock */
-    redisContext *store;         /* one per thread, because hiredis' connections are not thread-safe */
+    struct latchwork_lock *lock; /* NULL with --no-lock */
+    redisContext *store;         /* connection to the stock; one per thread, because hiredis' connections are not thread-safe */
     pthread_mutex_t store_mutex;
 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lock on several independent Redis servers: a counter in a file, raised by any number of these programs at once.
+/* A lock on several independent Redis servers: any number of these programs raise a counter in a file.
  *
  *     redlock ROUNDS FILE URL URL URL…
  *
- * FILE holds two numbers: the counter, and the largest fence so far. A holder that was paused past its lease comes with a smaller one and
- * is refused: this check, not the majority, is what keeps the counter right whatever happens. (A database would do it in its UPDATE … WHERE
- * fence < ?; a file needs its own lock to do so at once, and this one trusts to nobody being paused between pread and pwrite.) */
+ * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused past its lease comes with a smaller fence
+ * and is refused. This check, not the majority, keeps the counter right whatever happens. (A database would check in its UPDATE … WHERE
+ * fence < ?. A file would need a lock of its own for that; this program assumes that nobody is paused between pread and pwrite.) */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows (table, id) under one lock: transfers between accounts, by any number of these programs at
- * once.
+/* Rows (table, id) under one lock: any number of these programs transfer money between accounts.
  *
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE
  *
- * FILE holds the balances of eight accounts, 100 each. A transfer locks the two rows that it
- * changes, in whichever order they come: there is no deadlock, and the sum stays 800. A program
- * that is killed in between delays the others for at most the TTL. */
+ * FILE contains the balances of eight accounts, 100 each at first. A transfer locks the two rows that it
+ * changes, in any order: there is no deadlock, and the sum stays 800. A program
+ * that is killed during a transfer delays the others for at most the TTL. */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>
@@ -21,7 +20,7 @@ static void transfer(int file, int from, int to, long amount) {
     for (int i = 0; i < 2; i++) {
         int account = i ? to : from;
         off_t at = (off_t)(account * sizeof(long));
-        /* the file does not have it yet */
+        /* an account that is not in the file yet has its first balance */
         if (pread(file, &balance[account], sizeof(long), at) != sizeof(long)) balance[account] = START;
         balance[account] += i ? amount : -amount;
         if (pwrite(file, &balance[account], sizeof(long), at) != sizeof(long)) exit(1);

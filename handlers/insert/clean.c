@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner: keeps Latchwork's own tables small, from a thread and a connection of its own, in short transactions. It looks first, and
- * takes its turn among the slots of its process: whoever waits for SQLite's lock polls for it, and the holder's CPU pays for that. */
+/* The cleaner keeps Latchwork's own tables small, by short transactions on a thread and a connection of its own. It reads before it writes,
+ * and takes its turn among the slots of its process: a process that waits for SQLite's lock must poll for it, which costs CPU. */
 #include "handlers/insert/insert.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@
 
 enum {
     ROUND_MS = 1000,
-    SLICE = 1000,        /* rows per transaction */
-    SLICES_A_ROUND = 50, /* maximum number of slices in a round, so that others can write in between */
+    SLICE = 1000,        /* maximum number of rows per transaction */
+    SLICES_A_ROUND = 50, /* maximum number of slices per round, so that others can write in between */
     BUSY_MS = 250,       /* limit of the wait for writers in other processes; short, because the slots of this process wait meanwhile */
     FENCE_AGE_S = 24 * 3600,
     REPLAY_AGE_S = 7 * 24 * 3600,
@@ -24,23 +24,23 @@ enum {
 struct passed {
     UT_hash_handle hh;
     int64_t watermark, cleaned;
-    unsigned round; /* the last round that looked at it */
+    unsigned round; /* number of the last round that looked at this partition */
     int32_t partition;
-    char name[]; /* "partition topic": the hash key */
+    char name[]; /* "partition topic", the key of the hash table */
 };
 
 struct lw_cleaner {
     const struct lw_insert *in;
-    pthread_mutex_t *writer; /* the handler's mutex, held for each transaction */
+    pthread_mutex_t *writer; /* the handler's mutex, which is held during each transaction */
     pthread_t thread;
-    pthread_mutex_t lock; /* guards passed and stop */
+    pthread_mutex_t lock; /* guards `passed` and `stop` */
     pthread_cond_t wake;
     struct passed *passed;
     bool stop;
-    /* Used only by the thread. */
+    /* The thread alone uses the fields below. */
     struct lw_store store;
     sqlite3_stmt *bound, *remove, *partial, *trim, *old_fences, *remove_fences, *remove_replays;
-    int64_t fence_at; /* key at which the sweep over fences continues */
+    int64_t fence_at; /* key at which the walk over the fences goes on */
     int64_t busy_ms;
     unsigned round;
 };
@@ -51,7 +51,7 @@ static int prepare(struct lw_cleaner *c, sqlite3_stmt **st, const char *sql) {
 
 static int open_store(struct lw_cleaner *c, struct lw_err *err) {
     if (lw_store_connect(&c->store, c->in->path, err)) return -1;
-    /* NORMAL is enough: if a power cut undoes a deletion, it is repeated */
+    /* NORMAL is enough: a deletion that a power cut undoes is made again */
     sqlite3_exec(c->store.db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     if (prepare(c, &c->bound,
                 "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4"
@@ -77,8 +77,8 @@ static void close_store(struct lw_cleaner *c) {
     lw_store_close(&c->store);
 }
 
-/* Waits for its turn and steps a statement that changes rows. Returns false if it has to be
- * repeated later. */
+/* Runs a statement that changes rows, within the time limit for SQLite's lock. Returns false if it must be
+ * tried again later. */
 static bool step(struct lw_cleaner *c, sqlite3_stmt *st) {
     c->store.busy_until_ms = lw_boot_ms() + c->busy_ms;
     int r = sqlite3_step(st);
@@ -88,7 +88,7 @@ static bool step(struct lw_cleaner *c, sqlite3_stmt *st) {
     return false;
 }
 
-/* Does the same as a transaction of its own. */
+/* Runs such a statement as a transaction of its own, in its turn among the slots. */
 static bool change(struct lw_cleaner *c, sqlite3_stmt *st) {
     pthread_mutex_lock(c->writer);
     bool ok = step(c, st);
@@ -102,7 +102,7 @@ static void bind_partition(struct lw_cleaner *c, sqlite3_stmt *st, const char *t
     sqlite3_bind_int(st, 3, partition);
 }
 
-/* The number of the highest segment below `end`, after skipping `skip` of them; -1 if there is
+/* Returns the number of the highest segment below `end`, after skipping `skip` of them, or -1 if there is
  * none. */
 static int64_t segment_below(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t end, int skip) {
     bind_partition(c, c->bound, topic, partition);
@@ -113,11 +113,11 @@ static int64_t segment_below(struct lw_cleaner *c, const char *topic, int32_t pa
     return number;
 }
 
-/* Deletes one slice of the segments that lie entirely below the watermark. Returns true if it was
- * the last. */
+/* Deletes one slice of the segments that are entirely below the watermark. Returns true if it was
+ * the last slice. */
 static bool clean_slice(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    if (segment_below(c, topic, partition, end, 0) < 0) return true; /* there is nothing to delete, so take no turn */
+    if (segment_below(c, topic, partition, end, 0) < 0) return true; /* there is nothing to delete, so do not wait for a turn */
     int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);
     sqlite3_bind_int64(c->remove, 4, below < 0 ? end : below);
@@ -130,8 +130,8 @@ static bool exec(struct lw_cleaner *c, const char *sql) {
     return sqlite3_exec(c->store.db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* Reads the bits of the segment that contains the watermark and clears those below it. Returns
- * false if none are set there. */
+/* Reads the bits of the segment that contains the watermark, and clears those below it in `bits`. Returns
+ * false if none of them was set. */
 static bool trimmed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark, unsigned char *bits, size_t size) {
     bind_partition(c, c->partial, topic, partition);
     sqlite3_bind_int64(c->partial, 4, watermark / LW_SEEN_OFFSETS);
@@ -148,8 +148,8 @@ static bool trimmed(struct lw_cleaner *c, const char *topic, int32_t partition, 
     return any != 0;
 }
 
-/* Clears the bits below the watermark in its segment, because a topic that is deleted and recreated
- * begins at 0 again. */
+/* Clears the bits below the watermark in its segment, because the offsets of a topic that is deleted and recreated
+ * begin at 0 again. */
 static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8], any = 0;
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
@@ -158,12 +158,12 @@ static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partit
     sqlite3_bind_int64(c->trim, 4, watermark / LW_SEEN_OFFSETS);
     sqlite3_bind_blob(c->trim, 5, bits, sizeof bits, SQLITE_TRANSIENT);
     if (any) return step(c, c->trim);
-    bind_partition(c, c->remove, topic, partition); /* no bit is left, so delete the row */
+    bind_partition(c, c->remove, topic, partition); /* all bits are clear, so delete the row */
     sqlite3_bind_int64(c->remove, 4, watermark / LW_SEEN_OFFSETS + 1);
     return step(c, c->remove);
 }
 
-/* Runs as a transaction of its own, so that no bit is lost that others set meanwhile. */
+/* Clears those bits in a transaction of its own, so that no bit is lost that others set meanwhile. */
 static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8];
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
@@ -177,8 +177,8 @@ static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int
     return ok;
 }
 
-/* Finds the next partition that has something to clean and that this round has not looked at.
- * Returns a copy, because the main thread may add to the table. */
+/* Finds a partition that has something to clean and that this round has not looked at.
+ * Copies its topic and watermark, because the main thread may add to the table. */
 static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size, int64_t *watermark) {
     bool found = false;
     pthread_mutex_lock(&c->lock);
@@ -186,7 +186,7 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
         if (p->watermark <= p->cleaned || p->round == c->round) continue;
         found = true;
         p->round = c->round;
-        *which = p; /* entries are freed only when the cleaner closes, so the pointer stays valid */
+        *which = p; /* the pointer stays valid, because entries are freed only when the cleaner closes */
         *watermark = p->watermark;
         snprintf(topic, size, "%s", strchr(p->name, ' ') + 1);
     }
@@ -194,7 +194,7 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
     return found;
 }
 
-/* Returns false if the round has used up its slices, or the database is busy. */
+/* Cleans all partitions. Returns false if the round has used up its slices, or the database is busy. */
 static bool clean_partitions(struct lw_cleaner *c) {
     struct passed *p;
     char topic[256];
@@ -212,11 +212,11 @@ static bool clean_partitions(struct lw_cleaner *c) {
     return true;
 }
 
-/* The fence that was current age_s ago: fences are made of Redis' time in µs. */
+/* Returns the fence of a message that was granted age_s ago, because fences are Redis' time in µs. */
 static int64_t fence_before(int64_t age_s) { return (lw_wall_ms() - age_s * 1000) * 1000; }
 
-/* Cleans one slice of an endless walk over the fences. It reads first, because usually nothing has
- * to be deleted and no lock is needed. */
+/* Cleans one slice of an endless walk over the fences. It reads first, because usually there is nothing
+ * to delete, and then no lock is needed. */
 static void sweep_fences(struct lw_cleaner *c) {
     int64_t before = fence_before(FENCE_AGE_S), last = 0;
     sqlite3_stmt *st = c->old_fences;
@@ -237,7 +237,7 @@ static void sweep_fences(struct lw_cleaner *c) {
         sqlite3_bind_int64(st, 3, before);
         change(c, st);
     }
-    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1; /* at the end, start over */
+    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1; /* start again after the last key */
 }
 
 static void sweep_replays(struct lw_cleaner *c) {
@@ -246,7 +246,7 @@ static void sweep_replays(struct lw_cleaner *c) {
     change(c, c->remove_replays);
 }
 
-/* Waits until the next round. Returns false if the thread has to end. */
+/* Waits until the next round. Returns false if the thread must end. */
 static bool wait_round(struct lw_cleaner *c) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -304,7 +304,7 @@ struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *
 void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     char name[288];
     int n = snprintf(name, sizeof name, "%d %s", (int)partition, topic);
-    if (n < 0 || (size_t)n >= sizeof name) return; /* no topic of Kafka has such a long name */
+    if (n < 0 || (size_t)n >= sizeof name) return; /* no topic of Kafka has so long a name */
     pthread_mutex_lock(&c->lock);
     struct passed *p;
     HASH_FIND(hh, c->passed, name, (size_t)n, p);

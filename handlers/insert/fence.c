@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest fence that wrote each key, at the cost of about one page a transaction.
+/* Finds the largest fence that wrote each key, at the cost of about one page per transaction.
  *
- * A tree over keys would have nearly every one of its pages rewritten by a transaction of many keys. So, as in a log-structured merge tree
- * (O'Neil et al., 1996), a transaction appends one row with all its fences to `latchwork_recent`, and each MERGE_EVERY-th moves the
- * earlier rows, sorted, into the tree `latchwork_fences`. Every connection keeps what it has seen in memory, and reads what others have
- * appended since at the beginning of its own transaction, when nobody else can write: then memory holds the truth about the keys in it, and
- * the tree the truth about all others. Where rows were merged before they were seen, memory is forgotten and read anew.
+ * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its pages. So this works like a log-structured
+ * merge tree (O'Neil et al., 1996): a transaction appends one row with all its fences to `latchwork_recent`, and every MERGE_EVERY-th
+ * transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection remembers in memory the fences that it has
+ * seen. At the beginning of its own transaction, when nobody else can write, it reads the rows that others have appended. Then memory is
+ * right about its keys, and the tree about all others. If rows were merged before the connection saw them, it forgets its memory and reads
+ * anew.
  *
- * Keys are known by a 64-bit hash. Two keys that share one share a fence: the smaller is taken for stale, its message given back and
- * granted again with a fence of its own. That costs a turn, and writes nothing wrong. */
+ * Keys are known by a 64-bit hash. Two keys with the same hash share one fence. Then a message with the smaller fence counts as stale, is
+ * given back, and is granted again with a larger fence. This costs time, but nothing wrong is written. */
 #include "handlers/insert/insert.h"
 
 #include <stdlib.h>
 
 enum {
-    MERGE_EVERY = 64,      /* number of transactions */
-    FENCES_FIRST = 1024,   /* slots of the table in memory: initial number */
-    FENCES_MOST = 1 << 19, /* and maximum (8 MiB). Once half of them are used the table is emptied */
+    MERGE_EVERY = 64,      /* number of transactions between two merges */
+    FENCES_FIRST = 1024,   /* initial number of slots in the table in memory */
+    FENCES_MOST = 1 << 19, /* maximum number of slots (8 MiB); when half of them are used, the table is emptied */
     FENCE_BYTES = 16,
 };
 
-/* FNV-1a, then the finalizer of MurmurHash3; both are in the public domain. */
+/* Adds bytes to a hash: FNV-1a, then the finalizer of MurmurHash3, both in the public domain. */
 static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
     for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
     return h;
 }
 
 uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
-    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1); /* with its NUL, so that "a" + "bc" differs from "ab" + "c" */
+    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1); /* includes the NUL, so that "a" + "bc" differs from "ab" + "c" */
     if (key.n) h = mix_in(h, key.p, key.n);
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
     h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
     h ^= h >> 33;
-    return h ? h : 1; /* 0 marks an empty slot */
+    return h ? h : 1; /* 0 means an empty slot */
 }
 
 /* --- in memory ------------------------------------------------------------------------------------------------------------------ */
@@ -52,7 +53,7 @@ static void grow(struct lw_fences *f) {
     free(old.slots);
 }
 
-/* Remembers a fence, unless there is a larger one. */
+/* Remembers a fence unless a larger one is known. */
 static void remember(struct lw_fences *f, uint64_t key, uint64_t fence) {
     if (2 * (f->n + 1) > f->size) grow(f);
     struct lw_fence *s = slot(f, key);
@@ -86,7 +87,7 @@ static uint64_t get64(const char *p) {
 
 static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
 
-/* Reads the rows after the last one seen. Returns false if rows are missing in between. */
+/* Reads the rows after the last one seen. Returns false if rows in between are missing. */
 static bool read_recent(struct lw_store *s, int *r) {
     struct lw_fences *f = &s->fences;
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
@@ -148,7 +149,7 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->fence < y->fence ? -1 : x->fence > y->fence;
 }
 
-/* Collects all fences of the rows in the order of the B-tree, the largest of a key last. */
+/* Collects all fences of the rows, sorted like the tree, with the largest fence of a key last. */
 static int gather(struct lw_store *s, struct lw_buf *all) {
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
     sqlite3_bind_int64(st, 1, 0);
@@ -185,8 +186,7 @@ int lw_fences_write(struct lw_store *s) {
     struct lw_fences *f = &s->fences;
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
-    int r = id % MERGE_EVERY == 0 ? merge(s)
-                                  : SQLITE_DONE; /* the merge never leaves the table empty, because this row follows, so numbers go on */
+    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE; /* the row that follows keeps the table from being empty, so its ids go on */
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];
     sqlite3_bind_int64(st, 1, id);

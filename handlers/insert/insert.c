@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* insert: the handler type: its configuration, and slots that take turns as the one writer. */
+/* The handler type insert: its configuration, and slots that write in turn. */
 #include "handlers/insert/insert.h"
 
 #include "handlers/section.h"
@@ -10,7 +10,7 @@
 struct lw_handler {
     struct lw_insert in;
     struct lw_cleaner *cleaner;
-    pthread_mutex_t writer; /* SQLite has one writer at a time: slots and cleaner wait here instead of polling for its lock */
+    pthread_mutex_t writer; /* SQLite has one writer at a time, so slots and cleaner wait here instead of polling for its lock */
 };
 
 struct lw_slot {
@@ -142,12 +142,12 @@ static void close_handler(struct lw_handler *h) {
 
 static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
     (void)worker;
-    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* SQLite's memory statistics are not used, and would cost a global lock per allocation */
+    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* SQLite's memory statistics are not needed, and cost a global lock per allocation */
     struct lw_handler *h = lw_alloc(sizeof *h);
     pthread_mutex_init(&h->writer, NULL);
     struct lw_store first = {0};
     int r = read_section(&h->in, c, err);
-    if (!r) r = lw_store_open(&first, &h->in, err); /* makes the tables, and finds configuration errors before any message comes */
+    if (!r) r = lw_store_open(&first, &h->in, err); /* makes the tables, and finds errors of the configuration before any message comes */
     if (!r) lw_store_close(&first);
     if (!r && (h->cleaner = lw_cleaner_open(&h->in, &h->writer, err))) return h;
     close_handler(h);

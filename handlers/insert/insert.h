@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* insert: rows from messages, each written exactly once, into a SQLite file that all workers share.
+/* insert: writes rows from messages, each exactly once, into a SQLite file that all workers share.
  *
- * One transaction writes many rows and, for each, what makes a second delivery harmless:
+ * One transaction writes many rows, and for each of them what makes a second delivery harmless:
  *
- *     latchwork_seen      (app, topic, partition, segment) → a bit an offset: done, a second delivery writes nothing
- *     latchwork_replayed  (app, topic, partition, offset, replay) → the same for the few that were replayed, a row each
+ *     latchwork_seen      (app, topic, partition, segment) → one bit per offset: done, so a second delivery writes nothing
+ *     latchwork_replayed  (app, topic, partition, offset, replay) → the same for the few replayed messages, one row each
  *     latchwork_recent    (id) → the fences that one transaction wrote
- *     latchwork_fences    (hash of app and key) → the largest fence that wrote, of transactions before those; a smaller one is stale
- *     latchwork_count     (app, name) → rows inserted, updated, duplicates ignored: exact, as it is part of the transaction
+ *     latchwork_fences    (hash of app and key) → the largest fence of earlier transactions; a message with a smaller one is stale
+ *     latchwork_count     (app, name) → number of rows inserted and updated and of duplicates ignored; exact, as part of the transaction
  *
- * The order of the questions is fixed: known? stale? is the row any good? Only then is it written. A bad row is dead by itself and takes no
- * other row along; whatever fails the database (disk full, busy, I/O) rolls all back, and all are tried again.
+ * Three questions come in a fixed order: is the message known, is it stale, is its row valid? Only then is the row written. A bad row
+ * becomes a dead letter and affects no other. If the database fails (disk full, busy, I/O), the transaction is rolled back, and all its
+ * messages are tried again.
  *
- * Cleaning (handlers/insert/clean.c): identities below the committed watermark go; fences go a day after they were handed out, long after
- * any lease they could belong to.
+ * The cleaner (handlers/insert/clean.c) deletes identities below the committed watermark, and fences a day after they were granted, long
+ * after any lease that they could belong to.
  *
- *     insert.c        the type: configuration, slots
+ *     handlers/insert/insert.c the type: configuration, slots
  *     handlers/insert/row.c    a payload → the values of a row
- *     handlers/insert/store.c  opening the database, its tables and statements
+ *     handlers/insert/store.c  the database: opening it, its tables and statements
  *     handlers/insert/seen.c   identities
  *     handlers/insert/fence.c  fences
  *     handlers/insert/tx.c     the transaction
@@ -40,7 +41,7 @@ struct lw_column {
     bool primary;
 };
 
-/* What the configuration asks for; constant after open. */
+/* The configuration of the handler; constant after open. */
 struct lw_insert {
     const char *app, *path, *table;
     struct lw_column *columns;
@@ -51,20 +52,20 @@ struct lw_insert {
 
 /* --- rows ----------------------------------------------------------------------------------------------------------------------- */
 
-/* What a slot needs to read and bind rows. */
+/* What a slot needs for reading and binding rows. */
 struct lw_reader {
-    struct lw_json_path *paths; /* one per column */
+    struct lw_json_path *paths; /* paths into the payload, one per column */
     struct lw_buf scratch;
 };
 void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
 void lw_reader_free(struct lw_reader *r);
 
-/* Fills n_columns values, which are slices of the payload; LW_JSON_NOTHING: the pointer leads
- * nowhere. Returns -1 with a reason (position and what) if the payload makes no row. */
+/* Fills in n_columns values, which are slices of the payload; a pointer that leads nowhere gives LW_JSON_NOTHING.
+ * Returns -1 with a reason (position and cause) if the payload makes no row. */
 int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job, struct lw_json_value *values,
                 struct lw_err *err);
-/* Binds the values to parameters 1…n_columns of a statement. The payload must stay valid while it
- * is stepped. Returns SQLite's code. */
+/* Binds the values to parameters 1…n_columns of a statement. The payload must stay valid until the statement
+ * has run. Returns SQLite's code. */
 int lw_row_bind(const struct lw_insert *in, struct lw_reader *reader, const struct lw_json_value *values, sqlite3_stmt *st);
 
 /* --- the database --------------------------------------------------------------------------------------------------------------- */
@@ -87,9 +88,9 @@ enum lw_statement {
     LW_ST_N
 };
 
-/* The identities of the running transaction. */
+/* Segments of identities that the running transaction has read. */
 struct lw_seen {
-    struct lw_segment *segments; /* has room for LW_INSERT_BATCH */
+    struct lw_segment *segments; /* room for LW_INSERT_BATCH segments */
     size_t n;
 };
 
@@ -97,12 +98,12 @@ struct lw_fence {
     uint64_t key, fence;
 };
 
-/* The fences known in memory, and those of the running transaction. */
+/* Fences known in memory, and those of the running transaction. */
 struct lw_fences {
-    struct lw_fence *slots; /* open addressing; key 0: empty slot. Fence 0: none was written */
+    struct lw_fence *slots; /* hash table with open addressing; key 0: empty slot; fence 0: no fence is known for the key */
     size_t n, size;
-    int64_t seen;          /* the last row of latchwork_recent that was read into it */
-    struct lw_buf written; /* the row of latchwork_recent that the running transaction will append */
+    int64_t seen;          /* id of the last row of latchwork_recent that was read */
+    struct lw_buf written; /* content of the row of latchwork_recent that the running transaction will append */
 };
 
 struct lw_store {
@@ -112,50 +113,50 @@ struct lw_store {
     struct lw_seen seen;
     struct lw_fences fences;
     struct lw_reader reader;
-    struct lw_item *items;        /* jobs of the running transaction; has room for LW_INSERT_BATCH */
-    struct lw_json_value *values; /* values of their rows */
-    int64_t busy_until_ms;        /* until when to wait for other writers */
+    struct lw_item *items;        /* jobs of the running transaction, with room for LW_INSERT_BATCH */
+    struct lw_json_value *values; /* values of the rows of these jobs */
+    int64_t busy_until_ms;        /* boot clock; until then a statement waits for other writers */
 };
 
-/* Opens the file (WAL), makes Latchwork's tables and, if configured, the user's missing table;
+/* Opens the file in WAL mode, makes Latchwork's tables and, if configured, the user's table if it is missing, and
  * prepares the statements. */
 int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err);
-/* Opens a connection with only the busy handler, for the cleaner. */
+/* Opens a connection for the cleaner, which has the busy handler and nothing else. */
 int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err);
 void lw_store_close(struct lw_store *s);
-/* Runs a statement whose rows, if any, are not read, and resets it. Returns SQLite's code. */
+/* Runs a statement whose rows are not needed, and resets it. Returns SQLite's code. */
 int lw_store_step(sqlite3_stmt *st);
 
 /* --- identities and fences; all but the last two of each inside a transaction, returning SQLITE_DONE or the error that ends it ------ */
 
 enum lw_known {
     LW_UNKNOWN,
-    LW_KNOWN,      /* done by an earlier transaction */
-    LW_KNOWN_HERE, /* by an earlier job of this transaction: done once it commits */
+    LW_KNOWN,      /* an earlier transaction has done the message */
+    LW_KNOWN_HERE, /* an earlier job of this transaction is the same message: done if it commits */
 };
 int lw_seen_get(struct lw_store *s, const struct lw_job *job, enum lw_known *known);
 int lw_seen_set(struct lw_store *s, const struct lw_job *job);
-int lw_seen_write(struct lw_store *s);     /* called at the end of a transaction */
-void lw_seen_forget(struct lw_seen *seen); /* called before the next transaction */
+int lw_seen_write(struct lw_store *s);     /* must be called at the end of a transaction */
+void lw_seen_forget(struct lw_seen *seen); /* must be called before the next transaction */
 void lw_seen_free(struct lw_seen *seen);
 
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
-int lw_fences_catch_up(struct lw_store *s);                           /* called at the beginning of a transaction */
-int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence); /* *fence is 0 if none is known */
+int lw_fences_catch_up(struct lw_store *s);                           /* must be called at the beginning of a transaction */
+int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence); /* sets *fence, to 0 if none is known */
 void lw_fences_set(struct lw_store *s, uint64_t key, uint64_t fence);
-int lw_fences_write(struct lw_store *s);    /* called at the end of a transaction */
-void lw_fences_forget(struct lw_fences *f); /* called after a rollback, because memory then holds fences that were never written */
+int lw_fences_write(struct lw_store *s);    /* must be called at the end of a transaction */
+void lw_fences_forget(struct lw_fences *f); /* call it after a rollback: memory then has fences that were not written */
 void lw_fences_free(struct lw_fences *f);
 
 /* --- the transaction ------------------------------------------------------------------------------------------------------------ */
 
-/* Runs at most LW_INSERT_BATCH jobs in one transaction, holding `writer`, and answers each. */
+/* Runs at most LW_INSERT_BATCH jobs in one transaction while it holds `writer`, and answers each. */
 void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n);
-/* The replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
+/* Returns the replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
 
-/* What this process did since its start. latchwork_count holds the same figures for all processes,
- * exact even after crashes. */
+/* Counts since the start of this process. latchwork_count has the same figures for all processes, exact
+ * even after crashes. */
 struct lw_insert_counts {
     uint64_t inserted, updated, ignored, known, stale, dead;
 };
@@ -164,10 +165,10 @@ void lw_insert_counts(struct lw_insert_counts *out);
 /* --- the cleaner ---------------------------------------------------------------------------------------------------------------- */
 
 struct lw_cleaner;
-/* Its transactions take `writer`, as those of the slots do; the mutex must outlive the cleaner. */
+/* Starts the cleaner. Its transactions hold `writer`, like those of the slots; the mutex must outlive the cleaner. */
 struct lw_cleaner *lw_cleaner_open(const struct lw_insert *in, pthread_mutex_t *writer, struct lw_err *err);
 /* Notes a committed watermark. Does no I/O and never blocks for long. */
 void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark);
-void lw_cleaner_close(struct lw_cleaner *c); /* runs one more round for what was noted last, then ends */
+void lw_cleaner_close(struct lw_cleaner *c); /* runs one more round for the watermarks noted last, and ends the thread */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns a payload into the values of a row. Numbers stay exact: integers up to 64 bits, all others
+/* Turns a payload into the values of a row. Numbers stay exact: integers of up to 64 bits as such, all others
  * as SQLite's REAL. */
 #include "handlers/insert/insert.h"
 
@@ -35,8 +35,8 @@ static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v, 
     return sqlite3_bind_text64(st, at, text.p, text.n, v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
 
-/* Binds compact JSON as jansson writes it; of duplicate names the last counts. The text was scanned
- * before, so only lack of memory can fail. */
+/* Binds an object or array as compact JSON, as jansson writes it; of duplicate names the last one counts. The text was scanned
+ * before, so only a lack of memory can make it fail. */
 static int bind_container(sqlite3_stmt *st, int at, struct lw_bytes raw) {
     json_t *v = json_loadb(raw.p, raw.n, JSON_ALLOW_NUL, NULL);
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;

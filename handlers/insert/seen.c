@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction reads each
- * row that it needs once, before its first question about it, and writes it once, at its end.
+/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction reads each
+ * row that it needs once, before its first question about it, and writes it once, at the end.
  * Nobody else can write in between. */
 #include "handlers/insert/insert.h"
 
@@ -8,7 +8,7 @@
 
 struct lw_segment {
     const char *topic; /* borrowed from a job */
-    int64_t number;    /* offset / LW_SEEN_OFFSETS */
+    int64_t number;    /* number of the segment: offset / LW_SEEN_OFFSETS */
     int32_t partition;
     bool dirty;
     unsigned char stored[LW_SEEN_OFFSETS / 8], bits[LW_SEEN_OFFSETS / 8];
@@ -32,12 +32,12 @@ static int load(struct lw_store *s, struct lw_segment *g) {
     return e != SQLITE_OK ? e : SQLITE_DONE;
 }
 
-/* The segment of a job's offset; NULL with *r if the database fails. */
+/* Returns the segment of a job's offset, or NULL with *r if the database fails. */
 static struct lw_segment *segment(struct lw_store *s, const struct lw_job *job, int *r) {
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;
     *r = SQLITE_DONE;
-    for (size_t i = seen->n; i-- > 0;) { /* a short search, because the offsets of a batch are close together */
+    for (size_t i = seen->n; i-- > 0;) { /* the search is short, because the offsets of a batch are close together */
         struct lw_segment *g = &seen->segments[i];
         if (g->number == number && g->partition == job->partition && (g->topic == job->topic || strcmp(g->topic, job->topic) == 0))
             return g;

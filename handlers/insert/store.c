@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The database: opening it while other processes use it, its tables and statements. */
+/* The database: opens it while other processes use it, and has its tables and statements. */
 #include "handlers/insert/insert.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 
 enum { OPEN_BUSY_MS = 10000 };
 
-/* The schema of Latchwork's own tables. `fence` of latchwork_replayed dates an identity that no watermark ever passes. */
+/* The schema of Latchwork's own tables. `fence` of latchwork_replayed gives the age of an identity that no watermark ever passes. */
 static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_seen(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,"
     " segment INTEGER NOT NULL, bits BLOB NOT NULL, PRIMARY KEY(app, topic, partition, segment)) WITHOUT ROWID;"
@@ -23,13 +23,13 @@ static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
-/* Replaces SQLite's busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a few
- * ms, and the wait must end with the leases. */
+/* Waits for SQLite's lock. This replaces SQLite's busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a few
+ * ms, and the wait must end when the leases do. */
 static int on_busy(void *ctx, int count) {
     const struct lw_store *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
     nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000},
-              NULL); /* short sleeps for the first 4 ms, which is longer than most transactions */
+              NULL); /* sleeps are short for the first 4 ms, which is longer than most transactions */
     return 1;
 }
 
@@ -37,8 +37,8 @@ static int fail(struct lw_store *s, const char *path, const char *what, struct l
     return lw_fail(err, "insert: %s: %s: %s", path, what, s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
-/* SQLite refuses to change the journal mode at once, without the busy handler, while another
- * process changes it. */
+/* Sets WAL mode, in several tries: SQLite refuses at once, without the busy handler, while another
+ * process changes the mode. */
 static int set_wal(struct lw_store *s) {
     int r;
     while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY && lw_boot_ms() < s->busy_until_ms)
@@ -53,8 +53,8 @@ int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err) {
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* FULL: a row must survive a power cut once Redis has "done". A checkpoint costs two more
-     * fsyncs and writes each page changed since the last, so fewer checkpoints write less */
+    /* FULL, because a row must survive a power cut once Redis has "done". A checkpoint costs two more
+     * fsyncs and writes each page that changed since the last, so fewer checkpoints write less. */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK) return fail(s, path, "cannot set up", err);
     return 0;
@@ -77,8 +77,8 @@ void lw_store_close(struct lw_store *s) {
     *s = (struct lw_store){0};
 }
 
-/* Appends names separated by commas, with `suffix` after each. If the suffix begins with "?", the
- * names are not repeated. */
+/* Appends the names of the columns, or only of the primary ones, separated by commas. `form` is the printf format of
+ * each name. */
 static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only, const char *form) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
@@ -89,7 +89,7 @@ static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary
     }
 }
 
-/* The columns get no types, so SQLite keeps every value as it came. */
+/* Returns the CREATE TABLE statement. The columns have no types, so SQLite keeps every value as it came. */
 static char *create_sql(const struct lw_insert *in) {
     sqlite3_str *sql = sqlite3_str_new(NULL);
     sqlite3_str_appendf(sql, "CREATE TABLE IF NOT EXISTS \"%w\"(", in->table);
@@ -111,7 +111,7 @@ static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
         sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name, in->columns[i].name);
         before = ", ";
     }
-    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* there are only key columns */
+    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* all columns are key columns */
 }
 
 static char *row_sql(const struct lw_insert *in) {
@@ -121,7 +121,7 @@ static char *row_sql(const struct lw_insert *in) {
     sqlite3_str_appendall(sql, ") VALUES (");
     for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
     sqlite3_str_appendall(sql, ")");
-    /* unlike INSERT OR IGNORE, this ignores duplicates only */
+    /* unlike INSERT OR IGNORE, this ignores only duplicates */
     if (in->on_conflict == LW_CONFLICT_IGNORE) sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
     if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
     return sqlite3_str_finish(sql);

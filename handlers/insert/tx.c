@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transaction: many jobs, one commit.
  *
- *     read the rows (no lock held) → BEGIN IMMEDIATE → each: known? stale? bad? write → identities,
- * fences → still ours? → COMMIT
- *                                         ^
- * |          |
- *                                         +------- ROLLBACK, without those whose lease ended
- * -----------------+       answers
- */
+ *     1. read the rows, without a lock
+ *     2. BEGIN IMMEDIATE
+ *     3. for each job: is it known, stale or bad? if not, write its row
+ *     4. write identities and fences
+ *     5. if leases ended meanwhile: ROLLBACK, and again from 2 without their jobs
+ *     6. COMMIT, and answer the jobs */
 #include "handlers/insert/insert.h"
 
 #include "handlers/reason.h"
@@ -23,14 +22,14 @@ enum { LEASES_ENDED = -1 }; /* differs from SQLite's codes, which are not negati
 /* State of a job inside the transaction. */
 enum stand {
     OPEN,    /* not looked at yet */
-    WRITTEN, /* done once the commit succeeds */
-    SETTLED, /* answered whatever the commit does: known, stale, dead, or given back */
+    WRITTEN, /* done if the commit succeeds */
+    SETTLED, /* answered, whether or not the commit succeeds: known, stale, dead, or given back */
 };
 
 struct lw_item {
     struct lw_job *job;
-    const struct lw_json_value *row; /* n_columns values */
-    struct lw_err *bad;              /* why there is no row; NULL if there is one */
+    const struct lw_json_value *row; /* n_columns values of the row */
+    struct lw_err *bad;              /* why there is no row; NULL: there is one */
     int64_t replay;
     enum stand stand;
 };
@@ -57,7 +56,7 @@ void lw_insert_counts(struct lw_insert_counts *out) {
 }
 
 int64_t lw_insert_replay(const char *identity) {
-    const char *mark = strrchr(identity, '#'); /* the last one: Kafka allows no '#' in a topic's name */
+    const char *mark = strrchr(identity, '#'); /* the only one, because Kafka allows no '#' in a topic's name */
     return mark ? strtoll(mark + 1, NULL, 10) : 0;
 }
 
@@ -102,7 +101,7 @@ static int set_replayed(const struct tx *t, const struct lw_item *it) {
 
 /* --- one job -------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the error is this row's own fault. */
+/* Returns true if the error is the row's own fault. */
 static bool row_fault(int r) {
     int primary = r & 0xff;
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
@@ -143,7 +142,7 @@ static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     if (r != SQLITE_DONE) return r;
     if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->known++, SQLITE_DONE;
     if (known == LW_KNOWN_HERE)
-        return it->stand = WRITTEN, SQLITE_DONE; /* an earlier job of this transaction is the same message: both share one result */
+        return it->stand = WRITTEN, SQLITE_DONE; /* an earlier job of this transaction is the same message, and both share one result */
     uint64_t key = lw_fence_key(t->in->app, it->job->key), fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
     if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
@@ -171,8 +170,8 @@ static int add_counts(struct tx *t) {
     return r;
 }
 
-/* Finds jobs whose leases ended while the transaction ran, whose writes must not be committed, and
- * gives them back. Returns true if there are any. */
+/* Gives back jobs whose leases ended during the transaction, since their writes must not be committed.
+ * Returns true if there are any. */
 static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
@@ -191,7 +190,7 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Until when to wait for other writers: not past the last lease of the jobs that are still to be
+/* Returns the time until which to wait for other writers: at most to the last end of a lease among the jobs still to be
  * written. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
@@ -204,11 +203,11 @@ static int64_t patience(const struct tx *t, int64_t now) {
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
 }
 
-/* Tries the whole transaction once. SQLITE_DONE: committed. LEASES_ENDED: rolled back because
- * leases ended; the rest may try again. */
+/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed, and LEASES_ENDED if it was rolled back because
+ * leases ended, so that the others can be tried again. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    t->inserted = t->updated = t->ignored = 0; /* the other counters are of settled jobs, which stay settled */
+    t->inserted = t->updated = t->ignored = 0; /* the other counters belong to settled jobs, which stay settled */
     t->s->busy_until_ms = patience(t, now);
     int r = lw_store_step(t->s->st[LW_ST_BEGIN]);
     lw_seen_forget(&t->s->seen);
@@ -233,7 +232,7 @@ static void add_up(const struct tx *t) {
     atomic_fetch_add(&counted.dead, t->dead);
 }
 
-/* The database failed: jobs that are not settled are tried again; nothing of them was written. */
+/* Lets all jobs that are not settled be tried again, because the database failed. Nothing of them was written. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
@@ -247,7 +246,7 @@ static void fail_all(struct tx *t, const char *why) {
 
 static void transact(struct tx *t) {
     int r;
-    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t); /* each round has at least one job less */
+    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t); /* this ends, since each round has at least one job less */
     if (r == SQLITE_DONE) {
         for (size_t i = 0; i < t->n; i++)
             if (t->items[i].stand == WRITTEN) settle(&t->items[i], LW_DONE, "");
@@ -271,7 +270,7 @@ static void read_row(struct lw_item *it, struct lw_store *s, const struct lw_ins
     memcpy(it->bad->text, bad.text, strlen(bad.text) + 1);
 }
 
-/* Allocates memory that is kept from one transaction to the next. */
+/* Allocates the memory that transactions use one after the other. */
 static void make_room(struct lw_store *s, const struct lw_insert *in) {
     if (s->items) return;
     s->items = lw_alloc(LW_INSERT_BATCH * sizeof *s->items);
@@ -285,7 +284,7 @@ void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex
         t.items[i] = (struct lw_item){.job = jobs[i]};
         read_row(&t.items[i], s, in, s->values + i * in->n_columns);
     }
-    pthread_mutex_lock(writer); /* held for one transaction, whose time is bounded */
+    pthread_mutex_lock(writer); /* held for one transaction, whose time is limited */
     transact(&t);
     pthread_mutex_unlock(writer);
     sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* the bindings point into the last payload */

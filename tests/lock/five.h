@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of Redlock share: five servers, each with a wall clock that can jump. */
+/* Helpers for the tests of Redlock: five servers, each with a wall clock that can jump. */
 #ifndef LW_TEST_LOCK_FIVE_H
 #define LW_TEST_LOCK_FIVE_H
 
@@ -19,7 +19,7 @@ static redisContext *node_admin[NODES];
 static char urls[NODES][256], clock_file[NODES][256];
 static const char *all_urls[NODES];
 
-/* Each server's wall clock is ahead of the true one by what its file says: tests/preload/jumping_clock.c */
+/* Sets how far the wall clock of server i is ahead of the true time, in a file that tests/preload/jumping_clock.c reads. */
 static inline void jump_clock(int i, int64_t ahead_s) {
     FILE *f = fopen(clock_file[i], "r+");
     assert_non_null(f);
@@ -96,7 +96,7 @@ static inline int setup(void **state) {
     return 0;
 }
 
-/* Generous for a machine that is busy; what is slow here is frozen. */
+/* node_ms is generous, for a busy machine. A server that must be slow in a test is frozen instead. */
 #define QUICK LATCHWORK_REDLOCK_INIT, .node_ms = 300, .retry_min_ms = 5, .retry_max_ms = 30, .restart_ms = -1
 static inline struct latchwork_redlock *open_urls(const char *const *which, size_t n, int64_t restart_ms) {
     struct latchwork_redlock_options o = {QUICK};
@@ -114,9 +114,9 @@ static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64
 }
 
 #define KEY "lwl:{a}:lock"
-enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 }; /* COMES_MS: less than the TTLs of locks that are waited for to be deleted */
+enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 }; /* COMES_MS: limit of waiting, less than the TTL of a lock that must go */
 
-/* On how many servers that run the key holds the token. */
+/* Returns the number of running servers on which the key has the token. */
 static inline int holding_key(const char *key, const char *token) {
     int n = 0;
     for (int i = 0; i < NODES; i++)
@@ -130,7 +130,8 @@ static inline int keys_anywhere(void) {
         if (lw_test_redis_pid(node[i]) > 0) n += (int)number_on(i, "EXISTS " KEY);
     return n;
 }
-/* A call goes on when a majority has answered; the rest hears of it too, later. What is said of all servers is waited for. */
+/* Waits until `wanted` servers have the key. A call goes on when a majority has answered, so the others hear of it
+ * later. */
 static inline void wait_for_keys(int wanted) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (keys_anywhere() != wanted && lw_boot_ms() < until) lw_sleep_ms(2);

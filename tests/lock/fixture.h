@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the lock library share: a private Redis, clients of it, and what Redis counted. */
+/* Helpers for the tests of the lock library: a private Redis, clients of it, and what Redis counted. */
 #ifndef LW_TEST_LOCK_FIXTURE_H
 #define LW_TEST_LOCK_FIXTURE_H
 
@@ -46,7 +46,7 @@ static inline int flush(void **state) {
     return lw_test_redis_flush(server) ? 0 : -1;
 }
 
-/* A command; its answer as text: nil, numbers and strings. */
+/* Sends a command and returns its answer as text: nil, a number or a string. */
 __attribute__((format(printf, 1, 2))) static inline const char *redis_says(const char *fmt, ...) {
     static char text[16384];
     va_list ap;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each kind of lock, one step at a time, on a real Redis. */
+/* Tests each kind of lock, one step at a time, on a real Redis. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ static void mutex_excludes_and_names_its_holder(void **state) {
     latchwork_lock_close(l);
 }
 
-/* Break, expiry, and a wiped Redis: not ours any more, and nothing of the new holder's is touched. */
+/* A hold whose lock was broken, expired or wiped is lost, and its calls change nothing of the new holder's lock. */
 static void every_kind_knows_when_it_is_not_its_own(void **state) {
     (void)state;
     for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
@@ -100,7 +100,7 @@ static void fences_grow_over_everything(void **state) {
     for (int i = 0; i < 40; i++) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
-        if (i % 4 == 3) { /* a counter far ahead of the clock, as after a jump back, is counted on from; also when it is lost */
+        if (i % 4 == 3) { /* fences go on from a counter far ahead of the clock, as after a jump back, also when that counter is wiped */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
@@ -185,7 +185,7 @@ static void plain_is_what_other_clients_write(void **state) {
         assert_ok(latchwork_hold_release(h, &error));
         assert_string_equal(redis_says("SET shop:lock foreign NX PX 60"), "OK");
         assert_taken(l);
-        h = take(l, 5000); /* nobody tells us: we look */
+        h = take(l, 5000); /* nobody announces the release, so the waiter looks by itself */
         assert_ok(latchwork_hold_renew(h, 20000, &error));
         assert_true(redis_number("PTTL shop:lock") > 15000);
         redis_says("SET shop:lock foreign PX 1000");
@@ -220,7 +220,7 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        assert_string_equal(redis_says("DBSIZE"), "2"); /* fence and lanes: nothing of ours is left */
+        assert_string_equal(redis_says("DBSIZE"), "2"); /* only the fence and the lanes are left */
         latchwork_lock_close(l);
         latchwork_client_close(c);
         lw_test_redis_flush(server);
@@ -257,7 +257,7 @@ static void without_scripts(void **state) {
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error)); /* renewed meanwhile */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error)); /* the lease of 1 s was renewed meanwhile */
     assert_ok(latchwork_hold_check(h, &error));
     uint64_t fence = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
@@ -384,7 +384,7 @@ static void a_forked_child_is_refused(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_ok(latchwork_hold_release(h, &error));
-    struct latchwork_client *twin = open_client(NULL); /* draws as the child did */
+    struct latchwork_client *twin = open_client(NULL); /* takes the child's random bytes, if the two share a stock */
     h = take(l, 0);
     latchwork_client_close(twin);
     assert_memory_not_equal(strchr(latchwork_hold_token(h), '/') + 1, childs + 5, 32);
@@ -415,8 +415,8 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
-/* Every public function, with each of its pointers NULL: an error that says so, or nothing; never a crash. Those that only look answer
- * as for a hold that is lost. */
+/* Calls every public function with each of its pointers NULL: it returns an error that says so, or does nothing, and never crashes.
+ * Functions that only look answer as for a lost hold. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -494,7 +494,7 @@ static void null_locks_and_holds(void **state) {
     latchwork_lock_close(mutex), latchwork_lock_close(again), latchwork_client_close(c);
 }
 
-/* A key of another type under a lock's name: it is passed over, and the locks behind it are listed. */
+/* The list skips a key of another type under a lock's name, and goes on with the locks behind it. */
 static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
     (void)info;
     ++*(int *)ctx;
@@ -513,7 +513,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    redis_says("LPUSH lwl:{mine0}:wait x"); /* who waits for it can't be counted */
+    redis_says("LPUSH lwl:{mine0}:wait x"); /* the waiters of this lock cannot be counted */
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
     assert_true(n >= 7);
@@ -525,7 +525,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
     latchwork_client_close(c);
 }
 
-/* PTTL says 0 in the last millisecond of a lease: the waiter must look again at once, not when it would without a lease. */
+/* In the last millisecond of a lease PTTL is 0. The waiter must then look again at once, and not as late as for a lock without a lease. */
 static void a_lease_in_its_last_millisecond(void **state) {
     (void)state;
     struct latchwork_client *scriptless =
@@ -573,7 +573,7 @@ static void *look_always(void *arg) {
     return NULL;
 }
 
-/* Renewals of 60 s and of 20 s overlap: whichever Redis took last, the hold must not believe in more than Redis gives. */
+/* If renewals of 60 s and of 20 s overlap, the hold's deadline is never later than the lease in Redis, whichever of them came last. */
 static void one_hold_in_many_threads(void **state) {
     (void)state;
     struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_MUTEX, 20000);

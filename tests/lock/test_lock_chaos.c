@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory runs out: the nth allocation fails, for every n, over the life of a client, of each kind of lock and of Redlock.
+/* Memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, and of Redlock.
  *
- * Two worlds for each n: only that allocation fails, and that one and all after it. No run may crash, leave a block behind, or end in
- * an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that its allocations fail, too. */
+ * For each n there are two runs: in one only the n-th allocation fails, in the other also all later ones. No run may crash, leak a block,
+ * or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail as well.
+ */
 #include "fixture.h"
 
 #include <limits.h>
@@ -21,8 +22,8 @@ char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 
 static atomic_bool armed;
-static atomic_long asked, failed, blocks; /* since it was armed */
-static long first, last;                  /* which allocations fail */
+static atomic_long asked, failed, blocks; /* counts since the run began */
+static long first, last;                  /* numbers of the first and the last allocation that fail */
 
 static bool fails(void) {
     if (!atomic_load(&armed)) return false;
@@ -58,7 +59,7 @@ char *__wrap_strdup(const char *s) { return __wrap_strndup(s, strlen(s)); }
 
 /* --- what a call may say ---------------------------------------------------------------------------------------------------------- */
 
-static char wrong[1024]; /* the first thing that went wrong; told once allocations work again */
+static char wrong[1024]; /* the first thing that went wrong, printed when allocations work again */
 
 static void complain(const char *what, int code, const char *text) {
     if (!wrong[0])
@@ -66,7 +67,7 @@ static void complain(const char *what, int code, const char *text) {
                  last);
 }
 
-/* OK; or out of memory, and only when it is. */
+/* Checks a result: it must be OK, or MEMORY if an allocation has failed. Returns true if it is OK. */
 static bool is_good(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
     if (result == LATCHWORK_LOCK_OK) return true;
     bool memory = atomic_load(&failed) && result == LATCHWORK_LOCK_ERROR && e->code == LATCHWORK_E_MEMORY;
@@ -77,7 +78,8 @@ static void *opened(const char *what, void *object, const struct latchwork_error
     is_good(what, object ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR, e);
     return object;
 }
-/* What is sent twice may find nothing the second time. */
+/* Checks the result of a release. If an allocation has failed, it may be UNKNOWN, because a release that is sent twice may find nothing the
+ * second time. */
 static void is_gone(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
     if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN) is_good(what, result, e);
 }
@@ -96,7 +98,7 @@ static void use_hold(struct latchwork_hold *hold) {
     is_good("check", latchwork_hold_check(hold, &e), &e);
 }
 
-/* What took the lock and could not be told so may hold it still. */
+/* Acquires the lock. A first attempt that failed may have taken the lock without knowing, so the second may find it held. */
 static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;
@@ -177,7 +179,7 @@ static void hold_forty(void) {
     for (int i = 0; i < 40; i++) redis_says("SET lwl:{%d}:lock me/00:%d PX 60000", i, i + 1);
 }
 
-/* The row in the middle is held for a while, and waited for; those before it are renewed meanwhile. */
+/* A row lock whose middle row is held for a while. The lock waits for it and meanwhile renews the rows before it. */
 static void live_with_rows(void) {
     struct latchwork_error e = {0};
     const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};
@@ -196,7 +198,7 @@ static void live_with_rows(void) {
 }
 static void hold_a_row(void) { redis_says("SET lwl:{row:t:2}:lock me/00:1 PX 30"); }
 
-/* Held by nobody who would release it; its TTL ends while it is waited for. */
+/* Waits for a lock that nobody releases, until its TTL ends. */
 static void live_by_waiting(void) {
     struct latchwork_error e = {0};
     struct latchwork_client *client = client_with(0);
@@ -205,10 +207,10 @@ static void live_by_waiting(void) {
     struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &o, &e), &e);
     struct latchwork_hold *hold = NULL;
     if (lock) is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
-    lw_sleep_ms(hold ? 30 : 0); /* a renewal is under way, or was */
+    lw_sleep_ms(hold ? 30 : 0); /* long enough for a renewal to begin */
     if (hold) {
         enum latchwork_result result = latchwork_hold_release(hold, &e);
-        bool late = result == LATCHWORK_LOCK_LOST && atomic_load(&failed); /* it could not be renewed */
+        bool late = result == LATCHWORK_LOCK_LOST && atomic_load(&failed); /* a failed allocation kept the lease from being renewed */
         if (!late) is_gone("release", result, &e);
     }
     latchwork_lock_close(lock);
@@ -216,7 +218,7 @@ static void live_by_waiting(void) {
 }
 static void hold_for_a_while(void) { redis_says("SET lwl:{waited}:lock me/00:1 PX 30"); }
 
-/* Three databases of one server stand for three servers. */
+/* Redlock, with three databases of one server as its three servers. */
 static void live_with_redlock(void) {
     struct latchwork_error e = {0};
     char at[3][300];
@@ -237,7 +239,7 @@ static void live_with_redlock(void) {
 /* --- every n ---------------------------------------------------------------------------------------------------------------------- */
 
 struct life {
-    void (*before)(void); /* may be NULL */
+    void (*before)(void); /* sets up Redis; may be NULL */
     void (*live)(void);
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a lock costs Redis: commands sent, and commands inside the scripts, exactly. Each command sent is a round trip; each inside is about
- * a microsecond of the one thread that all share. */
+/* Counts exactly what a lock costs Redis: commands that are sent, and commands inside of scripts. Each command sent is a round trip. Each
+ * one inside takes about a microsecond of the one thread that all clients share. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
 struct cost {
-    int64_t evalsha, eval, publish, other; /* other: everything inside scripts but PUBLISH */
+    int64_t evalsha, eval, publish, other; /* other: all commands inside of scripts except PUBLISH */
 };
 
 static struct cost cost(void) {
@@ -48,11 +48,11 @@ static void an_uncontended_pair(void **state) {
     static const struct {
         enum latchwork_kind kind;
         const char *name;
-        int inside; /* of acquire and release together */
+        int inside; /* number of commands inside of the scripts, for acquire + release */
     } kinds[] = {
-        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* TIME GET SET SET, GET DEL ZPOPMIN */
-        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same */
-        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* GET ZRANGE GET TIME SET SET, GET DEL ZRANGE */
+        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* acquire: TIME GET SET SET; release: GET DEL ZPOPMIN */
+        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same commands */
+        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* acquire: GET ZRANGE GET TIME SET SET; release: GET DEL ZRANGE */
         {LATCHWORK_KIND_READ, "read", 9 + 8},           {LATCHWORK_KIND_WRITE, "write", 9 + 7},
         {LATCHWORK_KIND_SEMAPHORE, "semaphore", 9 + 4},
     };
@@ -60,7 +60,7 @@ static void an_uncontended_pair(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lw_test_redis_flush(server);
         struct latchwork_lock *l = open_kind(c, "a", kinds[i].kind, 10000);
-        assert_ok(latchwork_hold_release(take(l, 0), &error)); /* loads the scripts */
+        assert_ok(latchwork_hold_release(take(l, 0), &error)); /* this loads the scripts */
         cost();
         for (int n = 0; n < 100; n++) assert_ok(latchwork_hold_release(take(l, 1000), &error));
         assert_cost(kinds[i].name, cost(), 200, 100 * kinds[i].inside);
@@ -88,7 +88,7 @@ static void renewals_and_nesting(void **state) {
     latchwork_client_close(c);
 }
 
-/* After SCRIPT FLUSH: one EVALSHA in vain and one EVAL for each script, and nothing else is lost. */
+/* After SCRIPT FLUSH each script costs one EVALSHA in vain and one EVAL. Nothing else is lost. */
 static void scripts_flushed(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -125,8 +125,8 @@ static void *turns(void *arg) {
     return NULL;
 }
 
-/* However many wait, a hand-over costs a release, a message and a try; and where two meet, a try in vain. TTL and looking are far off: a
- * wake-up that was lost would show as a wait of seconds. */
+/* However many waiters there are, a hand-over costs a release, a message and an attempt, and an attempt in vain if two waiters meet. The
+ * TTL and the regular looks are far away, so a lost wake-up would show as a wait of seconds. */
 static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
     struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000), open_kind(c[1], "a", kind, 60000)};
@@ -135,7 +135,7 @@ static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     pthread_barrier_init(&start, NULL, THREADS + 1);
     for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, turns, l[i % 2]);
     pthread_barrier_wait(&start);
-    lw_sleep_ms(300); /* all stand in line, and the connections are subscribed */
+    lw_sleep_ms(300); /* long enough for all to stand in line and subscribe */
     cost();
     assert_ok(latchwork_hold_release(h, &error));
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
@@ -162,7 +162,7 @@ static void hand_overs_of_a_fair_lock(void **state) {
     hand_overs(LATCHWORK_KIND_FAIR, 6);
 }
 
-/* Nobody looks while all sleep: the costs of waiting are those of looking now and then. */
+/* While all sleep, waiting costs only the rare attempts of the first in line. */
 static void sleepers_send_nothing(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock library when things break: lost answers, a wiped, restarted or frozen Redis, a holder frozen past its lease. */
+/* Tests the lock library when things break: lost answers, a wiped, restarted or frozen Redis, a holder frozen past its lease. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -25,7 +25,7 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
                                        .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     struct latchwork_lock *l = open_lock(c, "a", &o);
-    assert_ok(latchwork_hold_release(take(l, 0), &error)); /* the scripts are there: what is lost now is an answer */
+    assert_ok(latchwork_hold_release(take(l, 0), &error)); /* this loads the scripts, so that only an answer can be lost from now on */
     struct latchwork_hold *h;
 
     lw_proxy_lose(&proxy, lost);
@@ -39,7 +39,7 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     assert_int_equal(proxy.lose, 0);
 
     lw_proxy_lose(&proxy, lost);
-    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error)); /* nobody can know which of the two freed it */
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error)); /* nobody can know which of the two attempts freed the lock */
     assert_int_equal(error.code, LATCHWORK_E_UNKNOWN);
     assert_int_equal(leases_in_redis(kind), 0);
     assert_ok(latchwork_hold_release(take(l, 0), &error));
@@ -57,7 +57,7 @@ static void a_lost_reply_changes_nothing(void **state) {
 }
 static void nor_does_one_without_scripts(void **state) {
     (void)state;
-    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2); /* the answer to EXEC */
+    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2); /* loses the answer to EXEC */
 }
 
 /* --- losing a lease ------------------------------------------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
-/* A renewal may be late by a third of the TTL before its lease is given up: TTLs are long enough for a busy machine. */
+/* A lease is given up if its renewal is late by a third of the TTL, so these TTLs are long enough for a busy machine. */
 enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
 
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {
@@ -121,7 +121,7 @@ static void the_longest_hold(void **state) {
     wait_until_told(&told);
     assert_int_equal(told.why, LATCHWORK_LOSS_MAX_HOLD);
     assert_true(latchwork_hold_deadline_ms(h) <= most);
-    struct latchwork_hold *next = take(l, 10000); /* it does expire */
+    struct latchwork_hold *next = take(l, 10000); /* the lease expires */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_ok(latchwork_hold_release(next, &error));
     latchwork_lock_close(l);
@@ -141,7 +141,7 @@ static void a_frozen_server(void **state) {
     wait_until_told(&told);
     kill(lw_test_redis_pid(server), SIGCONT);
     assert_int_equal(told.why, LATCHWORK_LOSS_UNCONFIRMED);
-    assert_true(told.in_time); /* while the lease still held: a third of the TTL to stop in */
+    assert_true(told.in_time); /* the callback came while the lease still had a third of its TTL */
     latchwork_hold_forget(h);
     h = take(l, 10000);
     assert_ok(latchwork_hold_release(h, &error));
@@ -158,7 +158,7 @@ static void *take_and_release(void *arg) {
     return (void *)(intptr_t)r;
 }
 
-static void *take_soon(void *arg) { /* before a waiter of a mutex looks by itself, after 4 s at least */
+static void *take_soon(void *arg) { /* the limit is less than 4 s, after which a waiter looks by itself */
     struct latchwork_hold *h;
     struct latchwork_error why = {0};
     enum latchwork_result r = latchwork_lock_acquire(arg, 2500, &h, &why);
@@ -196,7 +196,7 @@ static void waiters_outlive_a_restart(void **state) {
     latchwork_client_close(c);
 }
 
-/* The connection over which releases are told is cut, again and again: waiters look by themselves, and are told again later. */
+/* The connection that announces releases is cut again and again. Waiters then look by themselves, and are told again later. */
 static void wakings_are_cut(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL), *other = open_client(NULL);
@@ -212,7 +212,7 @@ static void wakings_are_cut(void **state) {
             lw_sleep_ms(20);
             redis_says("CLIENT KILL TYPE pubsub");
         }
-        lw_sleep_ms(200); /* subscribed again, and cut so that the release is heard by nobody */
+        lw_sleep_ms(200); /* the client has subscribed again by now, and is cut once more so that nobody hears the release */
         redis_says("CLIENT KILL TYPE pubsub");
         for (int i = 0; i < n; i++) assert_ok(latchwork_hold_release(h[i], &error));
         for (int i = 0; i < 4; i++) {
@@ -229,7 +229,7 @@ static void wakings_are_cut(void **state) {
 /* --- a holder frozen past its lease ------------------------------------------------------------------------------------------------------
  */
 
-struct store { /* refuses fences smaller than what it has seen */
+struct store { /* a store that refuses fences smaller than the largest it has seen */
     _Atomic uint64_t fence;
     atomic_int refused, writes, stage;
 };
@@ -251,7 +251,7 @@ static int frozen_holder(struct store *s) {
     struct latchwork_hold *h;
     if (latchwork_lock_try(l, &h, &error) != LATCHWORK_LOCK_OK || !write_to(s, latchwork_hold_fence(h))) return 1;
     s->stage = 1;
-    while (s->stage != 2) lw_sleep_ms(1); /* frozen here */
+    while (s->stage != 2) lw_sleep_ms(1); /* the parent freezes this process here */
     int bad = 0;
     if (write_to(s, latchwork_hold_fence(h))) bad |= 2;
     if (!latchwork_hold_lost(h)) bad |= 4;
@@ -282,7 +282,7 @@ static void a_holder_frozen_past_its_lease_is_fenced(void **state) {
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(s->refused, 1);
     assert_int_equal(s->writes, 2);
-    assert_ok(latchwork_hold_release(h, &error)); /* the frozen one's release touched nothing */
+    assert_ok(latchwork_hold_release(h, &error)); /* the release of the frozen holder changed nothing */
     latchwork_lock_close(l);
     latchwork_client_close(c);
     munmap(s, sizeof *s);

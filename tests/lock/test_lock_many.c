@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many threads of several processes on a few locks, with a file as witness: what two did at once is seen there. */
+/* Many threads of several processes use a few locks, and a file is the witness: it shows if two were inside at once. */
 #include "tests/lock/fixture.h"
 
 #include <fcntl.h>
@@ -12,14 +12,14 @@
 
 enum { PROCESSES = 4, THREADS = 6, TURNS = 25, NAMES = 2, PERMITS = 3 };
 
-/* What all processes share. */
+/* Memory that all processes share. */
 struct shared {
     _Atomic int inside[NAMES], writers[NAMES], overlaps, failures, arrivals;
     _Atomic uint64_t last_fence[NAMES];
     _Atomic int order[THREADS * PROCESSES], done;
 };
 static struct shared *shared;
-static int witness; /* a file with a number for each name */
+static int witness; /* a file with one number per name */
 
 static int setup(void **state) {
     memset(shared, 0, sizeof *shared);
@@ -143,7 +143,8 @@ static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMA
 /* --- kill -9 of holders -----------------------------------------------------------------------------------------------------------------
  */
 
-/* Takes the lock over and over, until killed. inside[0] is the pid of the one inside; a dead one's stays until the next comes. */
+/* Takes the lock over and over until it is killed. inside[0] is the pid of the holder; that of a dead holder stays until the next one
+ * comes. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300, .flags = LATCHWORK_FLAG_RENEW};
@@ -162,7 +163,7 @@ static void victim(enum latchwork_kind kind) {
     }
 }
 
-/* The one inside is killed, and reaped before its lease can have ended; the others go on. */
+/* Kills the holder and reaps it before its lease can have ended. The others go on. */
 static void holders_killed(enum latchwork_kind kind) {
     enum { VICTIMS = 3, KILLS = 6 };
     pid_t pid[VICTIMS];
@@ -215,7 +216,8 @@ static void wait_for_queue(int n) {
     assert_int_equal(redis_number("ZCARD lwl:{n0}:queue"), n);
 }
 
-/* Ten waiters of two clients, and a third process that died in the queue and one that is frozen there: first come, first served. */
+/* First come, first served: ten waiters of two clients get the lock in order, although a process died in the queue and another is frozen
+ * there. */
 static void fair_is_first_come_first_served(void **state) {
     (void)state;
     enum { WAITERS = 10, DEAD_AT = 3, FROZEN_AT = 6 };

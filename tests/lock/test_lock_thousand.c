@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thousand waiters of eight processes for one lock: what a hand-over costs Redis with so many, and that everybody's turn comes. */
+/* A thousand waiters in eight processes want one lock. The test counts what a hand-over costs Redis, and checks that each waiter gets the
+ * lock. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
@@ -11,7 +12,8 @@
 #include <unistd.h>
 
 enum { PROCESSES = 8, THREADS = 125, WAITERS = PROCESSES * THREADS, STACK = 256 * 1024 };
-/* Of a hand-over: a release, a message and a try are needed; tries in vain and messages that nobody needed are what a storm is made of. */
+/* Limits per hand-over. A release, a message and an attempt are necessary; a storm would show as many attempts in vain and needless
+ * messages. */
 enum { EVALSHA_MOST = 4, PUBLISH_MOST = 2 };
 
 struct shared {
@@ -26,7 +28,7 @@ struct waiter {
     bool once;
 };
 
-/* Everybody comes again and again, behind those that wait, until the last has had it. */
+/* Takes the lock again and again, each time behind those that wait, until every thread has had it. */
 static void *wait_and_wait(void *arg) {
     const struct waiter *w = arg;
     struct latchwork_error why;
@@ -90,8 +92,8 @@ static int64_t calls_of(const char *command) {
     return at ? strtoll(at + strlen(field), NULL, 10) : 0;
 }
 
-/* All threads are about to wait, and each process is known to Redis as waiting; that they sleep by then is likely, and needed for
- * nothing but the sharpness of the figures. */
+/* Waits until all threads are about to wait and Redis knows that each process waits. Most of them sleep by then. The test does not rely on
+ * that; it only makes the figures sharper. */
 static void wait_until_all_wait(void) {
     int64_t until = lw_boot_ms() + 120000;
     while ((shared->waiting < WAITERS || redis_number("ZCARD lwl:{a}:wait") < PROCESSES) && lw_boot_ms() < until) lw_sleep_ms(5);
@@ -117,21 +119,21 @@ static void nobody_storms_and_nobody_starves(void **state) {
     wait_until_all_wait();
     assert_ok(latchwork_hold_release(h, &error));
     wait_for_all(pid);
-    /* the first round, in which all come again behind the others, and the last, in which they leave */
+    /* counts the last round as well, in which each waiter has the lock once more and leaves */
     int64_t n = shared->hand_overs + WAITERS, evalsha = calls_of("evalsha"), publish = calls_of("publish");
     int most = 0;
     for (int i = 0; i < WAITERS; i++) most = shared->turns[i] > most ? shared->turns[i] : most;
     print_message("%d waiters: all had it after %d hand-overs, nobody more than %d times; %.2f EVALSHA and %.2f PUBLISH each\n", WAITERS,
                   shared->hand_overs, most, (double)evalsha / (double)n, (double)publish / (double)n);
     assert_int_equal(shared->served, WAITERS);
-    assert_true(shared->hand_overs <= 2 * WAITERS); /* no order is promised, but no one is passed over round after round */
+    assert_true(shared->hand_overs <= 2 * WAITERS); /* there is no promised order, but nobody is passed over round after round */
     assert_true(evalsha <= EVALSHA_MOST * n);
     assert_true(publish <= PUBLISH_MOST * n);
     latchwork_lock_close(l);
     latchwork_client_close(c);
 }
 
-/* The holder dies: nobody is told. One of each process looks now and then, and when the lease must have ended; not a thousand. */
+/* The holder dies, so nobody is told. Only one waiter of each process looks now and then, and once the lease must have ended. */
 static void a_lease_that_ends_wakes_few(void **state) {
     (void)state;
     pid_t pid[PROCESSES];
@@ -141,7 +143,7 @@ static void a_lease_that_ends_wakes_few(void **state) {
     start_all(pid, true);
     wait_until_all_wait();
     latchwork_hold_forget(h);
-    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* they see how much is left when they look, every five seconds */
+    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* the waiters see the remaining time at their regular look, every five seconds */
     int64_t until = lw_boot_ms() + 120000;
     while (!shared->inside && lw_boot_ms() < until) lw_sleep_ms(2);
     assert_int_equal(shared->inside, 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is told of a release, and who may go first: with a ghost among those that wait, a client that is known to Redis and never acts. */
+/* Tests who is told of a release, and who may go first. One of the waiters is a ghost: a client that Redis knows and that never acts. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
-enum { BEFORE_LOOKING_MS = 2500 }; /* less than a waiter sleeps before it looks by itself (4 s at least): in time only if it is told */
+/* This is less than the 4 s after which a waiter looks by itself, so only a waiter that was told is in time. */
+enum { BEFORE_LOOKING_MS = 2500 };
 
 static struct latchwork_client *client;
 static struct latchwork_lock *lock;
@@ -25,7 +26,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void ghost_listens(void) { /* a living connection of somebody who does nothing: a frozen process */
+static void ghost_listens(void) { /* subscribes as the ghost, on a connection that works but never acts, like that of a frozen process */
     ghost_ears = lw_test_redis_connect(server);
     freeReplyObject(redisCommand(ghost_ears, "SUBSCRIBE lwl:wake:ghost"));
 }
@@ -77,7 +78,7 @@ static void the_frozen_hold_up_until_the_next_look(void **state) {
     assert_waiter(&w, LATCHWORK_LOCK_OK);
 }
 
-/* A client that had been told, and gives up at that moment, passes it on. */
+/* A client that was told of the release and gives up at that moment tells the next one. */
 static void who_leaves_passes_it_on(void **state) {
     (void)state;
     struct waiter w;
@@ -91,7 +92,7 @@ static void who_leaves_passes_it_on(void **state) {
     int64_t before = redis_number("ZCARD lwl:{a}:wait"), until = lw_boot_ms() + 10000;
     pthread_create(&t, NULL, wait_for_it, &leaver);
     while (redis_number("ZCARD lwl:{a}:wait") <= before && lw_boot_ms() < until) lw_sleep_ms(1);
-    /* as if a release had told the leaver alone: it is not in the list any more, and the lock is free */
+    /* puts the leaver in the state after a release that only it heard: it is no longer in the list, and the lock is free */
     redisReply *r = redisCommand(admin, "ZRANGE lwl:{a}:wait -1 -1");
     redis_says("ZREM lwl:{a}:wait %s", r->element[0]->str);
     freeReplyObject(r);
@@ -130,13 +131,13 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
     ghost_lives_for(60000);
     struct latchwork_hold *h = take(r, 0);
     assert_try(LATCHWORK_LOCK_OK, r);
-    redis_says("ZADD lwl:{a}:queue 1 ghost:1"); /* a writer waits: no new readers */
+    redis_says("ZADD lwl:{a}:queue 1 ghost:1"); /* while a writer waits, no new reader gets in */
     assert_try(LATCHWORK_LOCK_BUSY, r);
     assert_ok(latchwork_hold_release(h, &error));
     assert_try(LATCHWORK_LOCK_BUSY, r);
     assert_try(LATCHWORK_LOCK_BUSY, w);
     redis_says("ZREM lwl:{a}:queue ghost:1");
-    redis_says("ZADD lwl:{a}:read-queue 1 ghost:1"); /* a reader waits: a writer that comes later lets it in first */
+    redis_says("ZADD lwl:{a}:read-queue 1 ghost:1"); /* while a reader waits, a writer that comes later lets it go first */
     assert_try(LATCHWORK_LOCK_BUSY, w);
     assert_try(LATCHWORK_LOCK_OK, r);
     ghost_lives_for(-1);
@@ -144,7 +145,7 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
     latchwork_lock_close(r), latchwork_lock_close(w);
 }
 
-/* After a writer, the readers that wait are woken together. */
+/* When a writer releases the lock, all waiting readers are woken together. */
 static void readers_come_in_together(void **state) {
     (void)state;
     struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);

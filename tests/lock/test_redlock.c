@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong calls. */
+/* Tests Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong calls. */
 #include "tests/lock/five.h"
 #include "tests/lock/proxy.h"
 
@@ -21,14 +21,14 @@ static void one_value_on_all(void **state) {
     for (int i = 0; i < 3; i++) {
         int64_t before = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        wait_for_keys(NODES); /* a majority is enough to go on; the rest comes */
+        wait_for_keys(NODES); /* the acquire goes on after a majority, so the other servers follow later */
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
-        /* validity = TTL - time taken - drift of 1 % and 2 ms */
+        /* The validity is the TTL - the time taken - the drift of 1 % and 2 ms. */
         int64_t deadline = latchwork_hold_deadline_ms(h);
         assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
         assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
         assert_int_equal(error.code, LATCHWORK_E_BUSY);
-        assert_int_equal(holding(latchwork_hold_token(h)), NODES); /* its release touched nothing */
+        assert_int_equal(holding(latchwork_hold_token(h)), NODES); /* the failed try changed nothing on any server */
         assert_true(latchwork_hold_fence(h) > last);
         last = latchwork_hold_fence(h);
         assert_ok(latchwork_hold_check(h, &error));
@@ -44,20 +44,20 @@ static void one_value_on_all(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* Each server counts by itself; what one alone knows must not be lost with the next majority. */
+/* Each server counts fences by itself, and a number that only one of them knows must not be lost when the majority changes. */
 static void fences_grow_over_changing_majorities(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
     struct latchwork_lock *l = open_red(r, 20000, 0);
     on_node(0, "SET lwl:{a}:fence 4000000000000000");
     uint64_t last = 4000000000000000;
-    freeze(3), freeze(4); /* server 0 is part of the majority */
+    freeze(3), freeze(4); /* without these two, server 0 is part of the majority */
     struct latchwork_hold *h = take(l, 20000);
     assert_true(latchwork_hold_fence(h) > last);
     last = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
     thaw(3), thaw(4);
-    for (int i = 0; i < NODES; i++) { /* any two missing; others that never saw the fence ask */
+    for (int i = 0; i < NODES; i++) { /* any two servers are missing, and the client never saw the fence */
         struct latchwork_redlock *anew = open_all();
         struct latchwork_lock *l2 = open_red(anew, 20000, 0);
         freeze(i), freeze((i + 1) % NODES);
@@ -106,7 +106,7 @@ static void a_minority_may_be_down(void **state) {
     struct latchwork_lock *l = open_red(r, 20000, 0);
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     kill_node(1), kill_node(3);
-    struct latchwork_hold *h = take(l, 0); /* over connections that are dead, too */
+    struct latchwork_hold *h = take(l, 0); /* the client has connections to the two dead servers */
     assert_int_equal(holding(latchwork_hold_token(h)), 3);
     assert_ok(latchwork_hold_renew(h, 0, &error));
     assert_ok(latchwork_hold_check(h, &error));
@@ -128,7 +128,7 @@ static void a_majority_may_not(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 100, &h, &error));
     wait_for_keys(0);
     restart_node(2);
-    assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* connected anew by itself */
+    assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* the client connects again by itself */
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }
@@ -149,7 +149,7 @@ static void slow_servers(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     for (int i = 0; i < 3; i++) thaw(i);
-    wait_for_keys(0); /* they hear of each lock and of its release, in this order */
+    wait_for_keys(0); /* the servers get each lock and its release in order, so nothing is left */
     h = take(l, 20000);
     wait_for_keys(NODES);
     assert_ok(latchwork_hold_release(h, &error));
@@ -157,7 +157,7 @@ static void slow_servers(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* Who has a majority does not wait for the rest: with this node_ms it would last too long for any test. */
+/* A client with a majority does not wait for the other servers: with this node_ms such a wait would outlast any test. */
 static void a_slow_server_costs_little(void **state) {
     (void)state;
     struct latchwork_redlock_options o = {QUICK};
@@ -170,7 +170,7 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    int have = 0; /* of those that are awake; the frozen one would not answer us either */
+    int have = 0; /* number of servers with the lock, without the frozen one, which would not answer us either */
     for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
     assert_true(have >= MAJORITY);
     thaw(4);
@@ -179,7 +179,7 @@ static void a_slow_server_costs_little(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* Released on all, also where the answer to the acquire was lost, and asked of those that answered with an error. */
+/* A release goes to all servers, also to one whose answer to the acquire was lost, and to one that answered with an error. */
 static void released_everywhere(void **state) {
     (void)state;
     struct lw_proxy proxy;
@@ -190,7 +190,7 @@ static void released_everywhere(void **state) {
     struct latchwork_redlock *r = open_urls(which, NODES, -1);
     struct latchwork_lock *l = open_red(r, 60000, 0);
     on_node(1, "CONFIG SET maxmemory 1");
-    lw_proxy_lose(&proxy, 2); /* the first is that to INFO; a new connection is not tried twice in one ask */
+    lw_proxy_lose(&proxy, 2); /* the first reply is that to INFO; a new connection is not tried twice in one ask */
     struct latchwork_hold *h = take(l, 0);
     wait_for_keys(4);
     assert_int_equal(number_on(1, "EXISTS " KEY), 0);
@@ -199,10 +199,10 @@ static void released_everywhere(void **state) {
     wait_for_keys(0);
     int64_t until = lw_boot_ms() + COMES_MS;
     while (!strstr(on_node(1, "INFO commandstats"), "cmdstat_eval") && lw_boot_ms() < until) lw_sleep_ms(2);
-    assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval")); /* it was asked as well */
+    assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval")); /* the server that refused the lock was asked to release it */
 
     on_node(2, "CONFIG SET maxmemory 1");
-    on_node(3, "CONFIG SET maxmemory 1"); /* now there is no majority, and no wait brings one */
+    on_node(3, "CONFIG SET maxmemory 1"); /* three servers refuse the lock, so there is no majority, however long the wait */
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     wait_for_keys(0);
@@ -258,7 +258,7 @@ static void extended_by_a_majority(void **state) {
     on_node(3, "FLUSHALL");
     on_node(4, "FLUSHALL");
     wait_until_told(&told, LATCHWORK_LOSS_NOT_OWNER);
-    assert_int_equal(keys_anywhere(), 0); /* nothing is taken again */
+    assert_int_equal(keys_anywhere(), 0); /* the lock was not taken again */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
@@ -328,7 +328,7 @@ static void waiters_can_be_interrupted(void **state) {
     latchwork_redlock_interrupt(r);
     pthread_join(t, &code);
     assert_int_equal((intptr_t)code, LATCHWORK_E_CLOSED);
-    assert_ok(latchwork_hold_release(h, &error)); /* releases work */
+    assert_ok(latchwork_hold_release(h, &error)); /* releases still work after an interruption */
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }

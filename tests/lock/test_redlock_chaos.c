@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock when clocks jump and servers forget, and many processes on one lock. */
+/* Tests Redlock with clocks that jump, servers that forget, and many processes on one lock. */
 #include "tests/lock/five.h"
 
 #include <pthread.h>
@@ -22,7 +22,7 @@ static void a_minority_of_clocks_may_jump(void **state) {
     wait_for_keys(NODES);
     jump_clock(0, 3600);
     jump_clock(1, 3600);
-    wait_for_keys(3); /* an hour ago for these two */
+    wait_for_keys(3); /* on the two servers whose clocks jumped, the lock expired */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l2, 300, &h2, &error));
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
@@ -33,7 +33,8 @@ static void a_minority_of_clocks_may_jump(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* What no Redlock gives, as the header says: a majority of clocks jumps, and two hold it. The fence tells the store which is the later. */
+/* No Redlock can prevent this, as the header says: the clocks of a majority jump, and two clients hold the lock. The fence tells the store
+ * which hold is the later one. */
 static void where_most_jump_the_fence_decides(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all(), *other = open_all();
@@ -42,10 +43,10 @@ static void where_most_jump_the_fence_decides(void **state) {
     wait_for_keys(NODES);
     for (int i = 0; i < 3; i++) jump_clock(i, 3600);
     struct latchwork_hold *h2 = take(l2, 20000);
-    assert_false(latchwork_hold_lost(h)); /* it can't know */
+    assert_false(latchwork_hold_lost(h)); /* the hold cannot know of it */
     assert_true(latchwork_hold_fence(h2) > latchwork_hold_fence(h));
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
-    for (int i = 0; i < 3; i++) jump_clock(i, 0); /* and back again: fences go on */
+    for (int i = 0; i < 3; i++) jump_clock(i, 0); /* the clocks go back, and fences still grow */
     uint64_t last = latchwork_hold_fence(h2);
     assert_ok(latchwork_hold_release(h2, &error));
     latchwork_hold_forget(h);
@@ -68,8 +69,8 @@ static void wait_for_age(int i, int64_t seconds) {
     }
 }
 
-/* A holds the lock on 0, 1 and 2, and can't reach the others. Server 2 is restarted and has forgotten it: 2, 3 and 4 would be a majority.
- */
+/* Client a holds the lock on servers 0, 1 and 2, and cannot reach the others. Server 2 is restarted and loses the lock, so that 2, 3 and 4
+ * would be a majority for another client. */
 static void a_restarted_server_is_kept_out(void **state) {
     (void)state;
     enum { TTL = 6000 };
@@ -77,21 +78,21 @@ static void a_restarted_server_is_kept_out(void **state) {
     for (int i = 0; i < NODES; i++) wait_for_age(i, TTL / 1000 + 1);
     struct latchwork_redlock *a = open_urls(partitioned, NODES, 0), *b = open_urls(all_urls, NODES, 0), *c, *careless;
     struct latchwork_lock *la = open_red(a, TTL, LATCHWORK_FLAG_RENEW), *lb = open_red(b, TTL, 0);
-    assert_ok(latchwork_hold_release(take(lb, 0), &error)); /* b knows the servers as they were */
+    assert_ok(latchwork_hold_release(take(lb, 0), &error)); /* client b saw the servers before the restart */
     struct latchwork_hold *ha = take(la, 0), *h;
     restart_node(2);
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error)); /* another run_id */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error)); /* b recognizes the restart by the new run_id */
     c = open_urls(all_urls, NODES, 0);
     struct latchwork_lock *lc = open_red(c, TTL, 0);
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error)); /* who never saw it before: by its uptime */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error)); /* client c recognizes the restart by the uptime */
     careless = open_urls(all_urls, NODES, -1);
     struct latchwork_lock *ld = open_red(careless, TTL, 0);
-    h = take(ld, 0); /* this is what would happen */
+    h = take(ld, 0); /* a client without restart_ms gets a second hold */
     assert_true(latchwork_hold_fence(h) > latchwork_hold_fence(ha));
     assert_ok(latchwork_hold_release(h, &error));
 
     latchwork_hold_forget(ha);
-    kill_node(0), kill_node(1); /* after a TTL it counts again: without it there is no majority */
+    kill_node(0), kill_node(1); /* after a TTL server 2 counts again, and without it there would be no majority */
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(lb, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     assert_ok(latchwork_hold_release(take(lb, 60000), &error));
@@ -126,7 +127,7 @@ static void *work(void *arg) {
             atomic_fetch_sub(&shared->inside, 1);
             r = latchwork_hold_release(h, &why);
         }
-        /* with servers that freeze, a release may find too few of them: the lock expires then */
+        /* if servers freeze, a release may find too few of them, and the lock then expires */
         if (r != LATCHWORK_LOCK_OK && why.code != LATCHWORK_E_MAJORITY) {
             fprintf(stderr, "redlock: %s: %s\n", latchwork_result_name(r), why.text);
             shared->failures++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row locks: all or none, in one order, one fence; dead holders, lost rows, rows without TTL; many processes on a few rows. */
+/* Tests row locks: all or none, in one order, with one fence; dead holders, lost rows, rows without a TTL; many processes on a few rows. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -81,7 +81,8 @@ static void all_or_none(void **state) {
     latchwork_lock_close(two);
 }
 
-/* A row's counter may be ahead of the others' and of the clock: one fence is larger than all, and each row's next one larger still. */
+/* The counter of one row may be ahead of the others and of the clock. Then the one fence is larger than all counters, and the next fence of
+ * each row is larger still. */
 static void one_fence_for_all(void **state) {
     (void)state;
     redis_says("SET lwl:{row:t:2}:fence 4000000000000000");
@@ -112,10 +113,10 @@ static void the_most_rows(unsigned flags, size_t n) {
     struct latchwork_hold *h = take(l, 10000), *other;
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence > 0);
-    for (size_t i = 0; i < n; i += 51) { /* also those that were taken first know the largest fence */
+    for (size_t i = 0; i < n; i += 51) { /* the rows that were taken first know the largest fence as well */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2000, &other, &error)); /* it is renewed */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2000, &other, &error)); /* the lease was renewed meanwhile */
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 5000, &error));
     assert_true(latchwork_hold_left_ms(h) > 800);
@@ -161,7 +162,7 @@ static void wait_until_there(const char *key) {
     assert_int_equal(redis_number("EXISTS %s", key), 1);
 }
 
-/* The first row stays ours however long the second takes, and whatever the TTL. */
+/* The first row stays ours while the second is waited for, even if that takes longer than the TTL. */
 static void rows_are_kept_while_one_is_waited_for(void **state) {
     (void)state;
     const struct latchwork_row rows[] = {ROW("t", "2"), ROW("t", "1"), ROW("t", "3")};
@@ -177,7 +178,7 @@ static void rows_are_kept_while_one_is_waited_for(void **state) {
     for (int i = 0; i < 30; i++) {
         lw_sleep_ms(60);
         assert_string_equal(redis_says("GET lwl:{row:t:1}:lock"), value);
-        assert_int_equal(redis_number("EXISTS lwl:{row:t:3}:lock"), 0); /* never a larger one while a smaller one is waited for */
+        assert_int_equal(redis_number("EXISTS lwl:{row:t:3}:lock"), 0); /* a larger row is never held while a smaller one is waited for */
     }
     assert_ok(latchwork_hold_release(h, &error));
     pthread_join(t, NULL);
@@ -240,7 +241,7 @@ static void a_dead_holder_is_followed(void **state) {
     while (!*(volatile bool *)&shared->ready && lw_boot_ms() < until) lw_sleep_ms(1);
     struct latchwork_lock *l = open_rows(rows + 1, 2, NULL);
     struct latchwork_hold *h = NULL;
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3500, &h, &error)); /* it lives, and renews */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3500, &h, &error)); /* the holder is alive and renews its lease */
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     h = take(l, 20000);
@@ -256,7 +257,7 @@ static void rows_without_ttl(void **state) {
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
     struct latchwork_lock *l = open_rows(rows, 2, &o);
     struct latchwork_hold *h;
-    redis_says("SETNX row:t:2 1"); /* and its client died before EXPIRE */
+    redis_says("SETNX row:t:2 1"); /* as a client leaves it that died before EXPIRE */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_non_null(strstr(error.text, "row:t:2 "));
@@ -279,7 +280,7 @@ static void rows_without_ttl(void **state) {
     redis_says("SETNX row:t:2 1");
     assert_ok(latchwork_hold_release(take(l, 20000), &error));
     redis_says("SETNX row:t:2 1");
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error)); /* told, and given one */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error)); /* the error names the missing TTL, and the row gets one */
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_true(redis_number("PTTL row:t:2") != -1);
     latchwork_lock_close(l);
@@ -301,7 +302,7 @@ static void shown_and_broken(void **state) {
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_break(l, NULL, &error));
     struct latchwork_hold *h = take(l, 0);
     assert_ok(latchwork_lock_show(l, count_seen, &seen, &error));
-    assert_int_equal(seen, 2); /* it said stop */
+    assert_int_equal(seen, 2); /* the callback asked to stop after this row */
     uint64_t fence = 0, before = latchwork_hold_fence(h);
     assert_ok(latchwork_lock_break(l, &fence, &error));
     assert_true(fence > before);
@@ -364,19 +365,19 @@ static void wrong_calls(void **state) {
 struct shared {
     _Atomic int inside[ROWS], overlaps, failures;
     _Atomic uint64_t fence[ROWS];
-    long count[ROWS]; /* not atomic: what two do at once is lost */
+    long count[ROWS]; /* not atomic, so an update is lost if two processes are inside at once */
     _Atomic long entered;
 };
 static struct shared *shared;
 
-/* A few rows in an order of their own: without one order for all this would stand still before long. */
+/* Chooses a few rows in a random order. If locks were taken in the order given, this test would soon stand still. */
 static size_t choose(struct latchwork_row *rows, int *which, unsigned *seed) {
     static const char *const ids[ROWS] = {"0", "1", "2", "3", "4", "5"};
     size_t n = 1 + (size_t)rand_r(seed) % 4;
     for (size_t i = 0; i < n; i++) {
         which[i] = rand_r(seed) % ROWS;
         for (size_t j = 0; j < i; j++)
-            if (which[j] == which[i]) return i; /* a row once */
+            if (which[j] == which[i]) return i; /* each row is chosen once */
         rows[i] = ROW(which[i] % 2 ? "odd" : "even", ids[which[i]]);
     }
     return n;
@@ -456,7 +457,7 @@ static void many_processes_in_any_order(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-/* A thief that dies with rows in its hands, over and over: the others go on, one at a time. */
+/* A thief is killed while it holds rows, over and over. The others go on, one at a time. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -478,7 +479,7 @@ static void killed_holders(void **state) {
         while (!atomic_load(&shared->fence[0]) && lw_boot_ms() < until) lw_sleep_ms(1);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_true(atomic_load(&shared->fence[0]) > last); /* it took over from the one before, which nobody released */
+        assert_true(atomic_load(&shared->fence[0]) > last); /* it took the rows over from the one before, which nobody released */
         last = atomic_load(&shared->fence[0]);
     }
     munmap(shared, sizeof *shared);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check --connect against a private redis-server and librdkafka's mock brokers. */
+/* Tests check --connect against a private redis-server and librdkafka's mock brokers. */
 #include "cli/check/servers.h"
 
 #include <librdkafka/rdkafka.h>
@@ -77,7 +77,7 @@ static void say(const char *command) {
     redisFree(ctx);
 }
 
-/* Checks the Redis at `url`; `want` NULL: no problem, otherwise the only one, which must hold it. */
+/* Checks the Redis at `url`. `want` is a part of the only problem expected; NULL: there must be none. */
 static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
@@ -98,7 +98,7 @@ static void test_redis_fine(void **state) {
     expect_redis(socket_url, NULL);
 }
 
-/* A Valkey from 9.1 on has Lua in a module; no other server can be without. */
+/* Only a Valkey from 9.1 on can be without Lua, which it has in a module. */
 static void test_redis_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
@@ -149,7 +149,8 @@ static void test_redis_rights(void **state) {
                     3);
     expect_problems(url, "may not run BRPOPLPUSH on names like lw:{t.0}:lock:check, as a worker does", 3);
     expect_problems(url, "may not run ZSCAN on names like lw:{t.0}:lock:check, as operators' commands do", 3);
-    say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd"); /* hold and break, for `latchwork lock -c`, need these */
+    say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd"); /* `latchwork lock -c` needs these commands for holding and
+                                                                                 breaking a lock */
     expect_redis(with_user(url, sizeof url, "reader"), "may not run");
     expect_redis(url, "XADD");
     expect_redis(url, "PTTL");
@@ -233,7 +234,7 @@ static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char
     rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, "orders", 1);
     p->offset = offset;
     p->metadata_size = lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
-    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7}; /* as a worker appends it */
+    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7}; /* appended as by a worker */
     assert_true(p->metadata_size + LW_ANCHOR_TEXT <= sizeof meta);
     p->metadata_size += lw_anchor_encode(&anchor, meta + p->metadata_size);
     p->metadata = strdup(meta);
@@ -248,7 +249,7 @@ static void *goes_on(void *arg) {
     return NULL;
 }
 
-/* What check says where our Redis names `ours` ("" none, NULL: it was not asked). */
+/* Returns the report of check if our Redis belongs to the fleet `ours` ("": none; NULL: Redis was not asked). */
 static struct lw_check_report check_fleet(struct group *g, const char *ours) {
     struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
     struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};
@@ -265,7 +266,7 @@ static void test_another_fleet_was_here(void **state) {
     const char *const ours[] = {OURS, "", THEIRS, NULL};
     for (size_t i = 0; i < 4; i++) {
         struct lw_check_report r = check_fleet(&g, ours[i]);
-        assert_int_equal(r.problems.n_errors, 0); /* an old epoch is no proof */
+        assert_int_equal(r.problems.n_errors, 0); /* an old epoch in a commit is no proof of another fleet */
         assert_int_equal(r.problems.n_warnings, i < 2 ? 1 : 0);
         if (i < 2) {
             const char *said = text_of(&r.problems.warnings);

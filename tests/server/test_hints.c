@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints against a private redis-server: told, recovered, and at maxmemory. */
+/* Tests hints against a private redis-server: they are received, recovered after a lost connection, and work at maxmemory. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/hints.h"
@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka wants those four first */
+/* cmocka needs the four headers above first */
 #include <cmocka.h>
 
 #define READY "lw:{t.0}:ready"
@@ -101,7 +101,7 @@ static void told_while_wanted(void **state) {
     struct seen s;
     begin(&s, NULL);
     turn_for(&s, 50);
-    assert_int_equal(lw_hints_poll(s.hints).fd, -1); /* not wanted: not even connected */
+    assert_int_equal(lw_hints_poll(s.hints).fd, -1); /* no hints are wanted, so there is no connection */
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
     ask(&s, "LPUSH " READY " a b");
@@ -110,10 +110,10 @@ static void told_while_wanted(void **state) {
     assert_string_equal(s.text[1], "b");
     assert_int_equal(ask(&s, "LLEN " CLAIMED), 2);
     until_popping(&s);
-    assert_true(ask(&s, "PTTL " CLAIMED) > 0); /* who would remove it if its worker died now? */
+    assert_true(ask(&s, "PTTL " CLAIMED) > 0); /* the list has a TTL, because nobody would remove it if its worker died now */
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");
-    until(&s, 3); /* the pop that was under way */
+    until(&s, 3); /* the pop that was under way gets one more */
     turn_for(&s, 100);
     assert_int_equal(s.n, 3);
     assert_int_equal(ask(&s, "LLEN " READY), 1);
@@ -126,7 +126,7 @@ static void a_broken_pop_loses_nothing(void **state) {
     begin(&s, NULL);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
-    ask(&s, "RPUSH " CLAIMED " new old"); /* as if popped, and the answer lost */
+    ask(&s, "RPUSH " CLAIMED " new old"); /* leaves hints as a pop does whose answer was lost */
     ask(&s, "CLIENT KILL TYPE normal SKIPME yes");
     until(&s, 2);
     assert_string_equal(s.text[0], "old");
@@ -172,7 +172,7 @@ static void a_refusal_is_no_spin(void **state) {
     (void)state;
     struct seen s;
     begin(&s, NULL);
-    ask(&s, "SET " READY " x"); /* WRONGTYPE */
+    ask(&s, "SET " READY " x"); /* makes each pop answer WRONGTYPE */
     lw_hints_want(s.hints, READY, CLAIMED, true);
     turn_for(&s, 300);
     redisReply *r = redisCommand(s.c, "INFO commandstats");

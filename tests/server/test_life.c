@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a real redis-server says of itself when replicas come and go, when it is promoted, and when it starts anew. */
+/* Tests what a real redis-server tells of itself when replicas come and go, when it is promoted, and when it starts again. */
 #include "base/clock.h"
 #include "queue/life.h"
 #include "tests/support/redis_server.h"
@@ -67,7 +67,7 @@ static void follow(struct node *n, const char *host, const char *port) {
     }
 }
 
-/* Waits until the replication id is another. */
+/* Waits until the replication id has changed. */
 static struct lw_life renamed(struct node *n, const struct lw_life *before) {
     struct lw_life now = life_of(n);
     for (int64_t until = lw_boot_ms() + WAIT_MS; !strcmp(now.id, before->id); now = life_of(n)) {
@@ -86,7 +86,7 @@ static void test_replicas_and_promotions(void **state) {
     assert_true(lw_life_same(&a0, &a0));
     assert_false(lw_life_same(&a0, &b0));
 
-    follow(&b, "127.0.0.1", a.port); /* a first replica is attached: nothing happened to a */
+    follow(&b, "127.0.0.1", a.port); /* a first replica is attached, and a stays the same life */
     now = renamed(&a, &a0);
     assert_true(lw_life_same(&a0, &now));
     struct lw_life replica = life_of(&b);
@@ -101,15 +101,15 @@ static void test_replicas_and_promotions(void **state) {
     now = renamed(&a, &now);
     assert_true(lw_life_same(&a0, &now));
 
-    follow(&a, "127.0.0.1", b.port); /* a follows b: for b that is harmless, though it was promoted */
+    follow(&a, "127.0.0.1", b.port); /* a follows b, and b stays the same life although it was promoted */
     now = life_of(&a);
     assert_false(lw_life_same(&a0, &now));
     now = life_of(&b);
     assert_true(lw_life_same(&b1, &now));
-    follow(&a, "NO", "ONE"); /* and back: a has the data of b now, and the same run_id */
+    follow(&a, "NO", "ONE"); /* a is a master again with the data of b, under the same run_id */
     struct lw_life a1 = life_of(&a);
     assert_false(lw_life_same(&a0, &a1));
-    follow(&b, "127.0.0.1", a.port); /* what a says then looks as if it had never been a replica, but for the bytes */
+    follow(&b, "127.0.0.1", a.port); /* a now looks as if it had never been a replica, except for the bytes that it read */
     now = life_of(&a);
     assert_true(lw_life_same(&a1, &now));
     assert_false(lw_life_same(&a0, &now));
@@ -123,7 +123,7 @@ static void test_replicas_and_promotions(void **state) {
     lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
 }
 
-/* CONFIG RESETSTAT forgets the bytes, but a promoted server remembers the id of its old master. */
+/* CONFIG RESETSTAT resets the number of bytes, but a promoted server still knows the id of its old master. */
 static void test_a_server_that_was_never_a_replica(void **state) {
     (void)state;
     static const struct {
@@ -144,7 +144,7 @@ static void test_a_server_that_was_never_a_replica(void **state) {
     }
 }
 
-/* A server that does not count what it read as a replica is compared by its replication id alone. */
+/* A server that does not count the bytes it read as a replica is compared by its replication id alone. */
 static void test_a_server_that_says_less(void **state) {
     (void)state;
     struct lw_life a, b, c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The renewer against a private redis-server: leases are kept, and told when they are lost. */
+/* Tests the renewer against a private redis-server: it keeps leases, and reports those that are lost. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/renewer.h"
@@ -10,11 +10,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka wants those four first */
+/* cmocka needs the four headers above first */
 #include <cmocka.h>
 
 /* A lease is renewed from a third of its TTL on and cancelled at two thirds, so on a busy machine the renewer may be late
- * by TTL_MS / 3. The tests wait for renewals, not for times. */
+ * by TTL_MS / 3. The tests wait for renewals, and never for a fixed time. */
 enum { LIMIT_MS = 60000, TTL_MS = 3600, MANY = 300 };
 
 struct seen {
@@ -106,7 +106,7 @@ static void until_cancelled(struct seen *s, int i) {
 
 static int64_t deadline(const struct seen *s, int i) { return atomic_load(&s->lease[i].held.deadline_ms); }
 
-/* Each lease of [from, to) is renewed once more. */
+/* Waits until each of the leases `from` to `to` - 1 is renewed once more. */
 static void until_renewed(const struct seen *s, int from, int to) {
     int64_t was[MANY];
     for (int i = from; i < to; i++) was[i] = deadline(s, i);
@@ -117,7 +117,7 @@ static void until_renewed(const struct seen *s, int from, int to) {
         }
 }
 
-/* Longer than a lease that nobody renews. */
+/* Waits for longer than a lease lasts that nobody renews. */
 static void live_on(const struct seen *s, int from, int to) {
     int64_t first = deadline(s, from);
     while (lw_boot_ms() < first) until_renewed(s, from, to);
@@ -134,7 +134,7 @@ static bool is_held(struct seen *s, int i) {
     return held;
 }
 
-/* More leases than a batch, for longer than the life of each, with the scripts gone in between. */
+/* Keeps more leases than a batch holds, for longer than a TTL, and the scripts are flushed meanwhile. */
 static void leases_are_kept(void **state) {
     (void)state;
     static struct seen s;
@@ -158,18 +158,18 @@ static void a_lock_that_is_gone_or_anothers(void **state) {
     begin(&s);
     for (int i = 0; i < 3; i++) take(&s, i);
     DO(&s, "DEL lw:{t.0}:lock:k0");
-    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000"); /* "w.2" is a beginning of it, not its token */
+    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000"); /* "w.2" is the beginning of this token, but not the token */
     until_cancelled(&s, 0);
     until_cancelled(&s, 1);
-    until_renewed(&s, 2, 3); /* and the third goes on */
+    until_renewed(&s, 2, 3); /* the third lease is still renewed */
     assert_false(cancelled(&s, 2));
     assert_true(is_held(&s, 2));
     assert_int_equal(lost(&s), 2);
     redisReply *r = ask(&s, "PTTL lw:{t.0}:lock:k1");
-    assert_true(r->integer > 10000); /* untouched */
+    assert_true(r->integer > 10000); /* the other holder's lock is unchanged */
     freeReplyObject(r);
     r = ask(&s, "EXISTS lw:{t.0}:lock:k0");
-    assert_int_equal(r->integer, 0); /* not taken again */
+    assert_int_equal(r->integer, 0); /* the deleted lock is not taken again */
     freeReplyObject(r);
     for (int i = 0; i < 3; i++) lw_leases_remove(s.leases, &s.lease[i]);
     end(&s);
@@ -185,7 +185,7 @@ static void a_frozen_server_fences(void **state) {
     assert_int_equal(lost(&s), 1);
     kill(lw_test_redis_pid(s.redis), SIGCONT);
     lw_leases_remove(s.leases, &s.lease[0]);
-    take(&s, 1); /* and afterwards all is as before */
+    take(&s, 1); /* a new lease is kept as before */
     live_on(&s, 1, 2);
     assert_false(cancelled(&s, 1));
     assert_true(is_held(&s, 1));
@@ -200,7 +200,7 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    assert_int_equal(lost(&s), 0); /* the answer did it, not the fence, which counts */
+    assert_int_equal(lost(&s), 0); /* the answer LOST cancelled the lease, and not the self-fence, which alone is counted */
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);
 }

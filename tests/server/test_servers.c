@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Servers that Sentinels name: real Sentinels, masters and replicas on the loopback. */
+/* Tests servers that Sentinels name, with real Sentinels, masters and replicas on the loopback. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -23,19 +23,19 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-/* cmocka wants those first */
+/* cmocka needs the headers above first */
 #include <cmocka.h>
 
 enum { LIMIT_MS = 30000, FIND_MS = 10000, HURRIED_MS = 1500 };
 
 static char folder[] = "/tmp/lw-servers-XXXXXX";
 static int server_port[2], sentinel_port;
-static struct lw_test_redis *server[2]; /* the first is what the Sentinel monitors as "m" when a test begins */
+static struct lw_test_redis *server[2]; /* when a test begins, the Sentinel monitors the first one as "m" */
 static pid_t sentinel_pid;
 
 /* --- servers -------------------------------------------------------------------------------------------------------------------- */
 
-/* A socket bound to a free port, whose number goes to *port. */
+/* Returns a socket bound to a free port, and sets *port. */
 static int bound(int *port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof a;
@@ -62,7 +62,7 @@ static struct lw_test_redis *start_server(int port) {
 
 static struct lw_redis_url place(int port) { return (struct lw_redis_url){.host = (char *)(uintptr_t) "127.0.0.1", .port = port}; }
 
-/* Sends one command of words to a port, and expects no error. */
+/* Sends one command to a port, as words, and expects no error. */
 static void say(int port, const char *const *words) {
     struct lw_redis_url at = place(port);
     struct lw_err err = {0};
@@ -98,7 +98,7 @@ static bool listens(int port) {
     return up;
 }
 
-/* A Sentinel of its own, with further lines of configuration, that watches the first server as "m". */
+/* Starts a Sentinel with further lines of configuration. It monitors the first server as "m". */
 static pid_t start_sentinel(int port, const char *more) {
     char file[100];
     snprintf(file, sizeof file, "%s/%d.conf", folder, port);
@@ -144,7 +144,7 @@ static int stop(void **state) {
     return system(command);
 }
 
-/* From now on the Sentinel names server i as the master "m". */
+/* Makes the Sentinel name server i as the master "m" from now on. */
 static void name_master(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[i]);
@@ -152,7 +152,7 @@ static void name_master(int i) {
     SAY(sentinel_port, "SENTINEL", "MONITOR", "m", "127.0.0.1", port, "1");
 }
 
-/* As after a fail-over, at the old master: it follows the new one, but nobody has cut its clients off. */
+/* Makes the old master follow the new one, as after a failover, but without closing the clients' connections. */
 static void demote(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[!i]);
@@ -218,7 +218,8 @@ static void a_name_that_is_unknown(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* One refuses connections, one accepts them and stays silent: neither may use up the time, and both come last from then on. */
+/* One Sentinel refuses connections, another accepts them and stays silent. Neither may use up the time, and from then on both are asked
+ * last. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = bound(&silent_port);
@@ -351,7 +352,7 @@ static void expect_on(int i, const char *value) {
     lw_redis_close(c);
 }
 
-/* The old master was made a replica behind our back: its refusal is not told as a reply, and the write goes to the new one. */
+/* The old master became a replica while the wire was up. Its refusal is not passed on as a reply, and the write goes to the new master. */
 static void a_master_that_was_demoted(void **state) {
     (void)state;
     struct seen s;
@@ -374,7 +375,7 @@ static void a_master_that_was_demoted(void **state) {
     close_wire(&s);
 }
 
-/* A Sentinel that is behind names a replica. */
+/* A Sentinel that is behind the others names a replica, which is refused. */
 static void a_replica_is_no_master(void **state) {
     (void)state;
     struct seen s;
@@ -397,7 +398,7 @@ static void no_sentinel_answers(void **state) {
     close_wire(&s);
 }
 
-/* Closing does not wait for a search whose Sentinel is silent. */
+/* Closing the finder does not wait for a search whose Sentinel is silent. */
 static void closed_in_a_search(void **state) {
     (void)state;
     struct seen s;
@@ -424,14 +425,14 @@ static bool knows_the_replica(void) {
     return known;
 }
 
-/* A real fail-over: the master is killed, its replica takes over. */
+/* A real failover: the master is killed, and its replica takes over. */
 static void a_master_that_is_killed(void **state) {
     (void)state;
     struct seen s;
     demote(1);
     for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
         assert_true(lw_boot_ms() < until);
-        name_master(0); /* it asks a new master for its replicas at once, and an old one every ten seconds */
+        name_master(0); /* a Sentinel asks a new master for its replicas at once, but an old one only every ten seconds */
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
     open_wire(&s, one_sentinel());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS to a real redis-server: what is accepted, and that each refusal names its cause. */
+/* Tests TLS to a real redis-server: which connections are accepted, and that each refusal names its cause. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void configure(const char *name, const char *value) {
     redisFree(c);
 }
 
-/* Both at once, as Redis wants them. */
+/* Gives the server a certificate and its key, both in one command, as Redis requires. */
 static void present(const char *name) {
     char cert[64], key[64];
     redisContext *c = lw_test_redis_connect(server);
@@ -86,7 +86,7 @@ static void present(const char *name) {
     redisFree(c);
 }
 
-/* How a client connects. Files are names in the folder. */
+/* How a client connects. The files are names in the test's folder. */
 struct way {
     const char *host; /* NULL: localhost */
     const char *ca, *cert, *key, *name;
@@ -110,7 +110,7 @@ static struct lw_redis_url place(const struct way *w) {
     return at;
 }
 
-/* want: NULL, it works; else a part of the error. */
+/* Connects. `want` is a part of the error expected; NULL: it must work. */
 static void try(const struct way *w, const char *want) {
     struct lw_redis_url at = place(w);
     struct lw_err why = {0};
@@ -175,8 +175,8 @@ static void test_client_certificate(void **state) {
     configure("tls-auth-clients", "optional");
 }
 
-/* A port without TLS, where some servers answer the handshake with an error and others say nothing; and a port with TLS that is talked to
- * without. */
+/* TLS to a port without TLS, where some servers answer with an error and others say nothing; and plain Redis to a port
+ * with TLS. */
 static void test_not_tls(void **state) {
     (void)state;
     char number[12];
@@ -230,7 +230,7 @@ static void kill_clients(void) {
     redisFree(c);
 }
 
-/* Pipelines far larger than a record of TLS and than the buffers of the socket, both ways. */
+/* Sends pipelines and gets replies far larger than a TLS record and the buffers of the socket. */
 static void test_wire(void **state) {
     (void)state;
     struct way way = {.ca = "ca.pem"};
@@ -256,7 +256,7 @@ static void test_wire(void **state) {
     serve_until(&s, &s.replies, 8);
     assert_int_equal(s.bytes, (size_t)4 * BIG);
     lw_wire_send(s.wire, &c);
-    kill_clients(); /* in the middle of a pipeline */
+    kill_clients(); /* cuts the connection in the middle of a pipeline */
     serve_until(&s, &s.downs, 1);
     serve_until(&s, &s.ups, 2);
     assert_true(s.replies < 16);
@@ -266,7 +266,7 @@ static void test_wire(void **state) {
     lw_redis_url_free(&at);
 }
 
-/* The certificates are replaced under a wire that is up: it stays, and the next connection uses the new ones. */
+/* The certificates are replaced while a wire is up. It stays up, and the next connection uses the new ones. */
 static void test_replaced(void **state) {
     (void)state;
     struct way way = {.ca = "trusted.pem", .name = "redis.internal"};
@@ -299,7 +299,7 @@ static void test_replaced(void **state) {
     present("server");
 }
 
-/* Whoever accepts and says nothing does not hold a caller up. */
+/* A server that accepts the connection and stays silent holds no caller up for longer than the limit. */
 static void test_silent(void **state) {
     (void)state;
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -320,7 +320,7 @@ static void test_silent(void **state) {
 }
 
 int main(void) {
-    signal(SIGPIPE, SIG_DFL); /* nothing here may raise it */
+    signal(SIGPIPE, SIG_DFL); /* a SIGPIPE would end the test, because nothing here may raise it */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verified), cmocka_unit_test(test_wrong_ca),           cmocka_unit_test(test_wrong_name),
         cmocka_unit_test(test_expired),  cmocka_unit_test(test_client_certificate), cmocka_unit_test(test_not_tls),

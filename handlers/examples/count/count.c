@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* count: counts messages and distinct keys, and does nothing else. It is a plugin to copy from, and
- * to measure Latchwork itself with. Handling a message takes no lock: counters are atomics in a
- * fixed table, by a hash of the key. It logs its figures at the end. */
+ * it serves to measure Latchwork itself. A message takes no lock: the counters are atomics in a
+ * table of fixed size, found by a hash of the key. The plugin logs its figures at the end. */
 #include <latchwork/handler.h>
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@ enum { SLOTS = 1 << 18 };
 struct count {
     const struct latchwork_host *host;
     atomic_ullong messages;
-    atomic_uint per_slot[SLOTS]; /* keys that share a slot count as one, so the number of keys is a lower bound */
+    atomic_uint per_slot[SLOTS]; /* number of messages; keys that share a slot count as one, so the number of keys is a lower bound */
 };
 
 static int init(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size) {
@@ -24,7 +24,7 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-static unsigned slot_of(const unsigned char *key, size_t n) { /* FNV-1a */
+static unsigned slot_of(const unsigned char *key, size_t n) { /* FNV-1a hash */
     unsigned long long h = 14695981039346656037ULL;
     for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 1099511628211ULL;
     return (unsigned)(h ^ h >> 32) & (SLOTS - 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tail: appends each message to a file, as
+/* tail: appends three lines to a file for each message,
  *
  *     start <boot ms> <pid> <identity> <fence> <attempt>
  *     line  <identity> <payload, without control characters>
  *     end   <boot ms> <pid> <identity> <fence> <attempt>
  *
- * each line by one write(2), so that many workers may share the file. config: {"file": "out.log", "sleep_ms": 0}; sleep_ms stretches the
- * work between start and end, to watch how messages of one key wait for each other. */
+ * each by one write(2), so that many workers can share the file. config: {"file": "out.log", "sleep_ms": 0}. sleep_ms is the time between
+ * `start` and `end`, which shows how messages of one key wait for each other. */
 #include <latchwork/handler.h>
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-/* Returns false if the file did not take the whole line. */
+/* Appends a line. Returns false if the file did not take all of it. */
 static int append(const struct tail *t, const char *line, size_t n) { return write(t->fd, line, n) == (ssize_t)n; }
 
 static int mark(const struct tail *t, const char *what, const struct latchwork_message *m) {
@@ -68,7 +68,7 @@ static int write_payload(const struct tail *t, const struct latchwork_message *m
     return ok;
 }
 
-/* Sleeps in short steps: a handler that works for long must check whether it should go on. */
+/* Sleeps in short steps, because a handler that works for long must check whether it should stop. */
 static int sleep_unless_cancelled(const struct tail *t, const struct latchwork_message *m) {
     for (int64_t until = t->host->now_ms() + t->sleep_ms; t->host->now_ms() < until;) {
         if (latchwork_cancelled(m)) return 0;
