@@ -222,8 +222,8 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
     }
 }
 
-/* Gives the worker a slot for the partition. Two workers that look for the same new partition at
- * once may each get a slot, and give it up with the partition. */
+/* Gives the worker a slot for the partition. If two workers look for the same new partition at
+ * once, each may get a slot, which it gives up with the partition. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {

@@ -89,7 +89,7 @@ static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) 
 
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token) {
     size_t n = strlen(worker);
-    assert(token > 0 && n + 48 < LW_TOKEN_TEXT); /* two numbers, and what stands between */
+    assert(token > 0 && n + 48 < LW_TOKEN_TEXT); /* room for two numbers and the text between them */
     memcpy(to, worker, n);
     to[n++] = '.';
     return lw_bytes(to, n + lw_decimal((int64_t)token, to + n));

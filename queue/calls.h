@@ -33,7 +33,7 @@ struct lw_group {
     const char *partition; /* "topic:partition", lent; compared by address, so each partition needs a single text */
     int64_t segment;
     int lo, hi;       /* first and last byte of its messages' states */
-    int n;            /* number of its messages */
+    int n;            /* number of the call's messages in it */
     int64_t new_from; /* for gate with on_busy drop: first offset of the partition that is new in this epoch; INT64_MAX: unknown */
 };
 

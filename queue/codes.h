@@ -49,14 +49,15 @@ static inline bool lw_outcome_ends(enum lw_outcome outcome) { return outcome == 
 const char *lw_outcome_word(enum lw_outcome outcome);
 bool lw_outcome_of(const char *word, enum lw_outcome *outcome); /* returns false if there is no such word */
 
-/* How the lane of a settled message goes on. First, if nothing of the lease runs any more: */
+/* How the lane of a settled message goes on. The first four are for a lease of which nothing
+ * runs any more. */
 enum lw_go {
     LW_GO_KEEP = 'k',       /* keep the lease for the named messages of the local chain */
     LW_GO_KEEP_ALONE = 'K', /* the same, unless messages wait in the list */
     LW_GO_NEXT = 'n',       /* keep the lease and hand heads over */
     LW_GO_DROP = '-',       /* drop the lease */
-    /* then, if a message of the lease still runs: */
-    LW_GO_NAMED = 'm', /* name more of the local chain */
+    /* These two are for a lease of which a message still runs: */
+    LW_GO_NAMED = 'm', /* grant more of the local chain, the named messages */
     LW_GO_HEADS = 'h', /* hand over more heads, from behind the one that is named */
 };
 

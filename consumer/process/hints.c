@@ -12,8 +12,8 @@ enum {
     BLOCK_S = 5, /* a pop blocks at most this long, so that a dead connection is noticed soon */
     ANSWER_MS = 2 * BLOCK_S * 1000,
     RECONCILE_MAX = 1024, /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
-    FULL_PAUSE_MS = 100,  /* at maxmemory: time between two calls of the script */
-    FULL_MS = 2000,       /* at maxmemory: time until the pop is tried again */
+    FULL_PAUSE_MS = 100,  /* time between two calls of the script while Redis is at maxmemory */
+    FULL_MS = 2000,       /* time until the pop is tried again after Redis was at maxmemory */
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
     COMPLAIN_MS = 10000,

@@ -19,8 +19,8 @@ struct lw_hints_setup {
     int shard;
     int64_t ttl_ms;
     const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */
-    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called from within lw_hints_serve() */
-    bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* lw_worker_epoch() */
+    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called from within lw_hints_serve() for each hint */
+    bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* copies the shard's epoch, as lw_worker_epoch() does */
     void *ctx;
 };
 

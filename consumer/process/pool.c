@@ -17,7 +17,7 @@ enum {
     FAST_US = 50,      /* if jobs take longer on average, a thread takes one at a time */
     HANDFUL_US = 1000, /* maximum work that a thread takes at once, by the average time of a job */
     STUCK_US = 1000,   /* if a thread is busy with one job or chain for this long, others steal the rest of its hand */
-    CHAIN_US = 20000,  /* after this time with followers a thread checks whether other jobs wait */
+    CHAIN_US = 20000,  /* time with followers after which a thread checks whether other jobs wait */
     LOOK_MS = 2,       /* time between two checks of an idle thread for hands to steal from */
 };
 

@@ -55,11 +55,11 @@ struct process {
     size_t cap_headers;
     int64_t polled_ms, observed_ms; /* times of the last poll of Kafka, and of the last write of partitions to the board */
     int64_t looked_ms;              /* time of the last look at the group's commits */
-    int64_t commit_ms;              /* timeout of a synchronous commit */
+    int64_t commit_ms;              /* timeout of a synchronous commit, ms */
 
-    bool pumping;                         /* true within a revocation */
+    bool pumping;                         /* true while a revocation is served */
     bool asked_to_stop, stopping, fenced; /* a signal asked for the end; the logic was told; handlers were cancelled */
-    bool leaving;                         /* the last commit is made, so a revocation waits for nothing any more */
+    bool leaving;                         /* the last commit is made, so a revocation no longer waits */
     int64_t grace_until_ms;
     bool ended; /* the process cannot go on and ends with `status` */
     int status;

@@ -26,9 +26,9 @@
 #include <unistd.h>
 
 enum {
-    RECORDS = 512,        /* maximum records taken from Kafka at once */
+    RECORDS = 512,        /* maximum number of records taken from Kafka at once */
     KAFKA_EVERY_MS = 200, /* time after which Kafka is polled even if no record is wanted: for rebalances and answers to commits */
-    JOBS = 256,           /* maximum jobs reaped at once */
+    JOBS = 256,           /* maximum number of jobs reaped at once */
     WAIT_MAX_MS = 200,
     OBSERVE_MS = 500,
     LOOK_MS = 2000, /* time between two reads of the group's commits */

@@ -38,7 +38,7 @@ struct lw_renewer {
     int64_t tick_ms;
     int stop_fd;
     pthread_t thread;
-    struct pollfd *fds; /* one per shard, then stop_fd */
+    struct pollfd *fds; /* one per shard, then one for stop_fd */
     struct shard shards[];
 };
 

@@ -12,9 +12,9 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* a reason is logged if it lasts this long, */
-    TELL_AGAIN_MS = 30000, /* and again at this interval */
-    QUIET_MS = 10000,      /* a ready worker logs a reason only after this long without progress */
+    TELL_MS = 5000,        /* time after which a lasting reason is logged */
+    TELL_AGAIN_MS = 30000, /* time after which it is logged again */
+    QUIET_MS = 10000,      /* time without progress after which a ready worker logs a reason */
 };
 
 /* A handler that cannot start gets no messages, except one at a time to test it. */

@@ -83,7 +83,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim.item[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        if (!l) continue; /* the call names this lane, so it exists */
+        if (!l) continue; /* never the case: a lane that a call names exists */
         l->in_call = false;
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);

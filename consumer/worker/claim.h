@@ -20,7 +20,7 @@ struct claim_item {
 struct claim { /* only claim.c changes it */
     struct claim_item item[CLAIM_BATCH];
     int n;
-    uint64_t token; /* one for all lanes of a call */
+    uint64_t token; /* one token for all lanes of a call */
 };
 
 void claim_begin(struct shard *sh); /* called when a pipeline begins */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the watermark goes to Kafka, with what is finished above it. The shards get what Kafka
- * accepted as their floor. */
+/* commit: sends the watermarks to Kafka, with what is finished above them, and what Kafka has
+ * accepted to the shards, as their floors. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the watermark goes to Kafka. The shards get what Kafka accepted as their floor. */
+/* commit: sends the watermarks to Kafka, and what Kafka has accepted to the shards, as their
+ * floors. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
@@ -40,10 +41,10 @@ void commits_open(struct lw_worker *w);
 void commit_must_confirm(struct lw_worker *w); /* called when an epoch is lost, or when the metadata of the last commit no longer holds */
 void commit_soon(struct lw_worker *w);         /* makes the commit due with the next turn */
 void floors_open(struct lw_worker *w, struct part *p);           /* allocates what a new partition needs */
-void floors_assigned(struct lw_worker *w, struct part *p);       /* forgets which floors the shards have */
-void floor_unknown(struct lw_worker *w, const struct shard *sh); /* forgets the shard's floors of all partitions: its epoch is lost */
+void floors_assigned(struct lw_worker *w, struct part *p);       /* forgets which floors were sent to the shards */
+void floor_unknown(struct lw_worker *w, const struct shard *sh); /* called when the shard's epoch is lost; forgets its floors */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor,
-                 bool again);       /* sets a floor that watch read; again: it must be sent once more */
+                 bool again);       /* notes a floor that watch has read; `again`: the floor must be sent once more */
 void floor_begin(struct shard *sh); /* called when a pipeline begins */
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: which life of the server we talk to, by what clock, and whether it knows our scripts.
+/* connection: checks which life the server is in, what its clock says, and whether it has our
+ * scripts.
  *
- * By the rule "life first" a new connection carries nothing but HELLO until the server's life (run_id, master_replid) compares equal. */
+ * By the rule "life first" a new connection carries nothing but HELLO until the server's life
+ * (run_id, master_replid) compares equal. */
 #include "consumer/worker/connection.h"
 
 #include "consumer/worker/epoch.h"
@@ -50,7 +52,7 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-/* The server's life as HELLO found it; the epoch is entered in this life. */
+/* Returns the server's life as HELLO found it. The epoch is entered in this life. */
 const struct lw_life *connection_life(struct shard *sh) {
     assert(sh->phase == ENTERING);
     sh->server.life = sh->server.new_life;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: joining one, and what its end means (doc/lifecycle.txt, section 3). */
+/* epoch: how a worker joins an epoch, and what happens when one ends (doc/lifecycle.txt, section
+ * 3). */
 #include "consumer/worker/epoch.h"
 
 #include "consumer/worker/commit.h"

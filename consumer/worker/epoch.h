@@ -11,10 +11,10 @@ struct lw_worker;
 struct shard;
 
 struct epoch {              /* only epoch.c changes it */
-    char id[40];            /* "": none is joined */
-    int64_t quiet_until_ms; /* end of the quarantine */
+    char id[40];            /* id of the epoch that is joined; "": none */
+    int64_t quiet_until_ms; /* time when the quarantine ends; 0: there is none */
     int64_t ttl_ms;         /* the largest TTL of the epoch joined last, as enter answered; 0: none */
-    int64_t old_until_ms;   /* when the leases of all earlier epochs are over */
+    int64_t old_until_ms;   /* time when the leases of all earlier epochs are over */
 };
 
 void epoch_quiet(struct shard *sh, int64_t until_ms);

@@ -13,8 +13,8 @@ struct shard;
 
 struct first {                                                 /* only first.c changes it */
     bool waits;                                                /* no commit of the group is known yet, so handlers are given nothing */
-    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* state of the look at the group's commits since the epoch was joined */
-    int64_t lift_ms;                                           /* when to ask next whether another worker lifted the quarantine */
+    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* state of the look at the group's commits in this epoch */
+    int64_t lift_ms;                                           /* time to ask next whether another worker has lifted the quarantine */
 };
 
 void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined, or lost */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: new messages ask for their lane. The answer is run now, wait in Redis, or done before. */
+/* gate: new messages ask for their lane. The answer is that they run at once, wait in Redis, or
+ * are finished already. */
 #include "consumer/worker/gate.h"
 
 #include "consumer/worker/grants.h"

@@ -27,9 +27,9 @@ struct gate { /* only gate.c changes it */
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
     int n, n_msgs;
-    uint64_t token; /* one for all lanes of a call */
+    uint64_t token; /* one token for all lanes of a call */
     struct lane *head, **tail;
-    size_t ask;           /* number of lanes to ask for per lane that may run, 1 to 16 */
+    size_t ask;           /* number of lanes to ask for per message that may run, 1 to 16 */
     int64_t rest_ms;      /* time until which every listed lane has to wait (not_before_ms) */
     int64_t oom_until_ms; /* time until which nothing is admitted, because Redis is at maxmemory; 0: it is not */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: lanes that may be runnable. */
+/* hints: the lanes that hints name, because they may be runnable. */
 #ifndef LW_CONSUMER_WORKER_HINTS_H
 #define LW_CONSUMER_WORKER_HINTS_H
 
@@ -12,7 +12,7 @@
 struct lw_worker;
 struct shard;
 
-struct hints {             /* lanes that may be runnable */
+struct hints {             /* the lanes that hints name */
     struct lw_bytes *ring; /* owned copies of lane ids */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and that Redis was not told of yet */

@@ -22,7 +22,7 @@ struct hold {
     struct lw_lease lease;
     struct lane *lane;
     enum hold_kind kind;
-    uint64_t fence; /* the first fence, as in the lock's value */
+    uint64_t fence; /* the first fence of the acquisition, as in the lock's value */
     struct run *first, **tail;
     int n;           /* number of messages granted since the lane last let others go first (lock.max_run) */
     int n_finished;  /* number of runs, from the first on, that are FINISHED */

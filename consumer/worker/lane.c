@@ -137,7 +137,7 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
         struct msg *m = l->head;
         struct msg *same;
         if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
-            /* the message is already granted here; its settle covers this delivery too */
+            /* the message is already granted here; its settle covers this delivery as well */
             if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_WAITING);
             same->gen = m->gen;
             same->pass = m->pass;

@@ -17,11 +17,11 @@ struct msg {
     uint32_t gen, pass, tag;
     int64_t offset, timestamp_ms, first_ms;
     struct lw_bytes key, payload, dedup;
-    struct lw_header *headers; /* owned */
+    struct lw_header *headers; /* owned by the message */
     size_t n_headers;
     void *origin;        /* the message's Kafka record, released through lw_io */
     char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
-    struct lw_bytes raw; /* the envelope as it is in its list; p == NULL: encode it when needed */
+    struct lw_bytes raw; /* the envelope as it is in its list; p is NULL if it must be encoded */
     char *dedup_own;
     char *dead_reason; /* why the message is dead before any handler saw it: it has no key */
     size_t bytes;      /* size in memory, close to that of its envelope */

@@ -28,14 +28,14 @@ struct part {
     char *topic;
     int32_t partition;
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
-    struct looked looked; /* rival.c */
-    uint32_t gen;         /* number of the assignment */
-    uint32_t pass;        /* number of rewinds within it; deliveries of an earlier pass are ignored */
+    struct looked looked; /* rival.c: the group's commit, as the last look found it */
+    uint32_t gen;         /* number of the present assignment (its generation) */
+    uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
     int64_t begin, log_begin, log_end, committed; /* committed: the offset that Kafka has accepted, -1: none yet */
     int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
-    bool leaving;          /* being revoked: no more of its messages start, and it is not rewound */
+    bool leaving;          /* the partition is being revoked: no more of its messages start, and it is not rewound */
     struct lw_range *meta; /* ranges above the committed offset that commit metadata calls finished; believed only if Redis agrees */
     size_t n_meta;
     bool claims; /* the group's metadata may call messages finished that will run again here */
@@ -47,9 +47,9 @@ struct part {
         uint32_t tag;
     } * kept; /* records known to be finished before the last rewind, for repair */
     size_t n_kept, cap_kept;
-    struct missing *missing;         /* vanished.c: one per shard */
-    int64_t full_ms;                 /* when the log last said that its tracking window is full; 0: never */
-    struct lw_board_partition *slot; /* observe.c: its slot on the board; NULL: not looked for yet */
+    struct missing *missing;         /* vanished.c: what vanished lists have lost, one entry per shard */
+    int64_t full_ms;                 /* time when the log last said that the tracking window is full; 0: never */
+    struct lw_board_partition *slot; /* observe.c: the partition's slot on the board; NULL: it has none yet */
     uint8_t *meta_open;              /* bitmap over tags: keys of delivered records that the metadata does not call finished */
 };
 
@@ -65,7 +65,7 @@ void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* rewinds the partition to its watermark; what is done stays known */
 void part_pause(struct lw_worker *w, struct part *p);
-void parts_pause(struct lw_worker *w);              /* does the same for all assigned partitions */
+void parts_pause(struct lw_worker *w);              /* pauses or resumes every assigned partition */
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
 bool all_joined(const struct lw_worker *w);         /* true if the epochs of all shards are joined */
 bool part_closed(const struct part *p, const struct msg *m);

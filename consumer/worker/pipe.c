@@ -239,8 +239,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return true;
     }
     if (strcmp(r->str, "QUARANTINE") == 0) {
-        epoch_quiet(sh,
-                    now_ms(w) + 10); /* a quarantine that this worker does not know of: use its end as enter gave it, or ask again soon */
+        epoch_quiet(sh, now_ms(w) + 10); /* the worker did not know of this quarantine, so it asks again soon */
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;
         case CALL_GATE: gate_back(w, sh); break;
@@ -282,7 +281,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (!sh->pipe.open) return; /* a reply to a pipeline that was given up */
+    if (!sh->pipe.open) return; /* this answers a pipeline that was given up */
     assert(sh->pipe.answered < sh->pipe.n);
     struct call *c = &sh->pipe.calls[sh->pipe.answered++];
     if (r->type == REDIS_REPLY_ERROR) {

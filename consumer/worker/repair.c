@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: while the quarantine lasts, this worker writes back to a Redis that lost its data what it
- * knows to be finished. First, after an epoch is entered, come the floors and what survived the
- * rewind; later the outcomes of handlers that outlived their epoch, and what commit metadata knows. */
+/* repair: during the quarantine, writes back to a Redis that has lost its data what this worker
+ * knows to be finished. The floors and what survived the rewind come first, right after enter;
+ * the outcomes of handlers that outlived their epoch, and what commit metadata knows, come
+ * later. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"

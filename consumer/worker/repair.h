@@ -13,23 +13,23 @@ struct part;
 struct run;
 struct shard;
 
-enum { REPAIR_BATCH = 1024, REPAIR_OFFSETS = 4096 }; /* ranges and offsets per repair call */
+enum { REPAIR_BATCH = 1024, REPAIR_OFFSETS = 4096 }; /* maximum number of ranges and of offsets per repair call */
 
 struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
     struct run *late; /* the run of a handler that outlived its epoch */
-    bool meta;        /* known only from the commit's metadata */
+    bool meta;        /* only commit metadata calls this range finished */
 };
 
 struct repair { /* only repair.c changes it */
     struct repair_item item[REPAIR_BATCH];
     int n;
-    size_t part, at;          /* progress of the repair that follows enter */
+    size_t part, at;          /* progress of the repair after enter: index of the partition, and index in its `kept` */
     bool floors_sent, over;   /* over: everything was written; only then gate and claim may go */
-    size_t n_late;            /* number of runs of lost holds that ended as done */
-    struct repair_item *meta; /* finished according to commit metadata; written back while the quarantine lasts */
+    size_t n_late;            /* number of runs of lost holds that ended as done and may be written back */
+    struct repair_item *meta; /* messages that commit metadata calls finished; written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };
 
@@ -43,7 +43,7 @@ void repair_forget(struct shard *sh); /* called when its call will never be answ
 void repair_meta(struct shard *sh, struct part *p,
                  int64_t offset);          /* notes a message that commit metadata calls finished, to be written back */
 void late_count(struct shard *sh, int by); /* changes the number of late runs that wait for a repair */
-void repairs_restart(struct lw_worker *w); /* the set of known dones changed: starts every repair over */
+void repairs_restart(struct lw_worker *w); /* starts every repair over, because the set of known dones has changed */
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void late_build(struct lw_worker *w, struct shard *sh);
 

@@ -22,8 +22,8 @@ struct run {
     enum run_state state;
     enum lw_outcome outcome; /* outcome of the message: the handler's answer (job.outcome), or dead if no attempts are left */
     int tries;
-    bool linked;    /* AHEAD: the thread of the run before it may start it at any time */
-    bool submitted; /* given to the handlers */
+    bool linked;    /* AHEAD: the thread of the run before may start this one at any time */
+    bool submitted; /* the handlers have it */
     bool accounted; /* its outcome was counted */
     bool late;      /* done, but only after its epoch was lost; blocks its lane until repair records it or gives up */
     bool in_repair;
@@ -37,7 +37,7 @@ struct run {
 struct runs {              /* only run.c changes it */
     size_t in_flight;      /* number of runs that have started and are not finished */
     size_t finished_since; /* number of runs that finished since the last turn; the window adapts to it */
-    struct lw_job **start; /* to be given to the handlers at the end of this step */
+    struct lw_job **start; /* jobs to give to the handlers at the end of this step */
     size_t n_start, cap_start;
     size_t in_handler;                   /* number of runs that the handlers have */
     struct run *waiting, **waiting_tail; /* runs held up because a suspect must run alone: the suspect, and what came after it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: records what became of the messages that ran, and decides how their lanes go on. */
+/* settle: records the outcomes of runs and decides how their lanes go on. */
 #include "consumer/worker/settle.h"
 
 #include "consumer/worker/grants.h"

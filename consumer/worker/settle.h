@@ -44,10 +44,10 @@ bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
 void settle_begin(struct shard *sh);                  /* called when a pipeline begins */
 void settle_list(struct shard *sh, struct hold *h);   /* called when the hold has finished runs */
-void settle_unlist(struct shard *sh, struct hold *h); /* does nothing if it is not in the list */
+void settle_unlist(struct shard *sh, struct hold *h); /* does nothing if the hold is not in the list */
 void settle_urge(struct shard *sh);                   /* called when somebody waits for a listed hold */
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-void settle_forget(struct lw_worker *w, struct shard *sh); /* called when its call will never be answered */
+void settle_forget(struct lw_worker *w, struct shard *sh); /* called when the call will never be answered */
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

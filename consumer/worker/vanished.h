@@ -38,7 +38,7 @@ struct vanished { /* only vanished.c changes it */
 
 void vanished_build(struct lw_worker *w, struct shard *sh);
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why); /* the stream could not be read */
+void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why); /* called when the stream could not be read */
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 bool unpark_busy(const struct part *p, int shard);      /* true if more messages must be unparked at once */

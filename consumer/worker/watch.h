@@ -26,7 +26,7 @@ struct look_item {
 struct watch { /* only watch.c changes it */
     struct look_item item[LOOK_BATCH];
     int n;
-    int64_t at_ms; /* when the next round begins */
+    int64_t at_ms; /* time when the next round begins */
     size_t from;   /* picks the partition with which the next call begins */
 };
 

@@ -3,10 +3,9 @@
  *
  * A message goes poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps.
  * Everything outside (Redis, Kafka, handler threads, clocks, chance) is called through `struct
- * lw_io` and answers through the functions below, so that the program
- * (consumer/process/process.c) and the deterministic simulation (tests/sim) drive the same code.
- * Single-threaded: all calls come from one thread; lw_io functions must not call back into the
- * worker, except `pump`. */
+ * lw_io` and answers through the functions below. So two drivers run the same code: the program
+ * (consumer/process/process.c) and the deterministic simulation (tests/sim). All calls come from
+ * one thread; lw_io functions must not call back into the worker, except `pump`. */
 #ifndef LW_CONSUMER_WORKER_WORKER_H
 #define LW_CONSUMER_WORKER_WORKER_H
 
@@ -86,7 +85,7 @@ struct lw_worker_setup {
     struct lw_counts *counts;
     int index;                   /* index of this worker on the board */
     const char *id;              /* unique in the fleet and over time: host-pid-random */
-    const char *host;            /* the host whose wall clock this is */
+    const char *host;            /* name of the host whose wall clock is read */
     const char *cluster_id;      /* Kafka's cluster id; "": unknown */
     int64_t grace_ms;            /* for the rule "old master's grace"; 0 for a single server */
     struct lw_byte_bounds bytes; /* tests with small messages set smaller limits */
@@ -102,12 +101,12 @@ void lw_worker_free(struct lw_worker *w); /* frees everything; sends nothing */
 /* Takes one turn: sends the next pipeline to every shard whose last one is answered (it settles
  * what finished, claims hinted lanes and gates what arrived), then commits. */
 void lw_worker_turn(struct lw_worker *w);
-int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep if nothing happens */
+int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep if nothing happens, ms */
 struct lw_leases *lw_worker_leases(struct lw_worker *w);
 /* Copies the id of a shard's epoch, for the renewer. Returns false while the shard has none.
  * Thread-safe. */
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
-const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* "lw:{NAME.SHARD}:" */
+const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* returns "lw:{NAME.SHARD}:" */
 
 /* Limits new grants while the handler is unhealthy: none, or one at a time to test it. Running messages
  * continue. */

@@ -35,7 +35,7 @@ local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
 local out, m = {}, 0
 
--- Returns whose a lane is that may not be free: 'mine' if this call has its lock, 'taken', or 'bad' if the name of
+-- Returns who has a lane that may not be free: 'mine' if this call has its lock, 'taken', or 'bad' if the name of
 -- the lock holds another type.
 local function whose_is(key, held)
     if type(held) == 'table' then return 'bad' end

@@ -37,7 +37,7 @@ local arg = first_value + tonumber(ARGV[first_value - 1])
 local held = call('MGET', unpack(KEYS, first_key + 1))
 local waiting = who_waits(lanes, first_key, n)
 local item, place = bytes_of(items), bytes_of(places)
-local at = 1 -- position in `place`
+local at = 1 -- index in `place` of the next message
 local until_ms = now + tonumber(ttl)
 
 local function take_place()
