@@ -39,7 +39,7 @@ struct lw_counts {
         leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
     _Atomic uint64_t locks_granted,
-        locks_busy; /* lanes that gate or claim asked for: granted, or busy (held by another, or with waiting messages) */
+        locks_busy; /* lanes that gate or claim asked for: granted, or busy (locked by another, or with waiting messages) */
     struct lw_hist handler, end_to_end,
         redis; /* durations: of a handler's run (added by its threads); from a record's timestamp to its end; of a pipeline */
 };
@@ -53,26 +53,26 @@ struct lw_note {
 /* Whether another member joined the group with this worker's group.instance.id. */
 enum lw_fenced {
     LW_FENCED_NO,
-    LW_FENCED_NOW,   /* another member did: this process ends, and its successor joins without an id */
-    LW_FENCED_BEFORE /* it did before: this process is the successor that joined without an id */
+    LW_FENCED_NOW,   /* another member joined with our id: this process ends, and its successor joins without an id */
+    LW_FENCED_BEFORE /* this process is the successor of one that was fenced, and has joined without an id */
 };
 
 /* What happens to a worker's membership of the consumer group when the worker ends. */
 enum lw_ending {
     LW_END_REPLACED, /* the worker is replaced: its next process joins under the same id */
     LW_END_STOPPED,  /* the run ends; kafka.on_stop decides whether the membership is kept */
-    LW_END_LEAVES,   /* the membership is given up: the next process has another id, or there is none */
+    LW_END_LEAVES,   /* the membership is given up: the next process has another id, or there is no next process */
 };
 
 struct lw_board_worker {
     _Atomic int32_t pid;
     _Atomic int64_t heartbeat_ms; /* time of the main loop's last turn, ms on the boot clock */
-    _Atomic uint64_t waiting;     /* number of messages of its partitions that wait in Redis now */
-    _Atomic uint64_t in_handler;  /* number of messages given to its handlers and not answered yet */
+    _Atomic uint64_t waiting;     /* number of messages of the worker's partitions that wait in Redis now */
+    _Atomic uint64_t in_handler;  /* number of messages that the worker's handlers have not answered yet */
     atomic_bool ready;            /* connected to every shard, and a member of the group whose assignment is served */
     _Atomic uint32_t kafka;       /* enum lw_kafka_state + 1; 0: unknown */
     struct lw_note why;           /* why the worker is not ready or makes no progress; "" if there is no reason */
-    _Atomic uint64_t starts;      /* number of times that it was forked; written by the supervisor */
+    _Atomic uint64_t starts;      /* number of times that the worker was forked; written by the supervisor */
     atomic_int ending;            /* enum lw_ending, written by the supervisor: why this process ends */
     atomic_int fenced;            /* enum lw_fenced */
     atomic_bool returned;         /* true once lw_worker_main() returned: the exit that follows is not a handler's exit() */
@@ -87,7 +87,7 @@ struct lw_board_worker {
 enum lw_suspicion {
     LW_INNOCENT,
     LW_SUSPECT, /* the message was in a handler when its worker died, so it runs alone */
-    LW_BLAMED,  /* its worker died while it ran alone, so an attempt is counted before it may run again */
+    LW_BLAMED,  /* the worker died while the message ran alone, so an attempt is counted before the message runs again */
 };
 
 /* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills one: first a new
@@ -119,7 +119,7 @@ struct lw_board_partition {
     _Atomic uint32_t state; /* LW_SLOT_NAMED is stored after the topic and the partition */
     char topic[256];
     int32_t partition;
-    _Atomic int32_t owner; /* worker + 1; 0: no worker of this fleet */
+    _Atomic int32_t owner; /* index of the worker that owns the partition, plus 1; 0: no worker of this fleet */
     _Atomic int64_t watermark, committed, log_end;
     _Atomic int64_t unfinished, waiting; /* messages that were delivered and are not finished, and how many of these wait in Redis */
     _Atomic int64_t records;             /* number of records tracked above the watermark, finished or not */

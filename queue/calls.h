@@ -33,7 +33,7 @@ struct lw_group {
     const char *partition; /* "topic:partition", lent; compared by address, so each partition needs a single text */
     int64_t segment;
     int lo, hi;       /* first and last byte of its messages' states */
-    int n;            /* number of the call's messages in it */
+    int n;            /* number of the call's messages in the segment */
     int64_t new_from; /* for gate with on_busy drop: first offset of the partition that is new in this epoch; INT64_MAX: unknown */
 };
 
@@ -71,7 +71,7 @@ struct lw_call_bounds {
 };
 
 enum { LW_TOKEN_TEXT = 256 };
-/* Each writes a text to `to` and returns it: the token of a call is "WORKER.TOKEN"; the value of
+/* These write a text to `to` and return it: the token of a call is "WORKER.TOKEN"; the value of
  * a lock that this call holds is "WORKER.TOKEN:FENCE". */
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token);
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token, uint64_t fence);

@@ -73,7 +73,7 @@ enum lw_settled {
 /* What settle answers about each message that an item names. */
 enum lw_named {
     LW_NAMED_GRANTED = 'A',
-    LW_NAMED_FINISHED = 'P',  /* it was finished before this call */
+    LW_NAMED_FINISHED = 'P',  /* the message was finished before this call */
     LW_NAMED_UNDECIDED = 'G', /* the lease is not kept, or nothing more is granted under it */
 };
 
@@ -86,13 +86,13 @@ enum {
 /* What gate answers about a message. */
 enum lw_gated {
     LW_GATED_RUN = 'R',       /* run it: the lane is the caller's now */
-    LW_GATED_ALSO = 'A',      /* run it after the one before it, under the same lease */
+    LW_GATED_ALSO = 'A',      /* the message stands in the waiting list of its lane */
     LW_GATED_WAITS = 'W',     /* it stands in the waiting list of its lane */
-    LW_GATED_FINISHED = 'D',  /* it was finished before this call */
+    LW_GATED_FINISHED = 'D',  /* the message was finished before this call */
     LW_GATED_DROPPED = 'X',   /* not run, because its lane is busy (on_busy drop) */
     LW_GATED_DUPLICATE = 'U', /* dropped, because its business id is another message's */
     LW_GATED_UNDECIDED = 'G', /* ask again; with on_busy drop, when the lane's run is over */
-    LW_GATED_ENVELOPE = 'E',  /* it has to wait: ask again with its envelope */
+    LW_GATED_ENVELOPE = 'E',  /* the message has to wait: ask again with its envelope */
     LW_GATED_BAD = 'B',       /* a name of the lane holds another type */
 };
 

@@ -6,9 +6,10 @@
  *     "1 " topic " " partition " " offset " " replay " " first_ms " " timestamp_ms " " n_key " " n_dedup " " n_headers " " n_payload "\n"
  *     dedup key headers payload
  *
- * Numbers are decimal; n_key and n_payload are -1 for null. n_headers counts headers: for each u32 LE name length, name, i32 LE value
- * length (-1: null), value. first_ms is wall time of first arrival. Topic names hold no spaces (Kafka allows [a-zA-Z0-9._-]). `dedup`
- * stands first so that a script finds it behind the newline. Identity: topic/partition/offset, and #replay where replay > 0. */
+ * Numbers are decimal; n_key and n_payload are -1 for null. n_headers is the number of headers; each header is the length of its name
+ * (u32 LE), the name, the length of its value (i32 LE; -1: null), the value. first_ms is the wall time of the first arrival. Topic names
+ * hold no spaces (Kafka allows [a-zA-Z0-9._-]). `dedup` stands first, so that a script finds it behind the newline. The identity is
+ * topic/partition/offset, and #replay behind it if replay > 0. */
 #ifndef LW_QUEUE_ENVELOPE_H
 #define LW_QUEUE_ENVELOPE_H
 

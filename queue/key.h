@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The key rule: finds a record's primary key (or business id) by `message-key`, `header:NAME` or `json:/pointer`.
  *
- * A JSON string counts as its text, a number as its text as written in the document (1.0 and 1 are two keys; true, null, objects and
- * arrays are no keys). The last header of a name wins. An empty message key is a key; a null one is missing.
- * JSON extraction scans the whole document (base/json_scan.h), so that malformed JSON is found wherever it is; of doubled names the last
- * wins. A null or absent target is missing; true, false, an object or a list there is bad. Positions count from
- * 0. */
+ * A JSON string counts as its text, a number as its text in the document (so 1.0 and 1 are two keys). If several headers have the
+ * name, the last one counts. An empty message key is a key; a null one is missing.
+ * The whole document is scanned (base/json_scan.h), so that malformed JSON is found wherever it is. If an object has a name twice, the
+ * last one counts. If the pointer leads to null or to nothing, the key is missing; if it leads to true, false, an object or a list, the
+ * key is bad. Positions count from 0. */
 #ifndef LW_QUEUE_KEY_H
 #define LW_QUEUE_KEY_H
 

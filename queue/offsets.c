@@ -98,7 +98,7 @@ static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
 
 static struct record *find(const struct lw_offsets *t, int64_t offset) {
     if (!t->n) return NULL;
-    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset; /* its index if there is no gap before it */
+    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset; /* the record's index if there is no gap before it */
     struct record *r = straight < t->n ? at(t, (size_t)straight) : NULL;
     if (r && r->offset == offset) return r;
     size_t i = lower_bound(t, offset);

@@ -262,7 +262,7 @@ static void reload(struct run *r) {
     claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    end_side(&r->exporter); /* the next tick starts it again, with the new configuration */
+    end_side(&r->exporter); /* the next tick starts the exporter again, with the new configuration */
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     resize(r, c->workers);
     take_turn(r, 0);
@@ -444,8 +444,8 @@ static int open_signals(struct run *r) {
     if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         sigdelset(&r->inherited, watched[i]); /* workers must receive these signals, whatever our parent blocked */
-    sigaddset(&r->inherited, SIGUSR1);        /* block it, so that a worker that has no handler yet does not die of it */
-    signal(SIGCHLD, SIG_DFL);                 /* if our parent ignored it, the kernel would not report deaths */
+    sigaddset(&r->inherited, SIGUSR1);        /* SIGUSR1 stays blocked, so that a worker without a handler for it does not die of it */
+    signal(SIGCHLD, SIG_DFL);                 /* if our parent ignored SIGCHLD, the kernel would not report deaths */
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;
 }

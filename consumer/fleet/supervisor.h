@@ -2,19 +2,19 @@
 /* The supervisor: forks the workers, restarts those that end unasked, and ends them in order.
  *
  * It is a table [state][event] of small functions (consumer/fleet/table.c); the loop (supervisor.c) only turns signals, deaths and
- * deadlines into events. It has no threads and no connections of its own: what it needs of Kafka or the configuration comes through the
- * functions below, so that it also runs with stand-ins.
+ * deadlines into events. It has no threads and no connections of its own: it asks for what it needs of Kafka and the configuration by the
+ * functions of lw_supervise_options, which tests replace.
  *
  *               START              STOP            exit
  *        IDLE ---------> RUNNING ---------> STOPPING ----> GONE
  *                         |   ^ \             ^
  *          unasked exit,  |   |  \ RELOAD     | STOP
  *          crash, kill    v   |   v           |
- *                      WAITING <- ROLLING ----+      (ROLLING starts again at once where it ends well)
+ *                      WAITING <- ROLLING ----+      (from ROLLING it starts again at once if it ends well)
  *
- * How a worker's end is read: its own return (board: `returned`) is clean, failed or refused by its status; any other exit is one that a
- * handler caused and counts as a crash, as do crash signals and a hang that the supervisor ended; every other signal is a kill from
- * outside, which blames nobody. */
+ * If a worker's main function returned (board: `returned`), its status says whether the end is clean, failed or refused. Any other exit was
+ * caused by a handler and counts as a crash, as do crash signals and a hang that the supervisor ended. Every other signal is a kill from
+ * outside, for which no message is blamed. */
 #ifndef LW_CONSUMER_FLEET_SUPERVISOR_H
 #define LW_CONSUMER_FLEET_SUPERVISOR_H
 

@@ -143,7 +143,7 @@ static void kill_rolled(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
     accuse(s, w, false);
     if (w->killed)
-        start(s, w); /* the supervisor asked it to end, so start it again without a backoff */
+        start(s, w); /* the supervisor asked the worker to end, so there is no backoff */
     else
         wait_for_restart(s, w);
 }
@@ -266,7 +266,8 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* Whether a handler thread exceeds its timeout so far that only ending the worker can stop it. */
+/* Returns whether a handler thread exceeds its timeout so far that only ending the worker can
+ * stop it. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];
     int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN, limit = 2 * s->c->handler.timeout_ms + 5000;

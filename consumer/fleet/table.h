@@ -10,7 +10,7 @@
 
 enum lw_sup_state {
     LW_SUP_IDLE,     /* never started */
-    LW_SUP_RUNNING,  /* its process is running */
+    LW_SUP_RUNNING,  /* the worker's process is running */
     LW_SUP_WAITING,  /* no process; one is started at `deadline_ms` */
     LW_SUP_ROLLING,  /* asked to end in order to be started anew; killed at `deadline_ms` */
     LW_SUP_STOPPING, /* asked to end for good; killed at `deadline_ms` */
@@ -26,7 +26,7 @@ enum lw_sup_event {
     LW_SUP_KILLED,      /* the worker was killed by a signal from outside */
     LW_SUP_REFUSED,     /* the worker exited with LW_EXIT_REFUSED: no restart will help */
     LW_SUP_TIMER,       /* deadline_ms is reached */
-    LW_SUP_STOP,        /* the run is to end; after a second signal, at once */
+    LW_SUP_STOP,        /* the run is to end; a second signal ends it at once */
     LW_SUP_RELOAD,      /* this worker's turn in a rolling reload */
     LW_SUP_HUNG,        /* the worker's main loop or one of its handlers hangs */
     LW_SUP_EVENTS
@@ -43,12 +43,12 @@ struct lw_sup_worker {
     int index;
     enum lw_sup_state state;
     pid_t pid;
-    int64_t started_ms, deadline_ms; /* boot clock; deadline_ms is INT64_MAX if there is none */
+    int64_t started_ms, deadline_ms; /* times on the boot clock; deadline_ms is INT64_MAX if there is no deadline */
     int64_t backoff_ms;              /* wait before the next restart */
-    unsigned lives;                  /* number of times it was started */
-    bool hung;                       /* the supervisor killed it because it hung */
-    bool killed;                     /* the supervisor killed it because it did not end in time */
-    char why[LW_REASON_MAX];         /* how it ended, in words */
+    unsigned lives;                  /* number of times that the worker was started */
+    bool hung;                       /* the supervisor killed the worker because it hung */
+    bool killed;                     /* the supervisor killed the worker because it did not end in time */
+    char why[LW_REASON_MAX];         /* how the worker ended, in words */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];
 };
 

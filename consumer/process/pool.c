@@ -34,7 +34,7 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    _Atomic int64_t busy_since_us; /* start of the job in its handler; in a chain, of its first job */
+    _Atomic int64_t busy_since_us; /* start of the job that is in the handler; in a chain: start of the first job */
     struct hand hand;
     struct lw_job **batch;
     char pad[64]; /* keeps other data off the cache line of the hand, which its owner writes often */

@@ -131,7 +131,8 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* a shard that is READY asks this periodically, in a turn's pipeline */
+    /* while the shard is READY, this answers the periodic check, which is part of a turn's
+     * pipeline */
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 

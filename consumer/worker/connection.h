@@ -26,7 +26,7 @@ void connection_check(struct shard *sh); /* makes the next pipeline check the se
 void connection_scripts(struct shard *sh, bool loaded);
 bool connection_unsure(const struct shard *sh); /* true if the life, the clock or the scripts are to be checked first */
 void connection_restart(struct lw_worker *w, struct shard *sh);
-/* Drops the connection and its pipeline; the calls that are unanswered are sent again. */
+/* Drops the connection and its pipeline. The unanswered calls are sent again. */
 void connection_drop(struct lw_worker *w, struct shard *sh);
 const struct lw_life *connection_life(struct shard *sh); /* returns the life in which the epoch is entered */
 void connection_entered(struct shard *sh);

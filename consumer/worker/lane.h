@@ -29,7 +29,7 @@ struct lane {
     struct hold *lost;     /* holds of a lost epoch with runs that are still in their handler, or late */
     bool in_call;          /* an unanswered call names the lane */
     bool listed;           /* the lane is in its shard's list of lanes to gate */
-    bool settled;          /* its last call was a settle, so messages that wait for gate go first now */
+    bool settled;          /* the lane's last call was a settle, so messages that wait for gate go first now */
     int64_t not_before_ms; /* one of the lane's names holds another Redis type; do not look again before this time */
     struct lane *gate_next;
 };

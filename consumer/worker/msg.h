@@ -30,7 +30,7 @@ struct msg {
 /* The memory that messages take, as records and as envelopes. */
 struct memory {   /* only msg.c changes it */
     size_t held;  /* bytes of all messages */
-    size_t heads; /* bytes of the heads among them */
+    size_t heads; /* bytes of those messages that are heads */
     size_t big;   /* size of about the largest recent message; decides how many are read at once */
     struct msg *free;
 };

@@ -108,8 +108,8 @@ size_t part_records_max(const struct lw_worker *w) {
     return share < PART_RECORDS_MIN ? PART_RECORDS_MIN : share;
 }
 
-/* One unfinished record keeps every record behind it in memory. At the limit, reading of the partition
- * pauses until that record is finished. */
+/* Returns true if the partition tracks too many records, so that reading must pause: one
+ * unfinished record keeps every record behind it in memory. */
 static bool is_full(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);

@@ -54,7 +54,7 @@ struct part {
 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay);
-void part_idle(struct lw_worker *w, struct part *p); /* called when its last message is gone */
+void part_idle(struct lw_worker *w, struct part *p); /* called when the partition's last message is gone */
 void parts_sweep(struct lw_worker *w);               /* frees partitions that are still idle */
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);

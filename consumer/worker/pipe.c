@@ -204,7 +204,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         vanished_failed(w, sh, text);
         return;
     }
-    if (c->kind == CALL_ALIVE) return; /* it is information for people only */
+    if (c->kind == CALL_ALIVE) return; /* only people need this information */
     sh->pipe.answered--;               /* count the call as unanswered, so that it is sent again */
     if (denied) {
         connection_drop(w, sh);

@@ -73,7 +73,8 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
 
 /* Notices that a refusal is over. One success proves little, because a script needs the right
  * for some messages and not for others. A refused call is retried within HOLD_MS, or each
- * quarter of a TTL; but perhaps nothing needs that call any more. */
+ * quarter of a TTL. If no message needs that call any more, it is not retried; then the refusal
+ * is over after HOLD_MS and a TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS || (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms)) return;

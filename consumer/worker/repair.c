@@ -216,7 +216,7 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (ok)
         meta_drop(sh, metas);
     else
-        sh->repair.n_meta = 0; /* the quarantine is over, so it is too late for these */
+        sh->repair.n_meta = 0; /* the quarantine is over, so it is too late to write back what only metadata calls finished */
     if (forget) {              /* the quarantine is over: what Redis does not know runs again */
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);

@@ -39,7 +39,7 @@ void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
 void repair_begin(struct shard *sh);  /* called when a pipeline begins */
-void repair_forget(struct shard *sh); /* called when its call will never be answered */
+void repair_forget(struct shard *sh); /* called when the call will never be answered */
 void repair_meta(struct shard *sh, struct part *p,
                  int64_t offset);          /* notes a message that commit metadata calls finished, to be written back */
 void late_count(struct shard *sh, int by); /* changes the number of late runs that wait for a repair */

@@ -136,7 +136,7 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     check_part(p);
     assert(p->gen && x->n <= LANES_A_LOOK);
     struct missing *m = &p->missing[sh->index];
-    if (!m->asked) return; /* it was assigned after the call was sent */
+    if (!m->asked) return; /* the partition was assigned after the call was sent */
     m->asked = false;
     memset(x->here, 0, sizeof x->here);
     x->part = p;

@@ -32,10 +32,10 @@ struct watch { /* only watch.c changes it */
 
 /* What is known of a partition's states. */
 struct part_watch {     /* only watch.c changes it */
-    uint8_t *fresh;     /* per shard: its floor and segments were read for this assignment */
+    uint8_t *fresh;     /* per shard: true if its floor and segments were read for this assignment */
     int n_fresh;        /* number of shards whose states were read */
     int64_t recheck_ms; /* time to look again, because the group's offset did not fit the floor */
-    int64_t *at;        /* per shard: the offset where its watch continues */
+    int64_t *at;        /* per shard: the offset from which the watch goes on */
 };
 
 void watch_open(struct lw_worker *w, struct part *p);     /* called for a new partition */

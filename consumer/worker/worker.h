@@ -89,7 +89,7 @@ struct lw_worker_setup {
     const char *cluster_id;      /* Kafka's cluster id; "": unknown */
     int64_t grace_ms;            /* for the rule "old master's grace"; 0 for a single server */
     struct lw_byte_bounds bytes; /* tests with small messages set smaller limits */
-    size_t part_records;         /* maximum records per partition above its watermark; 0: its share of 64 MiB */
+    size_t part_records;         /* maximum number of records per partition above the watermark; 0: a share of 64 MiB */
     int repair_batch; /* ranges per repair call; 0: the default; the simulation sets a small number, so that several calls are needed */
     const struct lw_io *io;
     void *ctx;
@@ -155,8 +155,8 @@ void lw_worker_commit_all(struct lw_worker *w);
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx);
 /* Writes to the log what the worker remembers, in a bounded number of lines (dump.c). */
 void lw_worker_dump(struct lw_worker *w);
-uint64_t lw_worker_waiting(const struct lw_worker *w);    /* number of messages of its partitions that wait in Redis */
-uint64_t lw_worker_in_handler(const struct lw_worker *w); /* number of messages that its handlers have not answered yet */
+uint64_t lw_worker_waiting(const struct lw_worker *w);    /* number of messages of the worker's partitions that wait in Redis */
+uint64_t lw_worker_in_handler(const struct lw_worker *w); /* number of messages that the worker's handlers have not answered yet */
 /* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
 bool lw_worker_ready(const struct lw_worker *w); /* true if every shard is READY and refuses no command */

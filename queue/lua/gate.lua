@@ -91,7 +91,7 @@ local function park(i, key, parked)
     end
     if listed and not ok then
         call('ZREM', lanes, lane)
-    elseif ok and not listed and pushed == #envelopes then -- the list should have held others, so it had vanished
+    elseif ok and not listed and pushed == #envelopes then -- the list should have held other messages, so it had vanished
         list_vanished(lane)
     end
 end
