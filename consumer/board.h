@@ -2,9 +2,10 @@
 /* The board: shared memory between the supervisor and its workers. It outlives a worker's crash, so the supervisor can read from it
  * what was in a handler when the worker died.
  *
- * Writers: a worker writes its own `lw_board_worker` (main thread: counters, heartbeat, partitions; handler threads: their own seat);
- * the supervisor writes `suspects`, `stop` and `drain`; of `partitions` each worker writes the slots that name it as owner. Everything is a
- * lock-free atomic or guarded by the order "text first, then the atomic flag". */
+ * A worker writes its own `lw_board_worker` (the main thread counters, heartbeat and outcomes; each handler thread its own seat) and the
+ * slots of `partitions` that it owns. The supervisor adds `suspects`, which workers clear, and fills `drain`, whose commits workers raise;
+ * both write `owed`. The supervisor writes the rest. Everything is a lock-free atomic, or is guarded by the order "text first, then the
+ * atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 

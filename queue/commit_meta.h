@@ -10,7 +10,7 @@
  * and the text before it. The text has at most LW_META_MAX bytes and no NUL (librdkafka below 2.6.1
  * corrupts metadata with a NUL). Ranges that do not fit are left out, highest first: metadata is a hint.
  * Text of any other form is foreign; a wrong checksum or an impossible range is corrupt. Both decode to
- * nothing, with a reason. Pure. */
+ * nothing, with a reason. Nothing here does I/O. */
 #ifndef LW_QUEUE_COMMIT_META_H
 #define LW_QUEUE_COMMIT_META_H
 

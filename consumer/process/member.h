@@ -13,8 +13,8 @@
  * kafka.topics, because a broker does not notice when a known static member subscribes to other
  * topics.
  *
- * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS with that ID, which each
- * supervisor of the group must have for itself. */
+ * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS with that ID, and each
+ * supervisor of the group must be given another one. */
 #ifndef LW_CONSUMER_PROCESS_MEMBER_H
 #define LW_CONSUMER_PROCESS_MEMBER_H
 

@@ -9,7 +9,7 @@
  *                     tend     the janitor of lanes, and the regular look at the server
  *                     watch    what became of the messages that wait there
  *                     settle   what finished, so that lanes are given away before others are asked for
- *                     claim    heads of waiting lists, which are older than
+ *                     claim    heads of waiting lists, which come before new messages because they are older
  *                     gate     new messages
  *                     late     what handlers finished after their epoch had ended
  *                     unpark   what waited in lists that others have deleted
