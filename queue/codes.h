@@ -53,7 +53,7 @@ bool lw_outcome_of(const char *word, enum lw_outcome *outcome); /* returns false
  * runs any more. */
 enum lw_go {
     LW_GO_KEEP = 'k',       /* keep the lease for the named messages of the local chain */
-    LW_GO_KEEP_ALONE = 'K', /* the same, unless messages wait in the list */
+    LW_GO_KEEP_ALONE = 'K', /* like LW_GO_KEEP, but drop the lease if messages wait in the list */
     LW_GO_NEXT = 'n',       /* keep the lease and hand heads over */
     LW_GO_DROP = '-',       /* drop the lease */
     /* These two are for a lease of which a message still runs: */

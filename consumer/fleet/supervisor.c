@@ -43,8 +43,8 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
 
-/* Every child begins with this: it arranges to end with the supervisor, takes signals again, and
- * leaves the terminal's Ctrl-C to the supervisor. */
+/* Every child takes these steps first: it arranges to end with the supervisor, takes signals
+ * again, and leaves the terminal's Ctrl-C to the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);

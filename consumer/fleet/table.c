@@ -64,7 +64,7 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    atomic_store(&b->waiting, 0); /* other workers take over its partitions and count what waits there */
+    atomic_store(&b->waiting, 0); /* other workers take over the worker's partitions and count what waits there */
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
     lw_board_owe(s->board, w->index, -1);

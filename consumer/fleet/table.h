@@ -70,7 +70,7 @@ extern const char *const lw_sup_state_name[LW_SUP_STATES];
 extern const char *const lw_sup_event_name[LW_SUP_EVENTS];
 
 void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o, struct lw_board *board);
-/* The one place where a worker's state changes. */
+/* A worker's state changes only within this function. */
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e);
 /* Interprets a wait status: writes into w->why how the worker ended, and returns the event. */
 enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int wait_status);

@@ -59,7 +59,7 @@ struct lw_pool {
     atomic_bool stop;   /* also read without the lock, between the jobs of a chain */
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
-    _Atomic(struct lw_job *) finished; /* a stack, newest first */
+    _Atomic(struct lw_job *) finished; /* a stack of finished jobs, newest first */
     struct lw_job *reaping;            /* jobs taken from `finished`, oldest first; used by the main thread only */
     atomic_bool signalled;
 

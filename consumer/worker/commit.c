@@ -98,9 +98,9 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     w->io->passed(w->ctx, p->topic, p->partition, offset);
 }
 
-/* The rule "Kafka confirms first": before anything is repaired or gated after an epoch loss, Kafka
- * must accept a commit of the watermark, which shows that the partitions are still ours. Returns
- * false if that is not known yet; the caller tries again. */
+/* Applies the rule "Kafka confirms first": before anything is repaired or gated after an epoch
+ * loss, Kafka must accept a commit of the watermark, which shows that the partitions are still
+ * ours. Returns false if that is not known yet; the caller tries again. */
 bool commit_confirm(struct lw_worker *w) {
     assert(w->commit.confirm);
     int64_t now = now_ms(w);

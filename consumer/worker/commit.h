@@ -41,7 +41,7 @@ void commits_open(struct lw_worker *w);
 void commit_must_confirm(struct lw_worker *w); /* called when an epoch is lost, or when the metadata of the last commit no longer holds */
 void commit_soon(struct lw_worker *w);         /* makes the commit due with the next turn */
 void floors_open(struct lw_worker *w, struct part *p);           /* allocates what a new partition needs */
-void floors_assigned(struct lw_worker *w, struct part *p);       /* forgets which floors were sent to the shards */
+void floors_assigned(struct lw_worker *w, struct part *p);       /* called for a new assignment; forgets which floors were sent */
 void floor_unknown(struct lw_worker *w, const struct shard *sh); /* called when the shard's epoch is lost; forgets its floors */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor,
                  bool again);       /* notes a floor that watch has read; `again`: the floor must be sent once more */

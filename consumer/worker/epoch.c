@@ -58,8 +58,8 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 
 /* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
 
-/* The rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds all
- * partitions. Runs that are still in a handler go to the lost list and block their key here. */
+/* Applies the rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds
+ * all partitions. Runs that are still in a handler go to the lost list and block their key here. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     check_shard(sh);
     assert(why);
@@ -157,7 +157,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
                 not_before - redis_now);
     }
     first_begin(sh, r->element[5]->str[0] == '1');
-    tend_now(sh, now); /* check lanes at once, because a dead fleet may have left some */
+    tend_now(sh, now); /* a dead fleet may have left lanes behind */
     shard_to(sh, REPAIRING);
     repair_open(sh);
 }

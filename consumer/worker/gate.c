@@ -26,7 +26,7 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* maximum messages per lane and call with on_busy drop */
+enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* maximum number of messages per lane and call with on_busy drop */
 
 void gate_open(struct shard *sh) {
     assert(!sh->gate.head && !sh->gate.tail);

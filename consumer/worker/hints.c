@@ -57,7 +57,7 @@ void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
 
 static void push(struct shard *sh, struct lw_bytes lane) {
     check_hints(&sh->hints);
-    if (lane.n > LW_LANE_MAX) return; /* not one of our lanes */
+    if (lane.n > LW_LANE_MAX) return; /* no lane of ours has such a long id */
     if (sh->hints.n == sh->hints.cap) {
         size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
         struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);

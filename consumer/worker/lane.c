@@ -151,9 +151,10 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Messages behind a run from the fast path wait in memory as its chain. Messages behind a claimed run
- * go to gate and park. With on_busy drop, each message behind a run asks gate once whether it is
- * dropped; if it must not be dropped, it waits in the chain. */
+/* Returns whether messages behind a run ask gate. Behind a run from the fast path, messages wait
+ * in memory as its chain. Behind a claimed run, they go to gate and park. With on_busy drop,
+ * each message behind a run asks gate once whether it is dropped; if it must not be dropped, it
+ * waits in the chain. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

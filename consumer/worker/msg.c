@@ -30,8 +30,8 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     assert(m->part && m->part->n_msgs > 0);
     assert(!m->bytes);
     n += sizeof *m;
-    for (size_t i = 0; i < m->n_headers; i++) /* If there is a `raw`, it holds the bytes of the headers, and n counts them. */
-        n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n);
+    /* If there is a `raw`, it holds the bytes of the headers, and n counts them. */
+    for (size_t i = 0; i < m->n_headers; i++) n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n);
     m->bytes = n;
     w->memory.held += n;
     if (m->raw.p) w->memory.heads += n;

@@ -162,8 +162,9 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Offsets from the end of the log on, seen when this worker has joined the epochs of all shards, were
- * written after those epochs began. No earlier epoch can have granted them. */
+/* Takes an end of the log. If this worker has joined the epochs of all shards by now, offsets
+ * from there on were written after those epochs began, so no earlier epoch can have granted
+ * them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
@@ -262,10 +263,11 @@ void part_forget_meta(struct part *p) {
     p->n_meta = 0;
 }
 
-/* Metadata may call messages finished that Redis has forgotten. Unless a repair restores them, they run
- * again. A later owner must not believe the old metadata then, because the effects it stands for are
- * older than those of the second run. So nothing of the partition runs until Kafka has accepted a commit
- * whose metadata claims no more than Redis knows (commit.c). */
+/* Finds out whether the group's metadata calls messages finished that Redis has forgotten.
+ * Unless a repair restores them, they run again. A later owner must not believe the old metadata
+ * then, because the effects it stands for are older than those of the second run. So nothing of
+ * the partition runs until Kafka has accepted a commit whose metadata claims no more than Redis
+ * knows (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
     check_part(p);
     if (!p->claims) return;

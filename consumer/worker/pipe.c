@@ -62,7 +62,7 @@ void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
     lw_cmd(&sh->pipe.commands, "EVALSHA");
     lw_arg(&sh->pipe.commands, lw_bytes(script_sha(script), 40));
     lw_arg_i64(&sh->pipe.commands, n_keys);
-    assert(sh->pipe.commands.n == sh->pipe.n); /* each call has its command */
+    assert(sh->pipe.commands.n == sh->pipe.n); /* each call has one command */
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {

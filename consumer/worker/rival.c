@@ -60,7 +60,7 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Tells the older fleet whether a commit of the younger one was seen that the log has not
+/* Returns whether the older fleet has seen a commit of the younger one that the log has not
  * mentioned yet. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);

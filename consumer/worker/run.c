@@ -482,7 +482,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, LW_BACK); /* does not add to w->runs.start */
+            run_finish(w, r, LW_BACK); /* this adds nothing to w->runs.start */
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }

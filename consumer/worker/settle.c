@@ -443,7 +443,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     if (a == LW_SETTLED_NEXT) {
         h->kind = LANE;
         take_heads(w, sh, l, h, g, heads, 0);
-        if (!h->first) { /* none of its messages can be read; leave the lock to expire */
+        if (!h->first) { /* none of the heads can be read, so the lock is left to expire */
             l->hold = NULL;
             hold_free(w, h);
         }

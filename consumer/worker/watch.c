@@ -18,8 +18,8 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_SEGMENTS = 64,     /* number of segments whose states are read at assignment */
-    LOOK_RECORDS = 1 << 16, /* records that one watch call searches for parked ones */
+    LOOK_SEGMENTS = 64,     /* at assignment, states of at most half as many segments are read */
+    LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked ones */
     RECHECK_MS = 1000,
 };
 
@@ -170,8 +170,9 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* The rule "floor fits the log": new records must not be taken for finished because old ones at the
- * same offsets were. */
+/* Returns whether the floor fits the log, and stops the worker if it never will (the rule "floor
+ * fits the log"): new records must not be taken for finished because old ones at the same
+ * offsets were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);

@@ -140,8 +140,8 @@ void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
 /* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
  * false if the question failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
-/* The broker refused a commit because its metadata is too large: the next commits carry less. Called
- * before lw_worker_committed(). */
+/* Called before lw_worker_committed() if the broker has refused a commit because its metadata is
+ * too large: the next commits carry less. */
 void lw_worker_metadata_refused(struct lw_worker *w);
 size_t lw_worker_wants(const struct lw_worker *w); /* number of records that the worker can take now */
 

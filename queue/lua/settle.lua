@@ -108,7 +108,7 @@ local function die(s, index, reason, envelope)
     forget_later(s, index)
 end
 
--- The lease is kept. Decides which of the named messages may run under it.
+-- Decides which of the named messages may run under the lease, which is kept.
 local function grant_named(count, ids)
     for k = 1, count do
         local s, index = take_place()
