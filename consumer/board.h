@@ -111,10 +111,10 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* highest commit seen so far; -1 until one is known */
 };
 
-/* A partition of this fleet. A slot that names a partition does so for the life of the board;
- * `owner` is the worker that writes the fields after it now. If two workers look for a new
- * partition at once, each may get a slot for it, but soon only one of the two slots has an
- * owner. */
+/* A partition of this fleet. When a slot has got the name of a partition, it keeps the name for
+ * the life of the board; the worker in `owner` writes the fields after it. If two workers look
+ * for a new partition at once, each may get a slot for it, but soon only one of the two slots
+ * has an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
     _Atomic uint32_t state; /* LW_SLOT_NAMED is stored after the topic and the partition */

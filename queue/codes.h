@@ -86,8 +86,8 @@ enum {
 /* What gate answers about a message. */
 enum lw_gated {
     LW_GATED_RUN = 'R',       /* run it: the lane is the caller's now */
-    LW_GATED_ALSO = 'A',      /* the message stands in the waiting list of its lane */
-    LW_GATED_WAITS = 'W',     /* it stands in the waiting list of its lane */
+    LW_GATED_ALSO = 'A',      /* run it after the one before it, under the same lease */
+    LW_GATED_WAITS = 'W',     /* the message stands in the waiting list of its lane */
     LW_GATED_FINISHED = 'D',  /* the message was finished before this call */
     LW_GATED_DROPPED = 'X',   /* not run, because its lane is busy (on_busy drop) */
     LW_GATED_DUPLICATE = 'U', /* dropped, because its business id is another message's */

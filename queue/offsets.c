@@ -19,7 +19,7 @@ struct record {
 struct lw_offsets {
     struct record *ring;
     size_t cap, head, n; /* cap is 0 or a power of two */
-    uint64_t dropped;    /* number of records that have left at the front; index + dropped is a position of a record that never changes */
+    uint64_t dropped;    /* number of records that have left at the front; index + dropped is a record's position, which never changes */
     int64_t next;
     size_t waiting, unfinished;
     struct lw_range *ahead;

@@ -57,7 +57,7 @@ struct process {
     int64_t looked_ms;              /* time of the last look at the group's commits */
     int64_t commit_ms;              /* timeout of a synchronous commit, ms */
 
-    bool pumping;                         /* true while a revocation is served */
+    bool pumping;                         /* true while a revocation waits for handlers */
     bool asked_to_stop, stopping, fenced; /* a signal asked for the end; the logic was told; handlers were cancelled */
     bool leaving;                         /* the last commit is made, so a revocation no longer waits */
     int64_t grace_until_ms;

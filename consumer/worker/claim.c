@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: lanes that a hint says may be runnable hand over their heads. */
+/* claim: takes the lanes that hints name, with their heads. */
 #include "consumer/worker/claim.h"
 
 #include "consumer/worker/grants.h"

@@ -21,7 +21,7 @@ struct hints {             /* the lanes that hints name */
 };
 
 bool hints_known(const struct shard *sh);    /* true if some hint is known */
-struct lw_bytes hints_pop(struct shard *sh); /* takes a hint; the caller frees it */
+struct lw_bytes hints_pop(struct shard *sh); /* takes a hint out of the list and returns it; the caller frees it */
 void hints_told(struct shard *sh);           /* called when Redis was told which hints were taken */
 void hints_forget(struct shard *sh);
 void hints_free(struct shard *sh);

@@ -14,7 +14,7 @@ struct msg;
 struct part;
 struct shard;
 
-/* Everything about one key; it exists while there is something to remember. */
+/* Everything about one key. A lane is in memory while there is something to remember about it. */
 struct lane {
     UT_hash_handle hh;
     int shard;

@@ -35,7 +35,7 @@ struct memory {   /* only msg.c changes it */
     struct msg *free;
 };
 
-void msgs_open(struct lw_worker *w); /* assumes large messages until some are known */
+void msgs_open(struct lw_worker *w); /* begins with the assumption that messages are large */
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
 void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message of n bytes plus its headers */

@@ -387,8 +387,8 @@ bool part_closed(const struct part *p, const struct msg *m) {
 }
 
 /* Looks whether commit metadata calls an arriving record finished. That counts if Redis agrees,
- * as gate will say, or if the record is written back during a quarantine, as far as the rule "no
- * gap below a done" allows it. */
+ * as gate will say, or if the record is written back during a quarantine. The latter must be
+ * allowed by the rule "no gap below a done". */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);

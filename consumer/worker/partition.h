@@ -22,7 +22,7 @@ struct msg;
 struct part {
     UT_hash_handle hh;
     size_t n_msgs;          /* msg.c: number of its messages in memory */
-    struct part *next_idle; /* next in the list of partitions to free; `idle`: it is in that list */
+    struct part *next_idle; /* next in the list of partitions to free; `idle`: the partition is in that list */
     bool idle;
     char *name; /* "topic:partition"; replays are in a partition of their own that nobody owns: "topic:partition#replay" */
     char *topic;
@@ -32,8 +32,9 @@ struct part {
     uint32_t gen;         /* number of the present assignment (its generation) */
     uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
-    int64_t begin, log_begin, log_end, committed; /* committed: the offset that Kafka has accepted, -1: none yet */
-    int64_t new_from;                             /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
+    /* Where reading began; where the log began and ended at assignment; the commit that Kafka has accepted, -1: none yet. */
+    int64_t begin, log_begin, log_end, committed;
+    int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
     bool leaving;          /* the partition is being revoked: no more of its messages start, and it is not rewound */
     struct lw_range *meta; /* ranges above the committed offset that commit metadata calls finished; believed only if Redis agrees */

@@ -19,7 +19,7 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* the run of a handler that outlived its epoch */
+    struct run *late; /* the run of a handler that outlived its epoch; NULL: none */
     bool meta;        /* only commit metadata calls this range finished */
 };
 

@@ -42,7 +42,7 @@ struct runs {              /* only run.c changes it */
     size_t in_handler;                   /* number of runs that the handlers have */
     struct run *waiting, **waiting_tail; /* runs held up because a suspect must run alone: the suspect, and what came after it */
     bool running_alone;
-    size_t n_resend; /* number of dead letters that their topic refused */
+    size_t n_resend; /* number of dead letters that their topic refused and that will be sent again */
     uint64_t max_fence;
     struct given_back {
         uint32_t times; /* number of give-backs in a row */
@@ -56,7 +56,7 @@ void runs_open(struct lw_worker *w);
 void runs_forget(struct lw_worker *w);     /* forgets the runs that wait behind a suspect, so that they never start */
 size_t runs_finished(struct lw_worker *w); /* returns how many runs finished since its last call */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
-void run_start(struct lw_worker *w, struct run *r); /* called when nothing before it in its hold runs any more */
+void run_start(struct lw_worker *w, struct run *r); /* called when nothing before the run in its hold runs any more */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */

@@ -418,7 +418,7 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
     if (!h->n_finished) h->failed = false; /* the failed run was the last of them */
-    h->done_ms = now_ms(w);                /* messages that are still finished wait from now on */
+    h->done_ms = now_ms(w);                /* the other finished messages wait for the next settle from now on */
 }
 
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
@@ -428,7 +428,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct lane *l = h->lane;
     l->settled = true;
     if (a == LW_SETTLED_STALE) {
-        stale(w, it); /* before in_call is cleared, so that the lane is not freed */
+        stale(w, it); /* called before in_call is cleared, so that the lane is not freed */
         lane_answered(l);
         return;
     }

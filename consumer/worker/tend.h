@@ -11,7 +11,7 @@ struct shard;
 
 struct tend { /* only tend.c changes it */
     int64_t at_ms;
-    int64_t due_ms; /* when to check lanes because a backoff that this worker set ends; 0: none */
+    int64_t due_ms; /* time to check lanes because a backoff that this worker has set ends; 0: none */
 };
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);

@@ -170,9 +170,9 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* Returns whether the floor fits the log, and stops the worker if it never will (the rule "floor
- * fits the log"): new records must not be taken for finished because old ones at the same
- * offsets were. */
+/* Applies the rule "floor fits the log": returns whether it fits, and stops the worker if it never
+ * will, because new records must not be taken for finished when old ones at the same offsets
+ * were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);
