@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/redis/connection.h"
+#include "config/shard.h"
 #include "ops/script.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ struct old {
 };
 
 struct lw_shard_looker {
-    char name[24], prefix[128];
+    char name[24], prefix[LW_SHARD_PREFIX];
     const struct lw_config *config;
     int shard;
     struct lw_redis *redis;
@@ -30,7 +31,7 @@ struct lw_shard_looker {
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard) {
     struct lw_shard_looker *k = lw_alloc(sizeof *k);
     snprintf(k->name, sizeof k->name, "shard %d", shard);
-    snprintf(k->prefix, sizeof k->prefix, "lw:{%s.%d}:", c->name, shard);
+    lw_shard_prefix(c, shard, k->prefix);
     k->config = c;
     k->shard = shard;
     return k;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
+#include "config/shard.h"
 #include "lock/one.h"
 #include "queue/epoch.h"
 #include "queue/lane.h"
@@ -19,7 +20,7 @@ struct lw_lane_lock {
     struct latchwork_client *client;
     struct latchwork_lock *lock;
     struct lw_lock_ops ops; /* the lock library's functions, except our own acquire */
-    char tag[160], room[64];
+    char tag[LW_SHARD_PREFIX], room[64];
     int shard;
     int64_t asked_ttl_ms, schema_ttl_ms; /* the lock's TTL is the smaller of the two */
     struct lw_bytes lane;
@@ -374,7 +375,7 @@ struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_byte
     l->own = lw_memdup(key.p, key.n);
     l->lane = lw_lane_id(lw_bytes(l->own, key.n), l->room, sizeof l->room);
     l->shard = lw_lane_shard(l->lane, c->redis.shards, &tag);
-    snprintf(l->tag, sizeof l->tag, LW_LANE_TAG, c->name, l->shard);
+    lw_shard_prefix(c, l->shard, l->tag);
     l->client = lw_lane_client_open(c, l->shard, error);
     if (l->client && open_lock(l, options, error)) return l;
     lw_lane_lock_close(l);

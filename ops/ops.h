@@ -14,6 +14,7 @@
 #include "base/redis/command.h"
 #include "base/redis/connection.h"
 #include "config/config.h"
+#include "config/shard.h"
 #include "ops/script.h"
 #include "queue/envelope.h"
 #include "queue/lane.h"
@@ -58,7 +59,7 @@ enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and already reported
 
 struct ops_shard {
     int index;
-    char prefix[160]; /* prefix of the shard's keys: lw:{NAME.SHARD}: */
+    char prefix[LW_SHARD_PREFIX]; /* prefix of the shard's keys */
     struct lw_redis *redis;
     bool shares; /* uses the connection of another shard on the same server */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections to the shards of an application. Each carries one command at a time. */
 #include "base/clock.h"
+#include "config/shard.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ int ops_connect(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         struct ops_shard *sh = &o->shards[s];
         sh->index = s;
-        snprintf(sh->prefix, sizeof sh->prefix, "lw:{%s.%d}:", o->c->name, s);
+        lw_shard_prefix(o->c, s, sh->prefix);
         sh->shares = (size_t)s >= n_servers;
         if (sh->shares)
             sh->redis = o->shards[(size_t)s % n_servers].redis;

@@ -10,8 +10,6 @@
 
 /* The version of what all workers of an application agree on, stored in the epoch. */
 enum { LW_SCHEMA_VERSION = 1 };
-/* The names of all Redis keys of a shard begin with this: lw:{NAME.SHARD}: */
-#define LW_LANE_TAG "lw:{%s.%d}:"
 
 enum { LW_LANE_MAX = 512 }; /* maximum length of a lane's id */
 enum { LW_LANE_ROOM = 64 };

@@ -7,6 +7,7 @@
 #include "cli/check/acl.h"
 #include "cli/check/redis_rights.h"
 #include "cli/check/servers.h"
+#include "config/shard.h"
 #include "ops/script.h"
 #include "queue/server.h"
 
@@ -290,8 +291,8 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
  * false if any are missing; the caller then skips the other shards, because one report is
  * enough. */
 static bool check_rights(struct server *s, int shard) {
-    char tag[128], usable[200] = "";
-    snprintf(tag, sizeof tag, "lw:{%s.%d}:", s->c->name, shard);
+    char tag[LW_SHARD_PREFIX], usable[200] = "";
+    lw_shard_prefix(s->c, shard, tag);
     bool names = check_names(s, tag, usable);
     return (*usable ? check_commands(s, usable) : false) && names;
 }
@@ -308,8 +309,9 @@ static void check_scripts(struct server *s) {
 
 /* Learns the fleet's name, which is the epoch of shard 0. */
 static void learn_fleet(struct server *s) {
-    char key[160];
-    snprintf(key, sizeof key, "lw:{%s.0}:epoch", s->c->name);
+    char key[LW_SHARD_PREFIX + 8];
+    size_t n = lw_shard_prefix(s->c, 0, key);
+    memcpy(key + n, "epoch", sizeof "epoch");
     redisReply *reply = ask(s, "HGET", 3, (const char *[]){"HGET", key, "id"});
     if (!reply) return;
     s->r->fleet_known = true;

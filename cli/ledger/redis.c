@@ -3,6 +3,7 @@
 #include "cli/ledger/private.h"
 
 #include "base/redis/connection.h"
+#include "config/shard.h"
 #include "ops/script.h"
 #include "queue/codes.h"
 
@@ -36,7 +37,7 @@ struct floor {
 struct reading {
     struct ledger *l;
     int shard;
-    char prefix[128];
+    char prefix[LW_SHARD_PREFIX];
     size_t n_prefix;
     struct lw_redis *redis;
     struct lw_err *err;
@@ -358,7 +359,7 @@ static void keep_floors(const struct reading *r) {
 
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err) {
     struct reading r = {.l = l, .shard = shard, .err = err};
-    r.n_prefix = (size_t)snprintf(r.prefix, sizeof r.prefix, "lw:{%s.%d}:", l->c->name, shard);
+    r.n_prefix = lw_shard_prefix(l->c, shard, r.prefix);
     r.redis = lw_config_connect(l->c, shard, "latchwork:ledger", LW_LEDGER_TIMEOUT_MS, LW_LEDGER_TIMEOUT_MS, err);
     int bad = !r.redis || read_all(&r) ? -1 : 0;
     if (!bad) keep_floors(&r);

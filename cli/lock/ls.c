@@ -2,6 +2,7 @@
 /* The verb `latchwork lock ls`: lists the locks that are held, with a cursor. */
 #include "cli/lock/lock.h"
 
+#include "config/shard.h"
 #include "lock/one.h"
 #include "queue/lane.h"
 
@@ -81,9 +82,9 @@ static int list_one(struct listing *l, struct latchwork_client *client, const st
 static int list_lanes(struct listing *l, const struct lw_config *c) {
     int status = 0;
     for (int s = 0; s < c->redis.shards && !full(l); s++) {
-        char tag[160];
+        char tag[LW_SHARD_PREFIX];
         struct lw_buf glob = {0};
-        snprintf(tag, sizeof tag, LW_LANE_TAG, c->name, s);
+        lw_shard_prefix(c, s, tag);
         add_quoted(&glob, tag);
         lw_buf_addf(&glob, "lock:%s%c", l->a->match ? l->a->match : "*", 0);
         l->tag = tag;

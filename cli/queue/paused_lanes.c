@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/redis/connection.h"
+#include "config/shard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ enum { TIMEOUT_MS = 2000, LOOK_MS = 5000 };
 
 struct look {
     struct lw_redis *redis;
-    char tag[160]; /* lw:{name.shard}: */
+    char tag[LW_SHARD_PREFIX];
     int64_t until_ms;
     struct lw_buf *names;
     struct lw_err *err;
@@ -113,7 +114,7 @@ static int look_at_shard(struct look *l, const struct lw_config *c, int shard) {
 int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_err *err) {
     struct look l = {.until_ms = lw_boot_ms() + LOOK_MS, .names = names, .err = err};
     for (int s = 0; s < c->redis.shards && !l.may_move; s++) {
-        snprintf(l.tag, sizeof l.tag, "lw:{%s.%d}:", c->name, s);
+        lw_shard_prefix(c, s, l.tag);
         if (look_at_shard(&l, c, s) == -1) return -1;
     }
     if (l.may_move) return 0;

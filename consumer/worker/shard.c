@@ -34,19 +34,16 @@ void shard_to(struct shard *sh, enum phase to) {
 }
 
 static char *key_of(struct shard *sh, const char *name, const char *more) {
-    assert(sh->prefix && name);
+    assert(*sh->prefix && name);
     struct lw_buf b = {0};
     lw_buf_addf(&b, "%s%s%s%c", sh->prefix, name, more, 0);
     return b.p;
 }
 
 void shard_init(struct lw_worker *w, struct shard *sh, int index) {
-    assert(index >= 0 && index < w->n_shards && !sh->prefix);
+    assert(index >= 0 && index < w->n_shards && !*sh->prefix);
     sh->index = index;
-    struct lw_buf b = {0};
-    lw_buf_addf(&b, LW_LANE_TAG "%c", w->c->name, index, 0);
-    sh->prefix = b.p;
-    sh->n_prefix = strlen(b.p);
+    sh->n_prefix = lw_shard_prefix(w->c, index, sh->prefix);
     sh->key_epoch = key_of(sh, "epoch", "");
     sh->key_lanes = key_of(sh, "lanes", "");
     sh->key_floor = key_of(sh, "floor", "");
@@ -62,10 +59,10 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
 }
 
 void shard_free(struct lw_worker *w, struct shard *sh) {
-    assert(sh->prefix && !sh->lanes);
+    assert(*sh->prefix && !sh->lanes);
     (void)w;
-    char *names[] = {sh->prefix,    sh->key_epoch, sh->key_lanes,   sh->key_floor,   sh->key_fence,
-                     sh->key_ready, sh->key_dead,  sh->key_workers, sh->key_claimed, sh->key_vanished};
+    char *names[] = {sh->key_epoch, sh->key_lanes,   sh->key_floor,   sh->key_fence,   sh->key_ready,
+                     sh->key_dead,  sh->key_workers, sh->key_claimed, sh->key_vanished};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
     hints_free(sh);

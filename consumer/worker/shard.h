@@ -4,6 +4,7 @@
 #ifndef LW_CONSUMER_WORKER_SHARD_H
 #define LW_CONSUMER_WORKER_SHARD_H
 
+#include "config/shard.h"
 #include "consumer/worker/claim.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/connection.h"
@@ -28,7 +29,7 @@ enum phase { DOWN, HELLO, ENTERING, REPAIRING, READY };
 
 struct shard {
     int index;
-    char *prefix; /* "lw:{NAME.SHARD}:" */
+    char prefix[LW_SHARD_PREFIX]; /* of the names of its keys */
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers, *key_vanished;
     enum phase phase;
