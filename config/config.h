@@ -52,11 +52,11 @@ struct lw_config {
         bool reset_latest; /* auto.offset.reset is "latest": where a group without commits begins */
     } kafka;
     struct {
-        char **urls; /* shard s lives on urls[s % n_urls]; none if Sentinels name the server */
+        char **urls; /* shard s lives on urls[s % n_urls]; none with Sentinels or a cluster */
         size_t n_urls;
         int shards;
         char *username, *password; /* where the URL has none; NULL: none */
-        struct lw_tls tls;         /* for rediss://, and for a server that Sentinels name: then `on` if the section is given */
+        struct lw_tls tls;         /* for rediss://, and for servers that are found: then `on` if the section is given */
         int db;                    /* of a server that Sentinels name */
         struct {
             bool on;          /* the section is given */
@@ -65,6 +65,11 @@ struct lw_config {
             char *master, *username, *password;
             struct lw_tls tls; /* on: its section is given */
         } sentinel;
+        struct {
+            bool on;      /* the key is given */
+            char **nodes; /* host[:port], as written */
+            size_t n_nodes;
+        } cluster;
     } redis;
     struct {
         struct lw_rule from;

@@ -8,6 +8,8 @@
 
 static void finish_redis(struct lw_loader *l) {
     struct lw_config *c = l->c;
+    if (!c->redis.shards && c->redis.cluster.on)
+        lw_problem(l->problems, "redis.shards: missing; redis.cluster needs it: as many as the cluster has masters, or a small multiple");
     if (!c->redis.shards) c->redis.shards = c->redis.n_urls ? (int)c->redis.n_urls : 1;
     if (c->redis.n_urls && (size_t)c->redis.shards < c->redis.n_urls)
         lw_problem(l->problems, "redis.shards: %d shards leave servers of the %zu in redis.url unused", c->redis.shards, c->redis.n_urls);

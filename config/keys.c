@@ -77,7 +77,7 @@ const struct lw_option lw_options[] = {
      .show = lw_show_urls,
      .form = "URL, or list of URLs",
      .dflt = "\"redis://127.0.0.1:6379/0\"",
-     .unless = "redis.sentinel",
+     .unless = {"redis.sentinel", "redis.cluster"},
      .help = "`redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, or `unix:///path[?db=N]`. Of a list, shard s lives on "
              "server s mod their number. Put "
              "passwords in with `${VAR}` or `${file:PATH}`; they are never shown."},
@@ -87,7 +87,8 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 1024,
      .dflt_text = "the number of URLs",
-     .help = "How many shards the lanes are spread over. All workers of a name must agree."},
+     .help = "How many shards the lanes are spread over. All workers of a name must agree. Needed with `redis.cluster`: as many as it has "
+             "masters, or a small multiple."},
     {.path = "redis.db",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_db,
@@ -95,12 +96,12 @@ const struct lw_option lw_options[] = {
      .max = 1000000,
      .form = "0 to 1000000",
      .dflt_text = "0",
-     .help = "The database, with `redis.sentinel`. A URL says it itself, as `/N`."},
+     .help = "The database, with `redis.sentinel`. A cluster has no other than 0. A URL says it itself, as `/N`."},
     {.path = "redis.username",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.username),
      .max = 255,
-     .help = "The ACL user, for URLs without one and for the master that Sentinels name. Needs `redis.password`."},
+     .help = "The ACL user, for URLs without one, for the master that Sentinels name, and for cluster nodes. Needs `redis.password`."},
     {.path = "redis.password",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.password),
@@ -114,8 +115,8 @@ const struct lw_option lw_options[] = {
      .max = 4096,
      .dflt_text = "the system's CAs",
      .help = "For `rediss://`: the CAs that may sign a server's certificate, in PEM. The files of `redis.tls` are read anew for each "
-             "connection, so that a certificate can be replaced at any time. With `redis.sentinel`, the master is spoken to over TLS if "
-             "`redis.tls` is given; `\"tls\": {}` is enough."},
+             "connection, so that a certificate can be replaced at any time. With `redis.sentinel` or `redis.cluster`, TLS is spoken "
+             "if `redis.tls` is given; `\"tls\": {}` is enough."},
     {.path = "redis.tls.cert_file",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.tls.cert_file),
@@ -197,7 +198,15 @@ const struct lw_option lw_options[] = {
      .form = "`true` or `false`",
      .dflt = "true",
      .help = "As `redis.tls.verify`, for the Sentinels."},
-    {.path = "redis.cluster", .kind = LW_OPT_LATER, .help = "Redis Cluster."},
+    {.path = "redis.cluster",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_nodes,
+     .show = lw_show_nodes,
+     .form = "list of 1 to 64 `host[:port]`",
+     .help =
+         "Nodes of a Redis Cluster or Valkey Cluster, in place of `redis.url`; their port is 6379 if none is given. Any of them is asked "
+         "for the others, so a few are enough. Each shard is one slot, and the shards spread over the masters. All nodes are spoken to "
+         "with `redis.username` and `redis.password`, and over TLS if `redis.tls` is given."},
     {.path = "key.from",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_key_from,
@@ -408,7 +417,6 @@ static bool nearest_in(const char *path, bool same_section, char *out, size_t si
         const char *known = lw_options[i].path;
         bool same = (size_t)(leaf(known) - known) == section && !strncmp(known, path, section);
         if (same_section && !same) continue;
-        if (lw_options[i].kind == LW_OPT_LATER) continue;
         at[n] = i;
         names[n++] = leaf(known);
     }

@@ -104,7 +104,7 @@ static void take_defaults(struct lw_loader *l, json_t *root) {
         if (!o->dflt) continue;
         bool plain = o->kind != LW_OPT_CUSTOM || o->take == lw_take_name || o->take == lw_take_key_from;
         if (!plain && given(root, o->path)) continue;
-        if (o->unless && given(root, o->unless)) continue;
+        if ((o->unless[0] && given(root, o->unless[0])) || (o->unless[1] && given(root, o->unless[1]))) continue;
         json_t *v = json_loads(o->dflt, JSON_DECODE_ANY, NULL);
         lw_option_take(l, o, v);
         json_decref(v);
@@ -185,6 +185,7 @@ void lw_config_free(struct lw_config *c) {
     free_strings(c->redis.urls, c->redis.n_urls);
     free(c->redis.username), free(c->redis.password);
     lw_tls_free(&c->redis.tls);
+    free_strings(c->redis.cluster.nodes, c->redis.cluster.n_nodes);
     free_strings(c->redis.sentinel.addresses, c->redis.sentinel.n_addresses);
     free(c->redis.sentinel.master), free(c->redis.sentinel.username), free(c->redis.sentinel.password);
     lw_tls_free(&c->redis.sentinel.tls);

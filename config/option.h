@@ -12,7 +12,9 @@ enum {
     LW_TOPICS_MAX = 64,
     LW_URLS_MAX = 1024,
     LW_SENTINELS_MAX = 64,
+    LW_NODES_MAX = 64,
     LW_SENTINEL_PORT = 26379,
+    LW_REDIS_PORT = 6379,
     LW_MEMBER_ID_MAX = 100
 };
 
@@ -39,7 +41,6 @@ enum lw_option_kind {
     LW_OPT_TEXT,    /* a string of at most `max` bytes; char * at `at`, NULL if not given */
     LW_OPT_CUSTOM,  /* handled by `take` and `show` */
     LW_OPT_HANDLER, /* the handler section: its type knows the rest of its keys */
-    LW_OPT_LATER,   /* not in this version; `help` says more */
 };
 
 struct lw_option {
@@ -51,7 +52,7 @@ struct lw_option {
     const char *dflt;         /* JSON text, taken as if it had been given; NULL: computed, or none */
     const char *dflt_text;    /* what the reference says where dflt is NULL */
     const char *form;         /* what the reference says for LW_OPT_CUSTOM */
-    const char *unless;       /* no default if this key or section is given; may be NULL */
+    const char *unless[2];    /* no default if one of these keys or sections is given */
     bool required;
     bool secret; /* LW_OPT_TEXT: never shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
@@ -73,6 +74,7 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -121,6 +123,7 @@ json_t *lw_show_properties(const struct lw_config *c);
 json_t *lw_show_member_id(const struct lw_config *c);
 json_t *lw_show_urls(const struct lw_config *c);
 json_t *lw_show_addresses(const struct lw_config *c);
+json_t *lw_show_nodes(const struct lw_config *c);
 json_t *lw_show_db(const struct lw_config *c);
 json_t *lw_show_sentinel_verify(const struct lw_config *c);
 json_t *lw_show_tls_verify(const struct lw_config *c);

@@ -47,12 +47,14 @@ json_t *lw_show_urls(const struct lw_config *c) {
     return list;
 }
 
-json_t *lw_show_addresses(const struct lw_config *c) {
-    if (!c->redis.sentinel.n_addresses) return NULL;
-    json_t *list = json_array();
-    for (size_t i = 0; i < c->redis.sentinel.n_addresses; i++) json_array_append_new(list, json_string(c->redis.sentinel.addresses[i]));
+static json_t *show_list(char *const *text, size_t n) {
+    json_t *list = n ? json_array() : NULL;
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_string(text[i]));
     return list;
 }
+
+json_t *lw_show_addresses(const struct lw_config *c) { return show_list(c->redis.sentinel.addresses, c->redis.sentinel.n_addresses); }
+json_t *lw_show_nodes(const struct lw_config *c) { return show_list(c->redis.cluster.nodes, c->redis.cluster.n_nodes); }
 
 json_t *lw_show_db(const struct lw_config *c) { return c->redis.db ? json_integer(c->redis.db) : NULL; }
 
@@ -93,7 +95,6 @@ static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     case LW_OPT_TEXT: return show_text(*(char *const *)at, o->secret);
     case LW_OPT_CUSTOM:
     case LW_OPT_HANDLER: return o->show ? o->show(c) : NULL;
-    case LW_OPT_LATER: break;
     }
     return NULL;
 }
@@ -113,7 +114,7 @@ static void put(json_t *root, const char *path, json_t *v) {
 /* Sections that say something even if they are empty. */
 static void show_given(const struct lw_config *c, json_t *root) {
     json_t *redis = json_object_get(root, "redis"), *sentinel = json_object_get(redis, "sentinel");
-    if (!c->redis.sentinel.on) return;
+    if (!c->redis.sentinel.on && !c->redis.cluster.on) return;
     if (c->redis.tls.on && !json_object_get(redis, "tls")) json_object_set_new(redis, "tls", json_object());
     if (c->redis.sentinel.tls.on && !json_object_get(sentinel, "tls")) json_object_set_new(sentinel, "tls", json_object());
 }
@@ -145,7 +146,6 @@ static void form(const struct lw_option *o, struct lw_buf *out) {
     case LW_OPT_TEXT: lw_buf_addf(out, "string of at most %lld bytes", (long long)o->max); break;
     case LW_OPT_CUSTOM:
     case LW_OPT_HANDLER: lw_buf_addf(out, "%s", o->form); break;
-    case LW_OPT_LATER: lw_buf_addf(out, "not in this version"); break;
     }
 }
 

@@ -3,6 +3,7 @@
 #include "base/redis/connection.h"
 #include "base/text.h"
 #include "config/option.h"
+#include "config/shard.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,13 +54,35 @@ static int sentinels(const struct lw_config *c, struct lw_redis_servers *out, st
     return 0;
 }
 
-size_t lw_config_servers_count(const struct lw_config *c) { return c->redis.sentinel.on ? 1 : c->redis.n_urls; }
+static int node(const struct lw_config *c, const char *address, struct lw_redis_url *out, struct lw_err *err) {
+    if (lw_redis_address_parse(address, LW_REDIS_PORT, out, err)) return -1;
+    out->via = LW_VIA_FOUND;
+    out->tls.on = c->redis.tls.on;
+    return fill_login(out, c, err);
+}
+
+static int cluster(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err) {
+    out->kind = LW_REDIS_CLUSTER;
+    out->n_slots = (size_t)c->redis.shards;
+    out->slot = calloc(out->n_slots, sizeof *out->slot);
+    if (!out->slot) return lw_fail_memory(err);
+    for (int s = 0; s < c->redis.shards; s++) out->slot[s] = lw_shard_slot(c, s);
+    for (; out->n < c->redis.cluster.n_nodes; out->n++)
+        if (node(c, c->redis.cluster.nodes[out->n], &out->at[out->n], err)) return -1;
+    out->cluster = lw_cluster_open(out->at, out->n, err);
+    return out->cluster ? 0 : -1;
+}
+
+size_t lw_config_servers_count(const struct lw_config *c) {
+    if (c->redis.cluster.on) return (size_t)c->redis.shards;
+    return c->redis.sentinel.on ? 1 : c->redis.n_urls;
+}
 
 int lw_config_servers(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err) {
     *out = (struct lw_redis_servers){0};
-    out->at = calloc(c->redis.n_urls + c->redis.sentinel.n_addresses, sizeof *out->at);
+    out->at = calloc(c->redis.n_urls + c->redis.sentinel.n_addresses + c->redis.cluster.n_nodes, sizeof *out->at);
     if (!out->at) return lw_fail_memory(err);
-    if (!(c->redis.sentinel.on ? sentinels : list)(c, out, err)) return 0;
+    if (!(c->redis.cluster.on ? cluster : c->redis.sentinel.on ? sentinels : list)(c, out, err)) return 0;
     lw_redis_servers_free(out);
     return -1;
 }
@@ -106,7 +129,7 @@ static void check_tls(struct lw_loader *l, const char *section, const struct lw_
 }
 
 static bool any_tls(const struct lw_config *c) {
-    if (c->redis.sentinel.on) return c->redis.tls.on;
+    if (c->redis.sentinel.on || c->redis.cluster.on) return c->redis.tls.on;
     for (size_t i = 0; i < c->redis.n_urls; i++)
         if (!strncmp(c->redis.urls[i], "rediss://", 9)) return true;
     return false;
@@ -121,10 +144,19 @@ static void finish_tls(struct lw_loader *l) {
         lw_problem_warn(l->problems, "redis.tls.verify: with false, any server is taken for Redis; set redis.tls.ca_file instead");
 }
 
+static void finish_cluster(struct lw_loader *l) {
+    const struct lw_config *c = l->c;
+    if (!c->redis.cluster.on) return;
+    if (c->redis.n_urls) lw_problem(l->problems, "redis.url: not together with redis.cluster, which finds the servers; remove one of them");
+    if (c->redis.sentinel.on)
+        lw_problem(l->problems, "redis.sentinel: not together with redis.cluster, which needs no Sentinels; remove one of them");
+    if (c->redis.db) lw_problem(l->problems, "redis.db: a cluster has database 0 only; remove it");
+}
+
 static void finish_sentinel(struct lw_loader *l) {
     const struct lw_config *c = l->c;
     if (!c->redis.sentinel.on) {
-        if (c->redis.db)
+        if (c->redis.db && !c->redis.cluster.on)
             lw_problem(l->problems, "redis.db: only with redis.sentinel; write the database into redis.url, as /%d", c->redis.db);
         return;
     }
@@ -146,4 +178,5 @@ void lw_finish_redis(struct lw_loader *l) {
     if (c->redis.username && !c->redis.password) lw_problem(l->problems, "redis.username: needs redis.password");
     finish_tls(l);
     finish_sentinel(l);
+    finish_cluster(l);
 }

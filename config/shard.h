@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of a shard's keys in Redis. Every program that touches them computes their beginning here. */
+/* The names of a shard's keys in Redis. Every program that touches them computes their beginning here.
+ *
+ * All names of a shard have one hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster, where K puts the shard into the slot that it should
+ * have (base/redis/slot.h). It depends on the number of shards, and never on that of masters, which changes while data is there. */
 #ifndef LW_CONFIG_SHARD_H
 #define LW_CONFIG_SHARD_H
 
 #include "config/config.h"
 
 enum { LW_SHARD_PREFIX = 128 };
-/* "lw:{NAME.SHARD}:" into `out`. Returns its length. */
+/* "lw:{TAG}:" into `out`. Returns its length. */
 size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_PREFIX]);
+/* The slot of a shard's keys, if they are in a cluster. */
+int lw_shard_slot(const struct lw_config *c, int shard);
 
 #endif

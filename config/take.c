@@ -96,7 +96,6 @@ void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     case LW_OPT_EITHER: take_word(l, o, v); break;
     case LW_OPT_TEXT: take_string(l, o, v); break;
     case LW_OPT_CUSTOM: o->take(l, o, v); break;
-    case LW_OPT_LATER: lw_problem(l->problems, "%s: not in this version", o->path); break;
     case LW_OPT_HANDLER: break;
     }
 }
@@ -214,36 +213,55 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-static void add_address(struct lw_loader *l, const char *path, json_t *v) {
+/* The places in a list of addresses: Sentinels, or cluster nodes. */
+struct addresses {
+    char ***list;
+    size_t *n, max;
+    int port; /* if none is given */
+    const char *one;
+};
+
+static void add_address(struct lw_loader *l, const struct addresses *a, const char *path, json_t *v) {
     struct lw_redis_url parsed;
     struct lw_err err = {0};
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, path, v, ADDRESS_MAX);
     if (!text) return;
-    if (lw_redis_address_parse(text, LW_SENTINEL_PORT, &parsed, &err)) {
+    if (lw_redis_address_parse(text, a->port, &parsed, &err)) {
         lw_problem(l->problems, "%s: %s: %s", path, lw_shown(l, v, buf), err.text);
         return;
     }
     lw_redis_url_free(&parsed);
-    for (size_t i = 0; i < l->c->redis.sentinel.n_addresses; i++)
-        if (!strcmp(l->c->redis.sentinel.addresses[i], text)) lw_problem(l->problems, "%s: the same Sentinel is listed twice", path);
-    size_t n = l->c->redis.sentinel.n_addresses++;
-    l->c->redis.sentinel.addresses = lw_realloc(l->c->redis.sentinel.addresses, (n + 1) * sizeof *l->c->redis.sentinel.addresses);
-    l->c->redis.sentinel.addresses[n] = lw_strdup(text);
+    for (size_t i = 0; i < *a->n; i++)
+        if (!strcmp((*a->list)[i], text)) lw_problem(l->problems, "%s: the same %s is listed twice", path, a->one);
+    *a->list = lw_realloc(*a->list, (*a->n + 1) * sizeof **a->list);
+    (*a->list)[(*a->n)++] = lw_strdup(text);
 }
 
-void lw_take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v, const struct addresses *a) {
     char path[64], buf[LW_SHOWN_MAX];
     size_t n = json_array_size(v); /* 0 if it is not an array */
-    if (n == 0 || n > LW_SENTINELS_MAX) {
-        lw_problem(l->problems, "%s: must be a list of 1 to %d addresses, as 10.0.0.7:%d, is %s", o->path, (int)LW_SENTINELS_MAX,
-                   (int)LW_SENTINEL_PORT, json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
+    if (n == 0 || n > a->max) {
+        lw_problem(l->problems, "%s: must be a list of 1 to %zu addresses, as 10.0.0.7:%d, is %s", o->path, a->max, a->port,
+                   lw_shown(l, v, buf));
         return;
     }
     for (size_t i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%s[%zu]", o->path, i);
-        add_address(l, path, json_array_get(v, i));
+        add_address(l, a, path, json_array_get(v, i));
     }
+}
+
+void lw_take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    struct addresses a = {&l->c->redis.sentinel.addresses, &l->c->redis.sentinel.n_addresses, LW_SENTINELS_MAX, LW_SENTINEL_PORT,
+                          "Sentinel"};
+    take_addresses(l, o, v, &a);
+}
+
+void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    struct addresses a = {&l->c->redis.cluster.nodes, &l->c->redis.cluster.n_nodes, LW_NODES_MAX, LW_REDIS_PORT, "node"};
+    l->c->redis.cluster.on = true;
+    take_addresses(l, o, v, &a);
 }
 
 /* No LW_OPT_INT, because it is shown only if it is given. */

@@ -166,7 +166,7 @@ redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, st
     if (reply) {
         bool found = c->servers && c->servers->kind != LW_REDIS_LIST;
         if (found && reply->type == REDIS_REPLY_ERROR && lw_redis_deposed(reply->str))
-            lw_redis_break(redis, LW_REDIS_BROKEN, "it takes no writes any more");
+            lw_redis_break(redis, LW_REDIS_BROKEN, lw_redis_deposed(reply->str));
         return reply;
     }
     if (redis->err == LW_REDIS_LATE)
@@ -227,6 +227,10 @@ static const struct {
     {"MISCONF", LATCHWORK_E_READONLY, "; Redis can't save: see its log"},
     {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS, "; where scripts are forbidden open the client with LATCHWORK_FLAG_NO_SCRIPTS"},
     {"NOREPLICAS", LATCHWORK_E_READONLY, "; try again when its replicas are up"},
+    {"MOVED ", LATCHWORK_E_READONLY, "; its slot is on another node of the cluster"},
+    {"ASK ", LATCHWORK_E_READONLY, "; its slot is being moved: try again"},
+    {"TRYAGAIN", LATCHWORK_E_READONLY, "; its slot is being moved: try again"},
+    {"CLUSTERDOWN", LATCHWORK_E_READONLY, "; try again when the cluster is up"},
 };
 
 static int meaning_of(const char *text) {

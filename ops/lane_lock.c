@@ -357,6 +357,8 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
     if (lw_config_servers(c, &servers, NULL)) return lw_lock_no_memory(error), NULL;
     if (servers.kind == LW_REDIS_SENTINEL)
         snprintf(where, sizeof where, "master \"%s\"", servers.master);
+    else if (servers.kind == LW_REDIS_CLUSTER)
+        snprintf(where, sizeof where, "the owner of slot %d", servers.slot[shard]);
     else
         lw_redis_url_where(&servers.at[(size_t)shard % servers.n], where, sizeof where);
     return lw_client_open_servers(&servers, shard, where, error);

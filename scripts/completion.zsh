@@ -172,6 +172,7 @@ _latchwork_paths() {
         redis.sentinel.tls.key_file \
         redis.sentinel.tls.server_name \
         redis.sentinel.tls.verify \
+        redis.cluster \
         key.from \
         key.missing \
         lock.ttl_ms \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A finder: the thread that asks Sentinels for the wires of a process, because a wire never blocks.
+/* A finder: the thread that asks Sentinels or cluster nodes for the wires of a process, because a wire never blocks.
  *
  *     lw_finding_open() → [ lw_finding_ask() → poll lw_finding_fd() → lw_finding_take() ]… → lw_finding_close()
  *

@@ -15,20 +15,40 @@ void lw_redis_servers_free(struct lw_redis_servers *s) {
     free(s->at);
     lw_redis_url_free(&s->login);
     free(s->master);
+    lw_cluster_close(s->cluster);
+    free(s->slot);
     *s = (struct lw_redis_servers){0};
 }
 
-size_t lw_redis_servers_count(const struct lw_redis_servers *s) { return s->kind == LW_REDIS_LIST ? s->n : 1; }
+size_t lw_redis_servers_count(const struct lw_redis_servers *s) {
+    if (s->kind == LW_REDIS_CLUSTER) return s->n_slots;
+    return s->kind == LW_REDIS_LIST ? s->n : 1;
+}
 
 void lw_redis_servers_doubt(struct lw_redis_servers *s) {
     if (s->kind == LW_REDIS_SENTINEL) atomic_fetch_add(&s->first, 1);
+    if (s->kind == LW_REDIS_CLUSTER) lw_cluster_doubt(s->cluster);
 }
 
-bool lw_redis_deposed(const char *error) {
-    static const char *const words[] = {"READONLY", "MASTERDOWN", "LOADING", "NOREPLICAS"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strncmp(error, words[i], strlen(words[i]))) return true;
-    return false;
+const char *lw_redis_deposed(const char *error) {
+    static const struct {
+        const char *begins, *says;
+    } known[] = {{"READONLY", "it is a replica now"},
+                 {"MASTERDOWN", "it is a replica without its master now"},
+                 {"LOADING", "it is still loading its data"},
+                 {"NOREPLICAS", "too few of its replicas are in good order"},
+                 {"UNBLOCKED", "its role has changed"},
+                 {"MOVED ", "the slot of this shard is on another node"},
+                 {"ASK ", "the slot of this shard is being moved to another node"},
+                 {"TRYAGAIN", "the slot of this shard is being moved to another node"},
+                 {"CLUSTERDOWN", "its cluster is down, or it is cut off from the others"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strncmp(error, known[i].begins, strlen(known[i].begins))) return known[i].says;
+    if (strstr(error, "Script attempted to access a non local key in a cluster node"))
+        return "the slot of this shard is being moved to another node";
+    if (strstr(error, "Script attempted") && strstr(error, "while the cluster is down"))
+        return "its cluster is down, or it is cut off from the others";
+    return NULL;
 }
 
 /* --- Sentinels ------------------------------------------------------------------------------------------------------------------ */
@@ -94,5 +114,6 @@ static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct 
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
     *out = (struct lw_redis_url){0};
     if (s->kind == LW_REDIS_SENTINEL) return ask_sentinels(s, timeout_ms, out, err);
+    if (s->kind == LW_REDIS_CLUSTER) return lw_cluster_find(s->cluster, s->slot[(size_t)shard % s->n_slots], timeout_ms, out, err);
     return lw_redis_url_copy(&s->at[(size_t)shard % s->n], out, err);
 }

@@ -273,8 +273,15 @@ static void go_on_connecting(struct lw_wire *w) {
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------- */
 
-static bool deposed(const struct lw_wire *w, const redisReply *r) {
-    return w->at->only_master && r->type == REDIS_REPLY_ERROR && lw_redis_deposed(r->str);
+/* True if the server does not serve the shard any more: then the connection is dropped. */
+static bool deposed(struct lw_wire *w, const redisReply *r) {
+    const char *says = w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
+    if (!says) return false;
+    char why[WHY_SIZE];
+    snprintf(why, sizeof why, "%s (%.*s)", says, (int)strcspn(r->str, "\r\n"), r->str);
+    lw_finding_doubt(w->finding);
+    broken(w, why);
+    return true;
 }
 
 static void take_reply(struct lw_wire *w, const redisReply *r) {
@@ -283,10 +290,7 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
         return;
     }
     w->unanswered--;
-    if (w->state == UP && deposed(w, r)) {
-        broken(w, r->str);
-        return;
-    }
+    if (w->state == UP && deposed(w, r)) return;
     if (w->state == UP) {
         progress(w);
         w->set.reply(w->set.ctx, r);
@@ -355,7 +359,7 @@ static void give_up(struct lw_wire *w) {
     if (w->state == UP)
         snprintf(why, sizeof why, "no answer in %lld ms", (long long)w->set.answer_ms);
     else if (w->state == FINDING)
-        snprintf(why, sizeof why, "no Sentinel was asked within %d ms: the resolver of host names hangs", (int)FIND_MS);
+        snprintf(why, sizeof why, "no Sentinel or cluster node was asked within %d ms: the resolver of host names hangs", (int)FIND_MS);
     else
         snprintf(why, sizeof why, "no connection in %lld ms", (long long)w->set.connect_ms);
     broken(w, why);

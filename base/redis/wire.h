@@ -4,7 +4,8 @@
  *     WAITING --retry_ms--> FINDING --> CONNECTING --> LOGIN (login.h) --> UP --error, timeout, lw_wire_connect()--> WAITING
  *
  * FINDING, if a finder is given, asks it where the shard is, anew for each attempt (base/redis/finder.h). A server that was found by
- * Sentinels and answers that it takes no writes (READONLY and the like) is dropped, and searched for again.
+ * Sentinels or in a cluster and answers that it does not serve the shard any more (READONLY, MOVED and the like) is dropped, and searched
+ * for again. Nothing of a pipeline is ever sent twice.
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest and then calls lw_wire_serve(), from which all events come. `up`
  * is told once a connection is ready: nothing but the login was sent on it. From then on lw_wire_send() sends pipelines, each reply

@@ -118,8 +118,10 @@ static void print_summary(const struct lw_config *c, const char *path, bool conn
     printf("  %s: %d worker%s, group %s, %zu topic%s:", c->name, c->workers, c->workers == 1 ? "" : "s", c->kafka.group_id,
            c->kafka.n_topics, c->kafka.n_topics == 1 ? "" : "s");
     for (size_t i = 0; i < c->kafka.n_topics; i++) printf(" %s", c->kafka.topics[i]);
-    printf("\n  key %s, lease %lld ms, %d shard%s on %zu Redis, handler %s × %d\n", c->key.from_text, (long long)c->lock.ttl_ms,
-           c->redis.shards, c->redis.shards == 1 ? "" : "s", lw_config_servers_count(c), c->handler.type, c->handler.threads);
+    char servers[32] = "a cluster";
+    if (!c->redis.cluster.on) snprintf(servers, sizeof servers, "%zu Redis", lw_config_servers_count(c));
+    printf("\n  key %s, lease %lld ms, %d shard%s on %s, handler %s × %d\n", c->key.from_text, (long long)c->lock.ttl_ms, c->redis.shards,
+           c->redis.shards == 1 ? "" : "s", servers, c->handler.type, c->handler.threads);
 }
 
 static void print_text(const struct check_args *a, const struct lw_config *c, const struct lw_problems *loading,

@@ -73,7 +73,8 @@ static void check_role(struct server *s, const char *info) {
     field(info, "role", value, sizeof value);
     if (strcmp(value, "master")) PROBLEM(s, "its role is %s; the lanes need the one that takes writes", *value ? value : "unknown");
     field(info, "cluster_enabled", value, sizeof value);
-    if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is part of a Redis Cluster: not in this version");
+    if (!strcmp(value, "1") && !s->c->redis.cluster.on)
+        PROBLEM(s, "%s", "it is part of a Redis Cluster; give its nodes in redis.cluster, in place of redis.url");
     field(info, "loading", value, sizeof value);
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
@@ -337,6 +338,10 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
 static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf b = {0};
+    if (c->redis.cluster.on) {
+        lw_buf_addf(&b, "%s%c", lw_redis_url_where(at, where, sizeof where), 0);
+        return b.p;
+    }
     if (!c->redis.sentinel.on) return lw_or_abort(lw_url_redact(c->redis.urls[i]));
     lw_buf_addf(&b, "%s (%s)%c", c->redis.sentinel.master, lw_redis_url_where(at, where, sizeof where), 0);
     return b.p;

@@ -59,8 +59,7 @@ static void names(struct lw_buf *out) {
 }
 
 static void paths(struct lw_buf *out) {
-    for (size_t i = 0; i < lw_n_options; i++)
-        if (lw_options[i].kind != LW_OPT_LATER) lw_buf_addf(out, " \\\n        %s", lw_options[i].path);
+    for (size_t i = 0; i < lw_n_options; i++) lw_buf_addf(out, " \\\n        %s", lw_options[i].path);
 }
 
 static const char bash_head[] = "# SPDX-License-Identifier: Apache-2.0\n"

@@ -110,7 +110,7 @@ class Rights(unittest.TestCase):
     def test_the_line_has_the_whole_table(self):
         for args, roles, names in ((("-c", self.path), {"worker", "operator"}, ["~lw:{orders.[0-9]*}:*"]),
                                    (("--for", "lock"), {"lock"}, ["~lwl:*", "&lwl:*"])):
-            only = {"SCRIPT": "script|load", "CLIENT": "client|setname"}
+            only = {"SCRIPT": "script|load", "CLIENT": "client|setname", "CLUSTER": "cluster|slots"}
             wanted = {"+" + only.get(c, c.lower()) for c, who in table().items() if who & roles and c != "AUTH"}
             rules = self.rules(*args)
             self.assertEqual({r for r in rules if r[0] == "+"}, wanted)

@@ -219,6 +219,9 @@ class Cluster:
     def url_of(self, user):
         return None
 
+    def tag(self, name, shard, shards):
+        return shard_tag(name, shard, shards)
+
     def settings(self, user):
         return {"url": None, "username": user, "password": PASSWORD, "cluster": ["127.0.0.1:%d" % node.port for node in self.nodes[:2]]}
 

@@ -68,6 +68,10 @@ class Redis:
     def url_of(self, user):
         return "unix://%s:%s@%s" % (user, PASSWORD, self.path)
 
+    def tag(self, name, shard, shards):
+        """The hash tag of a shard's names."""
+        return "%s.%d" % (name, shard)
+
     def grant(self, line):
         """A user as `check --acl` prints it; it is there again after each start()."""
         user, rules = line.split()[2], line.split()[3:]

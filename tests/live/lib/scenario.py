@@ -115,7 +115,7 @@ class Scenario:
 
     def start(self, *options, label=None, work_ms="0-4", environment=None, **over):
         settings = latchwork.config(self.id, self.kafka.brokers, self.redis.url_of(self.id), self.topics, **over)
-        if self.shards > 1:
+        if self.shards > 1 and self.redis.url_of(self.id):
             settings["redis"].update(url=[server.url_of(self.id) for server in self.servers], shards=self.shards)
         label = label or "run-%d" % (len(self.instances) + 1)
         self.make_user(settings)
@@ -161,7 +161,7 @@ class Scenario:
         return wait_finished(self.kafka, self.id, self.topics, limit_s * SOAK, watch)
 
     def prefix(self, shard=0):
-        return b"lw:{%s.%d}:" % (self.id.encode(), shard)
+        return b"lw:{%s}:" % self.redis.tag(self.id, shard, self.shards).encode()
 
     def dead_letters(self, shard=0):
         """Of the stream in Redis: [{field: value}]."""

@@ -74,6 +74,9 @@ class Guarded:
     def url_of(self, user):
         return None
 
+    def tag(self, name, shard, shards):
+        return "%s.%d" % (name, shard)
+
     def grant(self, line):
         for server in self.data.values():
             server.grant(line)

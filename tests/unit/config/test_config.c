@@ -295,9 +295,9 @@ static void test_damaged_documents(void **state) {
 
 static void test_reference_names_every_key(void **state) {
     (void)state;
-    static const char *const some[] = {"| `name` |", "| `lock.ttl_ms` | 200 to 3600000 | `10000` |",
-                                       "| `kafka.topics` | list of 1 to 64 topic names | required |",
-                                       "| `redis.cluster` | not in this version |", "| `log.format` | `text` or `json` | `\"text\"` |"};
+    static const char *const some[] = {
+        "| `name` |", "| `lock.ttl_ms` | 200 to 3600000 | `10000` |", "| `kafka.topics` | list of 1 to 64 topic names | required |",
+        "| `redis.cluster` | list of 1 to 64 `host[:port]` |", "| `log.format` | `text` or `json` | `\"text\"` |"};
     struct lw_buf b = {0};
     lw_config_reference(&b);
     lw_buf_add(&b, "", 1);

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/redis/cluster.h"
+
+#include "base/clock.h"
+#include "base/redis/connection.h"
+#include "base/redis/slot.h"
+#include "base/text.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WHERE_SIZE = 160,
+    ASKED_MAX = 8,   /* nodes that one search asks, so that each has time to answer */
+    NODES_MAX = 512, /* nodes that are remembered */
+    SPAN_WORDS = 3,  /* first slot, last slot, owner; replicas follow */
+    STEPS = 3,       /* connecting, login and the question have a limit each */
+};
+
+struct lw_cluster {
+    pthread_mutex_t mutex; /* guards what follows */
+    struct lw_redis_url *node;
+    size_t n, n_given; /* the first n_given were given, the others learned from the last map */
+    size_t first;      /* the one to ask first, modulo n */
+};
+
+/* --- a map ---------------------------------------------------------------------------------------------------------------------- */
+
+void lw_slot_map_free(struct lw_slot_map *m) {
+    for (size_t i = 0; i < m->n; i++) {
+        for (size_t k = 0; k < m->span[i].n_nodes; k++) free(m->span[i].node[k].host);
+        free(m->span[i].node);
+    }
+    free(m->span);
+    *m = (struct lw_slot_map){0};
+}
+
+const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot) {
+    for (size_t i = 0; i < m->n; i++)
+        if (m->span[i].first <= slot && slot <= m->span[i].last) return &m->span[i];
+    return NULL;
+}
+
+static bool is_text(const redisReply *r) { return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS; }
+
+/* A node that prefers a host name and has none is "?": then its address stands among what else is said of it. */
+static const char *address_of(const redisReply *node) {
+    const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
+    for (size_t i = 0; more && more->elements && i + 1 < more->elements; i += 2)
+        if (is_text(more->element[i]) && is_text(more->element[i + 1]) && !strcmp(more->element[i]->str, "ip"))
+            return more->element[i + 1]->str;
+    return NULL;
+}
+
+/* NULL: the answer is malformed, or does not say where the node is. */
+static const char *host_of(const redisReply *node, const struct lw_redis_url *asked) {
+    const redisReply *host = node->element[0];
+    if (host->type == REDIS_REPLY_NIL || (is_text(host) && !host->len)) return asked->host;
+    if (!is_text(host)) return NULL;
+    return strcmp(host->str, "?") ? host->str : address_of(node);
+}
+
+static int read_node(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span, struct lw_err *err) {
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 2 && r->element[1]->type == REDIS_REPLY_INTEGER;
+    const char *host = sound ? host_of(r, asked) : NULL;
+    long long port = sound ? r->element[1]->integer : 0;
+    if (!host || port < 0 || port > UINT16_MAX) return lw_fail(err, "malformed reply to CLUSTER SLOTS: a node without a host or port");
+    struct lw_place *p = &span->node[span->n_nodes];
+    p->port = port ? (int)port : asked->port;
+    p->host = strdup(host);
+    if (!p->host) return lw_fail_memory(err);
+    span->n_nodes++;
+    return 0;
+}
+
+static int read_span(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span, struct lw_err *err) {
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= SPAN_WORDS && r->element[0]->type == REDIS_REPLY_INTEGER &&
+                 r->element[1]->type == REDIS_REPLY_INTEGER;
+    if (!sound || r->element[0]->integer < 0 || r->element[1]->integer < r->element[0]->integer || r->element[1]->integer >= LW_SLOTS)
+        return lw_fail(err, "malformed reply to CLUSTER SLOTS");
+    span->first = (int)r->element[0]->integer;
+    span->last = (int)r->element[1]->integer;
+    span->node = calloc(r->elements - 2, sizeof *span->node);
+    if (!span->node) return lw_fail_memory(err);
+    for (size_t i = 2; i < r->elements; i++)
+        if (read_node(r->element[i], asked, span, err)) return -1;
+    return 0;
+}
+
+int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out, struct lw_err *err) {
+    *out = (struct lw_slot_map){0};
+    if (r->type == REDIS_REPLY_ERROR && strstr(r->str, "cluster support disabled"))
+        return lw_fail(err, "it is no cluster node; write redis.url for a single Redis");
+    if (r->type == REDIS_REPLY_ERROR) return lw_fail(err, "CLUSTER SLOTS: %.200s", r->str);
+    if (r->type != REDIS_REPLY_ARRAY) return lw_fail(err, "malformed reply to CLUSTER SLOTS");
+    out->span = calloc(r->elements ? r->elements : 1, sizeof *out->span);
+    if (!out->span) return lw_fail_memory(err);
+    for (; out->n < r->elements; out->n++)
+        if (read_span(r->element[out->n], asked, &out->span[out->n], err)) {
+            out->n++; /* what was read of it is freed, too */
+            lw_slot_map_free(out);
+            return -1;
+        }
+    return 0;
+}
+
+/* --- the nodes ------------------------------------------------------------------------------------------------------------------ */
+
+static void free_nodes(struct lw_redis_url *node, size_t n) {
+    for (size_t i = 0; i < n; i++) lw_redis_url_free(&node[i]);
+    free(node);
+}
+
+struct lw_cluster *lw_cluster_open(const struct lw_redis_url *given, size_t n, struct lw_err *err) {
+    struct lw_cluster *c = calloc(1, sizeof *c);
+    if (c) c->node = calloc(NODES_MAX, sizeof *c->node);
+    bool whole = c && c->node;
+    for (size_t i = 0; whole && i < n && i < NODES_MAX; i++) {
+        whole = !lw_redis_url_copy(&given[i], &c->node[i], NULL);
+        if (whole) c->n_given = c->n = i + 1;
+    }
+    if (c) pthread_mutex_init(&c->mutex, NULL);
+    if (whole) return c;
+    lw_cluster_close(c);
+    return lw_fail_memory(err), NULL;
+}
+
+void lw_cluster_close(struct lw_cluster *c) {
+    if (!c) return;
+    if (c->node) free_nodes(c->node, c->n);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+}
+
+void lw_cluster_doubt(struct lw_cluster *c) {
+    pthread_mutex_lock(&c->mutex);
+    c->first++;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* The same login at another place. */
+static int node_at(const struct lw_redis_url *like, const struct lw_place *at, struct lw_redis_url *out) {
+    if (lw_redis_url_copy(like, out, NULL)) return -1;
+    free(out->host);
+    out->port = at->port;
+    out->host = strdup(at->host);
+    if (out->host) return 0;
+    lw_redis_url_free(out);
+    return -1;
+}
+
+static bool is_at(const struct lw_redis_url *u, const char *host, int port) { return u->port == port && !strcmp(u->host, host); }
+
+static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
+    size_t i = 0;
+    while (i < c->n && !is_at(&c->node[i], host, port)) i++;
+    return i;
+}
+
+/* Replaces what was learned before by the nodes of this map. What finds no memory is left out: the next map names it again. */
+static void learn(struct lw_cluster *c, const struct lw_slot_map *m, const struct lw_redis_url *asked) {
+    pthread_mutex_lock(&c->mutex);
+    for (; c->n > c->n_given; c->n--) lw_redis_url_free(&c->node[c->n - 1]);
+    for (size_t i = 0; i < m->n; i++)
+        for (size_t k = 0; k < m->span[i].n_nodes; k++) {
+            const struct lw_place *p = &m->span[i].node[k];
+            if (c->n < NODES_MAX && index_of(c, p->host, p->port) == c->n && !node_at(&c->node[0], p, &c->node[c->n])) c->n++;
+        }
+    size_t found = index_of(c, asked->host, asked->port);
+    if (found < c->n) c->first = found;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+
+static int ask_one(const struct lw_redis_url *node, int64_t step_ms, struct lw_slot_map *out, struct lw_err *err) {
+    struct lw_redis *c = lw_redis_open(node, "latchwork:finder", step_ms, step_ms, err);
+    if (!c) return -1;
+    redisReply *r = lw_redis_ask(c, "CLUSTER SLOTS");
+    int failed = r ? lw_slot_map_read(r, node, out, err) : c->err == LW_REDIS_MEMORY ? lw_fail_memory(err) : lw_fail(err, "%s", c->why);
+    if (r) freeReplyObject(r);
+    lw_redis_close(c);
+    return failed;
+}
+
+static void add_failure(struct lw_err *all, const struct lw_redis_url *node, const char *why) {
+    char where[WHERE_SIZE];
+    size_t n = strlen(all->text);
+    snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(node, where, sizeof where), why);
+}
+
+/* The ith node of a search that began at `first`: a copy, because others may learn meanwhile. */
+static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
+    pthread_mutex_lock(&c->mutex);
+    int failed = lw_redis_url_copy(&c->node[k % c->n], out, NULL);
+    pthread_mutex_unlock(&c->mutex);
+    return failed;
+}
+
+/* Whether the map is what is searched for: slot -1 is any. */
+static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
+    if (slot < 0 || lw_slot_map_find(m, slot)) return 0;
+    return lw_fail(why, "its map has no owner of slot %d", slot);
+}
+
+static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_redis_url *asked,
+                     struct lw_err *err) {
+    struct lw_err all = {0};
+    int64_t until_ms = lw_boot_ms() + timeout_ms;
+    pthread_mutex_lock(&c->mutex);
+    size_t first = c->first % c->n, n = c->n < ASKED_MAX ? c->n : ASKED_MAX;
+    pthread_mutex_unlock(&c->mutex);
+    for (size_t i = 0; i < n; i++) {
+        int64_t step_ms = (until_ms - lw_boot_ms()) / (int64_t)(n - i) / STEPS;
+        struct lw_err why = {0};
+        if (candidate(c, first + i, asked)) return lw_fail_memory(err);
+        if (!ask_one(asked, step_ms > 1 ? step_ms : 1, out, &why)) {
+            if (!fits(out, slot, &why)) return 0;
+            lw_slot_map_free(out);
+        }
+        add_failure(&all, asked, why.text);
+        lw_redis_url_free(asked);
+        if (why.memory) return lw_fail_memory(err);
+    }
+    lw_cluster_doubt(c); /* a cluster of more nodes than a search asks is gone through in the end */
+    return lw_fail(err, "no cluster node names its owner: %s", all.text);
+}
+
+static int search(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {
+    struct lw_redis_url asked;
+    if (ask_nodes(c, slot, timeout_ms, out, &asked, err)) return -1;
+    learn(c, out, &asked);
+    lw_redis_url_free(&asked);
+    return 0;
+}
+
+int lw_cluster_map(struct lw_cluster *c, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {
+    return search(c, -1, timeout_ms, out, err);
+}
+
+int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
+    struct lw_slot_map m;
+    *out = (struct lw_redis_url){0};
+    if (search(c, slot, timeout_ms, &m, err)) return -1;
+    const struct lw_span *span = lw_slot_map_find(&m, slot);
+    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0; /* node 0 was given: it never changes */
+    if (!failed) out->only_master = true;
+    lw_slot_map_free(&m);
+    return failed;
+}

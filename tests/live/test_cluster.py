@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A Redis Cluster of three masters with a replica each: masters that are killed, slots that move. Arguments: build folder [scenario…].
+LW_SOAK=1: 20 times each."""
+import ctypes
+import re
+import time
+
+from lib.cluster import Cluster, shard_tag, slot_of
+from lib.process import boot_us, wait_until
+from lib.scenario import SOAK, main, scenario
+from lib.tool import tool
+
+SHARDS = 3
+RATE = 250
+KILLS = 20 if SOAK > 1 else 2
+MOVES = 20 if SOAK > 1 else 3
+KILL_S, MOVE_S = 25, 15  # of load for each fault
+BACK_S = 2 + 10  # lock.ttl_ms, and ten seconds
+
+
+def start(t, load_s):
+    t.redis = Cluster(t.dir)
+    t.servers = [t.redis]
+    t.shards = SHARDS
+    t.redis.start()
+    t.make_topics()
+    run = t.start(redis=dict(t.redis.settings(t.id), shards=SHARDS))
+    run.wait_workers(4)
+    t.generate(RATE * load_s, keys=200, rate=RATE, wait=False)
+    wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)
+    return run, sorted(run.workers())
+
+
+def slot(t, shard):
+    return slot_of(shard_tag(t.id, shard, SHARDS))
+
+
+def owners(t):
+    return {shard: t.redis.owner(slot(t, shard)) for shard in range(SHARDS)}
+
+
+def shard_of(key):
+    """As queue/lane.c has it."""
+    xxh = ctypes.CDLL("libxxhash.so.0")
+    xxh.XXH3_64bits.restype = ctypes.c_uint64
+    return (xxh.XXH3_64bits(key, len(key)) & 0xffffffff) % SHARDS
+
+
+def said_of(run, text, begin=0):
+    """Shards of which the log says this, from the byte `begin` on."""
+    return {int(n) for n in re.findall(r"shard (\d+): [^\n]*" + text, run.log()[begin:])}
+
+
+def back_at_work(t, shard):
+    """Seconds until a run of the shard begins that was granted after now."""
+    now_us = boot_us()
+    def later():
+        return next((r for r in t.runs() if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard), None)
+    return (wait_until(later, 60, "run of shard %d" % shard).start_us - now_us) / 1e6
+
+
+def finish(t, run, before, pauses, wiped):
+    t.same(sorted(run.workers()), before, "workers: none ended because of this")
+    t.wait_finished(240)
+    t.judge_idle()
+    run.stop()
+    t.judge(wiped=wiped)
+    t.check(max(pauses) <= BACK_S, "back at work after %.1f s" % max(pauses))
+    t.figure(longest_pause="%.1f s" % max(pauses))
+
+
+@scenario
+def master_killed(t):
+    """kill -9 of the master of a shard under load, another shard each time: only the shards of that node have a quarantine."""
+    run, before = start(t, KILLS * KILL_S)
+    pauses = []
+    for i in range(KILLS):
+        t.check(t.producing(), "the load ended too early")
+        begin, where, shard = len(run.log()), owners(t), i % SHARDS
+        old = t.redis.kill_owner(slot(t, shard))
+        pauses.append(back_at_work(t, shard))
+        hit = {s for s in where if where[s] is old}
+        t.same(said_of(run, "is lost", begin) - hit, set(), "shards of other nodes that lost their epoch")
+        t.redis.restart(old)
+    t.figure(kills=KILLS)
+    finish(t, run, before, pauses, wiped=True)
+    t.check("is lost" in run.log(), "no epoch was lost")
+
+
+@scenario
+def slots_moved(t):
+    """The slot of a busy shard is migrated to another master, and on: nothing is lost, and no key runs twice at once."""
+    run, before = start(t, MOVES * MOVE_S)
+    pauses, moved = [], 0
+    for i in range(MOVES):
+        t.check(t.producing(), "the load ended too early")
+        now = t.redis.owner(slot(t, 0))
+        masters = t.redis.masters()
+        target = masters[(masters.index(now) + 1) % len(masters)]
+        moved += t.redis.migrate(slot(t, 0), target)
+        pauses.append(back_at_work(t, 0))
+        time.sleep(2)
+    t.figure(moves=MOVES, keys=moved)
+    t.check(moved > 0, "no key was moved")
+    finish(t, run, before, pauses, wiped=True)
+
+
+@scenario
+def commands(t):
+    """A planned fail-over, and the commands: they find the nodes, and `check` says which shard is where."""
+    run, before = start(t, 15)
+    t.redis.switch(slot(t, 0))
+    pauses = [back_at_work(t, 0)]
+    tool(t, "queue", "ls")
+    tool(t, "lock", "ls")
+    tool(t, "dead", "ls")
+    checked = str(tool(t, "check", "--connect", status=None))  # the handler lacks what `start` puts into its environment
+    for shard, node in owners(t).items():
+        t.check("shard %d: slot %d, 127.0.0.1:%d" % (shard, slot(t, shard), node.port) in checked, "check does not say where shard %d is: %s" % (shard, checked))
+    t.same(len(set(owners(t).values())), SHARDS, "masters with shards")
+    finish(t, run, before, pauses, wiped=True)
+
+
+if __name__ == "__main__":
+    main()
