@@ -9,7 +9,7 @@
 #define AT(field) offsetof(struct lw_config, field)
 
 /* In the order of their enums. */
-static const char *const missing_words[] = {"dead", "skip", NULL};
+static const char *const missing_words[] = {"dead", "skip", "own", NULL};
 static const char *const busy_words[] = {"park", "drop", NULL};
 static const char *const stop_words[] = {"leave", "stay", NULL};
 static const char *const order_words[] = {"block", "skip", NULL};
@@ -221,7 +221,8 @@ const struct lw_option lw_options[] = {
      .at = AT(key.missing),
      .words = missing_words,
      .dflt = "\"dead\"",
-     .help = "What becomes of a record without a key: a dead letter, or skipped."},
+     .help = "What becomes of a record without a key: a dead letter (`dead`), nothing (`skip`), or a message that runs in no order and "
+             "excludes no other (`own`): its key is then its identity, as `orders/3/1042`."},
     {.path = "lock.ttl_ms",
      .kind = LW_OPT_INT64,
      .at = AT(lock.ttl_ms),

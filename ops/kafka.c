@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 #include "ops/kafka.h"
 
 #include "base/clock.h"
 #include "kafka/conf.h"
 #include "ops/time.h"
+#include "queue/letter.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -180,29 +182,40 @@ static bool is_consumed(const struct lw_config *c, const char *topic) {
     return false;
 }
 
+/* The index of the last header that names where a message came from; the number of headers if none does. */
+static size_t origin_of(const struct lw_envelope *e) {
+    size_t i = e->n_headers;
+    while (i > 0 && !lw_bytes_eq(e->headers[i - 1].name, lw_bytes_of("latchwork-origin"))) i--;
+    return i ? i - 1 : e->n_headers;
+}
+
+/* Removes what a dead letter added behind its message's own headers, from index `from` on. */
+static void remove_added(struct lw_envelope *e, size_t from) {
+    size_t n = from;
+    for (size_t i = from; i < e->n_headers; i++)
+        if (!lw_letter_adds(e->headers[i].name)) e->headers[n++] = e->headers[i];
+    if (e->n_headers && !n) {
+        free(e->headers);
+        e->headers = NULL;
+    }
+    e->n_headers = n;
+}
+
 /* Takes the identity of the original from a dead letter in a topic, and removes the headers that
  * were added to it. */
 static void take_origin(struct ops_message *m, char origin[256]) {
-    size_t n = 0;
-    for (size_t i = 0; i < m->e.n_headers; i++) {
-        struct lw_header h = m->e.headers[i];
-        char text[320];
-        int32_t partition;
-        int64_t offset, replay;
-        snprintf(text, sizeof text, "%.*s", (int)h.value.n, h.value.p ? h.value.p : "");
-        if (lw_bytes_eq(h.name, lw_bytes_of("latchwork-origin")) && !ops_identity_parse(text, origin, &partition, &offset, &replay)) {
-            m->e.topic = lw_bytes_of(origin);
-            m->e.partition = partition;
-            m->e.offset = offset;
-        } else if (!lw_bytes_eq(h.name, lw_bytes_of("latchwork-reason")) && !lw_bytes_eq(h.name, lw_bytes_of("latchwork-attempts"))) {
-            m->e.headers[n++] = h;
-        }
-    }
-    if (m->e.n_headers != n && !n) {
-        free(m->e.headers);
-        m->e.headers = NULL;
-    }
-    m->e.n_headers = n;
+    size_t at = origin_of(&m->e);
+    if (at == m->e.n_headers) return;
+    struct lw_bytes value = m->e.headers[at].value;
+    char text[320];
+    int32_t partition;
+    int64_t offset, replay;
+    snprintf(text, sizeof text, "%.*s", (int)value.n, value.p ? value.p : "");
+    if (ops_identity_parse(text, origin, &partition, &offset, &replay)) return;
+    m->e.topic = lw_bytes_of(origin);
+    m->e.partition = partition;
+    m->e.offset = offset;
+    remove_added(&m->e, at);
 }
 
 static bool in_time(const struct reading *r, const rd_kafka_message_t *k) {

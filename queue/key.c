@@ -4,6 +4,7 @@
 #include "base/json_scan.h"
 
 #include <assert.h>
+#include <inttypes.h>
 
 enum { DEPTH_MAX = 512 };
 
@@ -54,4 +55,11 @@ enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_recor
     if (!r->key.p) return lw_fail(err, "the message has no key"), LW_KEY_MISSING;
     *out = r->key;
     return LW_KEY_OK;
+}
+
+struct lw_bytes lw_key_own(struct lw_bytes topic, int32_t partition, int64_t offset, struct lw_buf *scratch) {
+    assert(topic.n && partition >= 0 && offset >= 0);
+    scratch->n = 0;
+    lw_buf_addf(scratch, "%.*s/%" PRId32 "/%" PRId64, (int)topic.n, topic.p, partition, offset);
+    return lw_bytes(scratch->p, scratch->n);
 }

@@ -32,6 +32,10 @@ enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 
+/* The key of a record without one if key.missing is `own`: its identity, "topic/partition/offset", written to `scratch`. So it has a lane
+ * of its own, and handlers, fences and commands have a key to name it by. */
+struct lw_bytes lw_key_own(struct lw_bytes topic, int32_t partition, int64_t offset, struct lw_buf *scratch);
+
 /* Formats a key for display: as text if it is valid UTF-8, else as hex; long keys are cut. */
 enum { LW_KEY_SHOWN = 200, LW_KEY_TEXT = 2 * LW_KEY_SHOWN + 8 };
 void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]);

@@ -11,6 +11,7 @@
 #include "consumer/worker/repair.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/tell.h"
+#include "queue/letter.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -228,13 +229,16 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == SENDING);
     const struct msg *m = r->msg;
-    struct lw_header *h = lw_alloc((m->n_headers + 4) * sizeof *h);
+    struct lw_header *h = lw_alloc((m->n_headers + LW_LETTER_HEADERS) * sizeof *h);
     if (m->n_headers) memcpy(h, m->headers, m->n_headers * sizeof *h);
-    char attempts[24];
-    size_t n = m->n_headers, digits = lw_decimal(r->job.attempt, attempts);
-    h[n++] = (struct lw_header){lw_bytes_of("latchwork-origin"), lw_bytes_of(r->job.identity)};
-    h[n++] = (struct lw_header){lw_bytes_of("latchwork-reason"), lw_bytes_of(r->job.reason)};
-    h[n++] = (struct lw_header){lw_bytes_of("latchwork-attempts"), lw_bytes(attempts, digits)};
+    struct lw_letter about = {.topic = lw_bytes_of(m->part->topic),
+                              .partition = m->part->partition,
+                              .offset = m->offset,
+                              .timestamp_ms = m->timestamp_ms,
+                              .identity = lw_bytes_of(r->job.identity),
+                              .reason = lw_bytes_of(r->job.reason),
+                              .attempts = r->job.attempt};
+    size_t n = m->n_headers + lw_letter_headers(&about, h + m->n_headers);
     struct lw_dead_letter letter = {w->c->dead.topic, m->key, m->payload, h, n, r};
     struct lw_err err = {0};
     int bad = w->io->letter(w->ctx, &letter, &err);

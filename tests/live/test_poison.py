@@ -35,9 +35,25 @@ def poison_and_others(t, poison, n=400):
                 where[key] = identity(topic, p, at.get(p, 0))
             at[p] = at.get(p, 0) + 1
             records.append((p, key, body))
-    t.kafka.produce(topic, records)
+    t.kafka.produce(topic, records, traceparent=TRACE, tracestate="a=1")
     fill(t, n)
     return where
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def big_endian(text):
+    return int.from_bytes(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text.encode(), "big")
+
+
+def judge_original(t, record, headers):
+    """The headers by which other programs find the original of a dead letter, and what the message had itself."""
+    topic, partition, offset = headers["latchwork-origin"].split("/")
+    t.same((headers["kafka_dlt-original-topic"], headers["x-original-topic"]), (topic, topic), "original topic")
+    t.same([big_endian(headers["kafka_dlt-original-" + name]) for name in ("partition", "offset")], [int(partition), int(offset)], "original place")
+    t.check(0 < big_endian(headers["kafka_dlt-original-timestamp"]) <= record["timestamp_ms"], "original timestamp: %r" % headers)
+    t.same([h for h in record["headers"][:2]], [["traceparent", TRACE], ["tracestate", "a=1"]], "headers of the message, which come first")
 
 
 DEATHS = (b"exit", b"crash", b"exit-once")
@@ -161,8 +177,9 @@ def dead_letter_topic(t):
     t.same({dict(r["headers"]).get("latchwork-origin") for r in records}, t.dead, "their origins")
     for r in records:
         headers = dict(r["headers"])
+        judge_original(t, r, headers)
         t.same(headers.get("latchwork-attempts"), "2", "latchwork-attempts")
-        t.check("the payload says retry" in headers.get("latchwork-reason", ""), "latchwork-reason: %r" % headers)
+        t.same(headers.get("latchwork-reason"), "the payload says retry; traceparent is %s; tracestate is a=1" % TRACE, "latchwork-reason")
         t.same(where[r["key"].encode()], headers.get("latchwork-origin"), "key and origin")
     t.same(t.dead_letters(), [], "dead letters in Redis")
 
@@ -226,6 +243,22 @@ def skipped(t):
     t.check(out.startswith("done 1 dead 0 dropped 0 skipped 5 "), "summary: %r" % out)
     t.judge()
     t.same(t.dead_letters(), [], "dead letters")
+
+
+@scenario
+def own_lanes(t):
+    """key.missing: own: records without a key all run, named by their identity, beside each other and beside a record that has a key."""
+    t.start_redis()
+    t.make_topics()
+    topic = t.topics[0]
+    t.kafka.produce(topic, [(0, None, b"{}") for _ in range(40)] + [(0, b"k", b"{}")])
+    status, out = t.start("--drain", key={"missing": "own"}, work_ms="20-20").wait(60)
+    t.same(status, 0, "status of --drain")
+    t.check(out.startswith("done 41 dead 0 dropped 0 skipped 0 "), "summary: %r" % out)
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    t.same({r.key for r in runs}, {identity(topic, 0, i).encode().hex() for i in range(40)} | {b"k".hex()}, "keys")
+    t.check(any(a.start_us < b.end_us and b.start_us < a.end_us for a in runs for b in runs if a is not b), "no two ran at once")
 
 
 @scenario

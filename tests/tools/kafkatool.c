@@ -37,6 +37,7 @@ static const char usage_text[] =
     "     --linger-ms N   how long messages are collected for a request (default 5)\n"
     "     --rate N        messages a second (default 0: as fast as it goes)\n"
     "     --hex           produce: keys and payloads are given in hex, so that they may hold anything\n"
+    "     --header N=V    produce: each message has the header N with the value V; may be given eight times\n"
     "  ends TOPIC...                         lines: topic partition begin end\n"
     "  committed GROUP TOPIC...              lines: topic partition offset metadata; offset -1: none\n"
     "  dump TOPIC                            each record from the beginning to the end of now, a JSON object a line\n"
@@ -45,7 +46,7 @@ static const char usage_text[] =
     "                                        commits for a group without members\n"
     "Producers are idempotent. Exit status 0; 1 on failure; 2 on wrong usage.\n";
 
-enum { ASK_MS = 20000, FLUSH_MS = 60000 };
+enum { ASK_MS = 20000, FLUSH_MS = 60000, HEADERS_MAX = 8 };
 
 struct options {
     const char *partitioner, *prefix, *produced, *linger_ms;
@@ -53,6 +54,8 @@ struct options {
     uint64_t seed;
     double zipf, hot, repeat;
     bool hex;
+    char *headers[HEADERS_MAX]; /* each a NAME=VALUE */
+    int n_headers;
 };
 
 static const char *brokers;
@@ -383,11 +386,28 @@ static int64_t keep_rate(struct stream *s) {
     return due_us;
 }
 
+/* The headers that --header asks for; NULL if there are none. The message takes them over. */
+static rd_kafka_headers_t *headers_of(const struct options *o) {
+    if (!o->n_headers) return NULL;
+    rd_kafka_headers_t *all = rd_kafka_headers_new(HEADERS_MAX);
+    for (int i = 0; i < o->n_headers; i++) {
+        const char *name = o->headers[i], *value = strchr(name, '=');
+        if (!value) die("--header %s: must be NAME=VALUE", name);
+        check(rd_kafka_header_add(all, name, value - name, value + 1, -1), "header");
+    }
+    return all;
+}
+
 static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n, const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
     void *due_us = (void *)(intptr_t)keep_rate(s); /* the due time, which the delivery report gives back */
-    while (rd_kafka_produce(s->topic, partition, RD_KAFKA_MSG_F_COPY, (void *)(uintptr_t)payload, n, key, key_n, due_us)) {
-        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
+    rd_kafka_headers_t *headers = headers_of(s->o);
+    rd_kafka_resp_err_t error;
+    while (
+        (error = rd_kafka_producev(s->rk, RD_KAFKA_V_RKT(s->topic), RD_KAFKA_V_PARTITION(partition),
+                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload, n),
+                                   RD_KAFKA_V_KEY(key, key_n), RD_KAFKA_V_OPAQUE(due_us), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END))) {
+        if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce: %s", rd_kafka_err2str(error));
         rd_kafka_poll(s->rk, 10);
     }
     if (++s->sent % 1000 == 0) rd_kafka_poll(s->rk, 0);
@@ -514,11 +534,10 @@ static void generate(const char *topic, const struct options *o) {
 
 static struct options parse_options(int *argc, char ***argv) {
     static const struct option known[] = {
-        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'},  {"keys", 1, NULL, 'k'},
-        {"zipf", 1, NULL, 'z'},        {"seed", 1, NULL, 's'},      {"size", 1, NULL, 'b'},
-        {"first", 1, NULL, 'f'},       {"rate", 1, NULL, 'r'},      {"hex", 0, NULL, 'x'},
-        {"hot", 1, NULL, 'h'},         {"prefix", 1, NULL, 'P'},    {"repeat", 1, NULL, 'R'},
-        {"produced", 1, NULL, 'o'},    {"linger-ms", 1, NULL, 'l'}, {0},
+        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'},  {"keys", 1, NULL, 'k'},   {"zipf", 1, NULL, 'z'},
+        {"seed", 1, NULL, 's'},        {"size", 1, NULL, 'b'},      {"first", 1, NULL, 'f'},  {"rate", 1, NULL, 'r'},
+        {"hex", 0, NULL, 'x'},         {"hot", 1, NULL, 'h'},       {"prefix", 1, NULL, 'P'}, {"repeat", 1, NULL, 'R'},
+        {"produced", 1, NULL, 'o'},    {"linger-ms", 1, NULL, 'l'}, {"header", 1, NULL, 'H'}, {0},
     };
     struct options o = {.partitioner = "key", .prefix = "k-", .linger_ms = "5", .seed = 1};
     int c;
@@ -538,6 +557,10 @@ static struct options parse_options(int *argc, char ***argv) {
         case 'R': o.repeat = atof(optarg); break;
         case 'o': o.produced = optarg; break;
         case 'l': o.linger_ms = optarg; break;
+        case 'H':
+            if (o.n_headers == HEADERS_MAX) die("--header: at most %d", HEADERS_MAX);
+            o.headers[o.n_headers++] = optarg;
+            break;
         default: usage();
         }
     }

@@ -115,7 +115,7 @@ def run(request):
     note("end", request, " " + outcome)
     answer = {"id": request["id"], "outcome": outcome}
     if outcome != "done":
-        answer["reason"] = "the payload says " + outcome
+        answer["reason"] = "the payload says " + outcome + "".join("; %s is %s" % tuple(h) for h in request["headers"])
     say(json.dumps(answer) + "\n")
 
 

@@ -81,12 +81,12 @@ class Kafka:
         lines = (line.split(" ", 3) for line in self.tool("committed", group, *topics).splitlines())
         return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
 
-    def produce(self, topic, records):
-        """records: (partition or None, key, payload): bytes or None each."""
+    def produce(self, topic, records, **headers):
+        """records: (partition or None, key, payload): bytes or None each. Each record has the headers."""
         def field(b):
             return "\\N" if b is None else b.hex()
         lines = ["%s|%s|%s\n" % ("" if p is None else p, field(k), field(v)) for p, k, v in records]
-        self.tool("produce", topic, "--hex", given="".join(lines).encode())
+        self.tool("produce", topic, "--hex", *("--header=%s=%s" % h for h in headers.items()), given="".join(lines).encode())
 
     def dump(self, topic):
         return [json.loads(line) for line in self.tool("dump", topic).splitlines()]

@@ -348,6 +348,14 @@ static void test_utf8_as_jansson(void **state) {
     assert_true(accepted > 1000 && refused > 10000);
 }
 
+static void test_own_key_is_the_identity(void **state) {
+    (void)state;
+    struct lw_bytes key = lw_key_own(lw_bytes_of("orders"), 3, 1042, &scratch);
+    assert_int_equal(key.n, strlen("orders/3/1042"));
+    assert_memory_equal(key.p, "orders/3/1042", key.n);
+    assert_ptr_equal(key.p, scratch.p);
+}
+
 static int free_scratch(void **state) {
     (void)state;
     lw_buf_free(&scratch);
@@ -367,6 +375,7 @@ int main(void) {
         cmocka_unit_test(test_one_megabyte),
         cmocka_unit_test(test_message_key),
         cmocka_unit_test(test_header),
+        cmocka_unit_test(test_own_key_is_the_identity),
         cmocka_unit_test(test_utf8_as_jansson),
         cmocka_unit_test(test_random_documents_as_jansson),
         cmocka_unit_test(test_damaged_documents_as_jansson),

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The headers that a dead letter in a topic carries behind those of its message.
+ *
+ *     latchwork-origin, -reason, -attempts     ours: identity, why, how many attempts; text
+ *     kafka_dlt-original-topic, -partition, -offset, -timestamp
+ *                                              as Spring for Apache Kafka writes them: numbers are big-endian, of 4, 8 and 8 bytes
+ *     x-original-topic                         as Spring Cloud Stream writes it
+ *
+ * They stand behind the message's own, so a reader that takes the last header of a name finds these. */
+#ifndef LW_QUEUE_LETTER_H
+#define LW_QUEUE_LETTER_H
+
+#include "queue/key.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LW_LETTER_HEADERS = 8 }; /* maximum number of headers that are added */
+
+struct lw_letter {
+    struct lw_bytes topic; /* of the message, as its partition, offset and timestamp */
+    int32_t partition;
+    int64_t offset, timestamp_ms; /* timestamp_ms is Kafka's; -1 if it is unknown, and then its header is left out */
+    struct lw_bytes identity, reason;
+    int attempts;
+    char digits[24]; /* from here on: room for the values of headers, filled in by lw_letter_headers() */
+    unsigned char partition_be[4], offset_be[8], timestamp_be[8];
+};
+
+/* Writes the headers that the letter adds, and returns their number. They point into the letter. */
+size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEADERS]);
+/* Whether a letter adds a header of this name. */
+bool lw_letter_adds(struct lw_bytes name);
+
+#endif
