@@ -1,18 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Wrong variants of the protocol, each a small change of the real code or of a real script. The simulation, or the test that TEST names,
-must
-catch all of them but those in QUIET.
-usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS processes side by side, 2 by default)
---all: runs those in QUIET as well, to notice when one is caught after all
+must catch all of them but those in QUIET. usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS
+processes side by side, 2 by default) --all: runs those in QUIET as well, to notice when one is caught after all
 
 They are those of model/mutants.py, and the rules that break a promise in model/lanes_full.py when switched off. If only a situation
-too rare
-for random runs shows a variant, a test that builds it by hand catches it (TEST).
+too rare for random runs shows a variant, a test that builds it by hand catches it (TEST).
 
 One variant is left out: starting the granted messages of a revoked partition. It breaks no promise, because they run under their
-lease
-(tests/model/README.md, orphan=drop); taking them back (the rule "revoked goes back") keeps a rebalance short."""
+lease (tests/model/README.md, orphan=drop); taking them back (the rule "revoked goes back") keeps a rebalance short."""
 import concurrent.futures, os, shutil, subprocess, sys
 
 SEEDS, LIMIT_S = 60, 120  # the limit in seconds is for a variant that hangs
@@ -156,8 +152,7 @@ M = {
     'a claim that was refused is forgotten': [('consumer/worker/pipe.c', "    sh->pipe.answered--; ", "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;")],
 }
 # The mode of faults that catches a variant soonest. For a variant that is not named here, seeds go through all modes; OPERATE: through
-# those
-# with an operator.
+# those with an operator.
 OPERATE = '(all with an operator)'
 MODE = {
     'drop asks for nothing behind a run': 'drop',

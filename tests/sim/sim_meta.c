@@ -399,9 +399,8 @@ static bool metadata_that_is_outdated(void) {
 }
 
 /* Partition 1 is repaired first, with one record per call, and is taken away after the first of them. The repair of partition 0 must
- * begin
- * at its own start and not at the place reached in partition 1, or 4 would be written back without 2. The broker accepts no metadata, so
- * the next owner knows only what Redis has. */
+ * begin at its own start and not at the place reached in partition 1, or 4 would be written back without 2. The broker accepts no
+ * metadata, so the next owner knows only what Redis has. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -496,8 +495,7 @@ static bool dones_of_an_ended_lease(void) {
 }
 
 /* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner has a TTL of 10 s but heard of the longer
- * one
- * before the wipe, so its quarantine is as long as that lease. */
+ * one before the wipe, so its quarantine is as long as that lease. */
 static bool a_wipe_with_two_ttls(void) {
     struct scene b = {.x_lingers = true, .k_lingers = true, .committed = -1, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
     s.k_lingers = true;
@@ -578,8 +576,7 @@ static bool a_younger_fleet_seen_once(void) {
 }
 
 /* What looks like a younger fleet is none if its commit was there before us, or if it is our own fleet in a new epoch after a wipe, of
- * which
- * this worker has not heard. */
+ * which this worker has not heard. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -680,8 +677,7 @@ static bool a_wipe_after_the_first_commit(void) {
 }
 
 /* Kafka accepts no commit of the first worker, so nothing tells the second worker about it when Redis is wiped. Therefore the first one
- * must
- * not have run anything. */
+ * must not have run anything. */
 static bool a_wipe_before_the_first_commit(void) {
     s.can_look = s.k_lingers = s.no_commits = true;
     bool early = runs_at_once("a-1", 1);

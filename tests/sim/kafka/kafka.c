@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake Kafka: which worker owns which partition, what workers read, and their commits. A partition can get a new owner before the
- * old
- * owner has heard that it lost it. */
+ * old owner has heard that it lost it. */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/bytes.h"

@@ -3,8 +3,7 @@
  * at any time during a run. Some of its calls are sent twice, as after a lost answer or by a job that goes on.
  *
  * It adds four oracles: a dropped message never runs and was in no handler; each replay is done, in order, and has one effect; nothing
- * is
- * granted in a paused lane; nothing runs in a lane that the operator holds for a trial. */
+ * is granted in a paused lane; nothing runs in a lane that the operator holds for a trial. */
 #ifndef LW_SIM_OPERATOR_H
 #define LW_SIM_OPERATOR_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rebalance that takes partitions away in steps: while their owner waits for the handlers that have started, the rest of the world
- * goes
- * on, handlers end, and connections break. Two things must hold besides the oracles of every run: no message of a leaving partition
- * starts
- * from the fast path, and the wait ends soon after those handlers have ended, however many of the partition's messages wait in Redis. */
+ * goes on, handlers end, and connections break. Two things must hold besides the oracles of every run: no message of a leaving partition
+ * starts from the fast path, and the wait ends soon after those handlers have ended, however many of the partition's messages wait in
+ * Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"
@@ -21,10 +20,8 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
 }
 
 /* No message of a leaving partition may start from the fast path: in Redis a head is known as waiting (1), and a message of the fast
- * path
- * is not. This cannot be told if Redis may have lost data, or if a torn script reported a list as vanished, because its messages count
- * as
- * unknown then. */
+ * path is not. This cannot be told if Redis may have lost data, or if a torn script reported a list as vanished, because its messages
+ * count as unknown then. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
         w->f->torn > 0 || !leaves(w, worker, job))

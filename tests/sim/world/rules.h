@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks what the configuration promises besides order and exclusion. In every world, attempts are counted one by one and none is
- * wasted,
- * and while others wait, a lane runs at most lock.max_run messages that came later. Some worlds (struct faults) add queue.on_busy drop,
- * business ids, suspects of a crash, and handlers that give back under a live lease. */
+ * wasted, and while others wait, a lane runs at most lock.max_run messages that came later. Some worlds (struct faults) add queue.on_busy
+ * drop, business ids, suspects of a crash, and handlers that give back under a live lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redis forgets what waits in a lane while its epoch goes on, because a person deletes the list by hand or because it is evicted. In
- * some
- * worlds the states are forgotten as well, in others they still say that the messages wait. The owners must notice and read what they
- * parked from Kafka again. Later messages may have run by then, so no order is demanded of the key. */
+ * some worlds the states are forgotten as well, in others they still say that the messages wait. The owners must notice and read what
+ * they parked from Kafka again. Later messages may have run by then, so no order is demanded of the key. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
