@@ -12,13 +12,13 @@ static uint64_t allocations;
 void meter_turn(bool on) {
     assert(!inside);
     is_on = on;
-    if (on) /* callgrind is slow: no more of it than is measured */
+    if (on) /* callgrind is slow, so it instruments only what is measured */
         CALLGRIND_START_INSTRUMENTATION;
     else
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* The switch is the last thing before the worker's code and the first behind it. */
+/* The switch comes last before the worker's code begins, and first after it ends. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;
