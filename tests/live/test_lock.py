@@ -47,8 +47,7 @@ def meetings(commands, runs):
 
 @scenario
 def commands_and_handlers(t):
-    """Four lanes, two processes of workers, and commands that take the lanes' own locks: nothing overlaps, fences grow across both, and
-    nothing is lost."""
+    """Four lanes, workers, and commands that take the lanes' own locks: nothing overlaps, fences grow across both, and nothing is lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})

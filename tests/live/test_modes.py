@@ -173,8 +173,8 @@ def judge_ids(t, run):
 
 
 def judge_dropped_count(t, found, dropped):
-    """Checks the count of dropped messages. It may be too low, because the answer to a call that dropped some may reach no worker; they
-    come again as finished, and are not counted."""
+    """Checks the count of dropped messages. It may be too low: if a worker dies before it reads the answer to a call that dropped
+    messages, these come again as finished, and nobody counts them."""
     t.check(dropped // 2 < found["dropped"] <= dropped, "the summary says dropped %d of %d" % (found["dropped"], dropped))
 
 

@@ -6,9 +6,9 @@ usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by d
 
 Each lane has one waiting message, but one lane has LANES / 10, and there are LANES / 10 dead letters. For each command it prints: the
 time it took, its largest memory, the number of its calls, what they cost Redis, and how long the longest took there (on a busy
-machine that includes waiting for a core, so measure on an idle one). --watch: instead, checks each command that Redis runs
-(MONITOR) against bounds: commands per call, elements per command, and no command that grows with the data. For that 3,000 lanes are
-enough; tests/cli/test_scale.py runs it."""
+machine that includes waiting for a core, so measure on an idle one).
+--watch: instead, it checks each command that Redis runs (MONITOR) against bounds: commands per call, elements per command, and no
+command that grows with the data. For that 3,000 lanes are enough; tests/cli/test_scale.py runs it."""
 import json
 import os
 import re

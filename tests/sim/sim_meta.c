@@ -559,7 +559,7 @@ static bool fleet_said(bool wanted) {
     return said == wanted;
 }
 
-/* Only one commit of a younger fleet is seen, then it stops: the older fleet reports it nevertheless, when its patience is over. */
+/* Only one commit of a younger fleet is seen, then that fleet stops. The older fleet reports it nevertheless when its patience is over. */
 static bool a_younger_fleet_seen_once(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -575,8 +575,8 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* What looks like a younger fleet is none if its commit was there before us, or if it is our own fleet in a new epoch after a wipe, of
- * which this worker has not heard. */
+/* What looks like a younger fleet is none in two cases: its commit was there before us; or it is our own fleet in a new epoch after a
+ * wipe, of which this worker has not heard. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the fake Redis with a real redis-server: both get the same random commands and scripts, and must have the same replies and
  * data.
- * sim_store_diff [sequences [first seed]]: 300 sequences of 200 commands without arguments; a failure names the seed to run again. */
+ * usage: sim_store_diff [SEQUENCES [FIRST_SEED]]. By default it runs 300 sequences of 200 commands. A failure names the seed to run
+ * again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

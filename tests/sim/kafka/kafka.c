@@ -45,7 +45,7 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     int64_t begin = part->committed >= 0 ? part->committed : part->offset[0];
     me->pos[p] = first_at(part, begin);
     trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin, part->gen);
-    /* p transaction markers stand behind the last record */
+    /* The log of partition p ends with p transaction markers. */
     lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
                                                    .partition = p,
                                                    .gen = part->gen,
@@ -124,7 +124,7 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        if (p >= 0 && !me->was_read[p] && !me->world->f->drop /* drop commits before it reads */ && c[i].offset != me->begun[p])
+        if (p >= 0 && !me->was_read[p] && !me->world->f->drop /* drop commits before it reads states */ && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
         me->commit[me->n_commit].offset = c[i].offset;
@@ -206,7 +206,7 @@ void step_poll(struct world *w, struct sim_worker *me) {
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
-            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* p transaction markers */
+            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with markers */
             return;
         }
         int at = me->pos[p]++;

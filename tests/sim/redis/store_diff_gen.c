@@ -168,7 +168,7 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* Adds an argument of this kind. In a form, each letter stands for one argument, and the letters after '*' repeat one to four times. */
+/* Adds an argument of this kind. A form has one letter per argument, and the letters after '*' repeat one to four times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {

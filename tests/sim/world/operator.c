@@ -247,7 +247,7 @@ static void dropped(struct world *w, const struct item *it) {
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    /* nothing is demanded of a message that was done before: a run of it may still be under way */
+    /* A message that was done before may run again, because such a run may be under way already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
     p->done[it->index] = p->dead[it->index] = true; /* counts as finished for the other oracles */
 }

@@ -73,7 +73,7 @@ static void go_on(struct sim_worker *me, struct lw_job *next) {
     }
 }
 
-/* The next message of a hold goes on on the same thread, or waits at the end of the pool's queue. */
+/* Starts the next message of a hold on the same thread, or puts it at the end of the pool's queue. */
 static void follow(struct sim_worker *me, struct lw_job *next) {
     struct world *w = me->world;
     if (w->f->pool && rnd_below(w, 3) == 0)
