@@ -12,7 +12,7 @@ from lib.scenario import SOAK, main, scenario
 
 @scenario
 def broker_killed(t):
-    """Row 17: the broker is killed (kill -9) twice under load. Commits are retried, nothing hangs, and nothing is lost."""
+    """Fault 17: the broker is killed (kill -9) twice under load. Commits are retried, nothing hangs, and nothing is lost."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -34,7 +34,7 @@ def broker_killed(t):
 
 @scenario
 def rebalances(t):
-    """Rows 18, 19: a second member joins and leaves all the time. Each time partitions are drained, committed and given up: hardly any
+    """Faults 18, 19: a second member joins and leaves all the time. Each time partitions are drained, committed and given up: hardly any
     message runs again, and none is lost."""
     t.start_redis()
     t.make_topics()
@@ -70,7 +70,7 @@ def revoke_with_backlog(t):
     run.wait_workers(2)
     t.generate(2400, keys=6)
     wait_until(lambda: t.ends_so_far() > 100, 60, "load")
-    time.sleep(2)  # meanwhile the others are parked
+    time.sleep(2)  # time in which the other messages are parked
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
     wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
@@ -85,7 +85,7 @@ def revoke_with_backlog(t):
 
 @scenario
 def deploy(t):
-    """Row 36: SIGTERM to all workers under load, three times. They drain within the time given and end with status 0; no attempt is
+    """Fault 36: SIGTERM to all workers under load, three times. They drain within the time given and end with status 0; no attempt is
     counted, and nothing is lost or runs again."""
     t.start_redis()
     t.make_topics()
@@ -127,7 +127,7 @@ def reload(t):
 
 @scenario
 def slow_handler(t):
-    """Row 20: handlers take longer than max.poll.interval.ms. Polling goes on, no worker is removed from the group, and nothing runs
+    """Fault 20: handlers take longer than max.poll.interval.ms. Polling goes on, no worker is removed from the group, and nothing runs
     again."""
     t.start_redis()
     t.make_topics()
@@ -148,7 +148,7 @@ def slow_handler(t):
 
 @scenario
 def foreign_metadata(t):
-    """Row 25: commit metadata of another program, or corrupt metadata, causes a warning, and nothing counts as done because of it."""
+    """Fault 25: commit metadata of another program, or corrupt metadata, causes a warning, and nothing counts as done because of it."""
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)
@@ -202,7 +202,7 @@ def made_anew(t, topic, old, new, late):
 
 @scenario
 def topic_made_anew(t):
-    """Row 22: a topic is deleted and recreated under a running worker, with more records than before, as many, or fewer: the worker
+    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as many, or fewer: the worker
     never skips any without saying so."""
     t.start_redis()
     for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Workers that die or are stopped: kill -9, and SIGSTOP past the lease. Arguments: build folder [scenario…].
-Rows, and oracles such as O3, are those of doc/design/faults.md."""
+The numbers of faults, and oracles such as O3, are those of doc/design/faults.md."""
 import json
 import os
 import random
@@ -88,7 +88,7 @@ def newest_by_key(t):
 
 @scenario
 def kill_workers(t):
-    """Rows 1, 2, 3: kill -9 of a random worker every 1.5 s. Nothing is lost or misordered, no key runs twice at once, and only messages
+    """Faults 1, 2, 3: kill -9 of a random worker every 1.5 s. Nothing is lost or misordered, no key runs twice at once, and only messages
     in flight run again."""
     t.start_redis()
     t.make_topics()
@@ -202,7 +202,7 @@ def stop_often(t, run, ttl_ms, family):
 
 @scenario
 def stop_workers(t):
-    """Row 4: workers and their handlers are stopped for 3 × TTL. Meanwhile their keys move on, and what they report late is refused."""
+    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile their keys move on, and what they report late is refused."""
     t.start_redis()
     t.make_topics()
     run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
@@ -217,7 +217,7 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Row 4, O3: workers are stopped while they wait for the store, until their partitions and keys have moved on. Their late writes are
+    """Fault 4, O3: workers are stopped while they wait for the store, until their partitions and keys have moved on. Their late writes are
     refused."""
     t.start_redis()
     t.make_topics(1)

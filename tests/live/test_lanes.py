@@ -29,7 +29,7 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    # Redelivered messages that wait are counted as parked again: workers that start one after the other cause rebalances.
+    # Messages that wait are counted as parked again if Kafka redelivers them, which happens while workers start one after the other.
     t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
     t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
     t.check(drained > 0, "nothing was ever parked: the test does not test much")

@@ -308,7 +308,8 @@ def drop(t):
 
 @scenario
 def drop_workers_killed(t):
-    """The same with keys in several partitions and with workers that die: the messages in their handlers run again, and are not dropped."""
+    """queue.on_busy drop with keys in several partitions and workers that die: the messages in their handlers run again, and are not
+    dropped."""
     t.start_redis()
     t.make_topics()
     run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
@@ -404,7 +405,7 @@ def skip(t):
 
 @scenario
 def skip_workers_killed(t):
-    """The same with workers that die, and with dead letters in a topic: none is missing, and a death counts no attempt."""
+    """retry.order skip with workers that die, and with dead letters in a topic: none is missing, and a death counts no attempt."""
     t.start_redis()
     t.make_topics(1)
     grave = t.id + "-dead"

@@ -98,7 +98,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: vanished(t), 30, "a worker's sign that the list was deleted")
     rows = [r for r in tool(t, "ledger", status=1) if "difference" in r]
     t.check({"missing"} == {r["difference"] for r in rows} and 1 in {bool(r.get("replay")) for r in rows}, "a replay that was lost: %r" % rows)
-    t.redis.call("RPUSH", lane, *kept)  # in front of those that workers may have put there meanwhile
+    t.redis.call("RPUSH", lane, *kept)  # puts them in front of messages that workers may have parked meanwhile
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
     side = [begin(t, *args, "--execute") for _ in range(4)]
@@ -165,7 +165,7 @@ def import_killed(t):
     tool(t, "queue", "pause", "k1", "k2")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    time.sleep(0.5)  # messages that were granted before the pause end
+    time.sleep(0.5)  # messages that were granted before the pause need this time
     n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1]["results"]["dropped"]
     tool(t, "queue", "resume", "k1", "k2")
     kept = ["%(topic)s/%(partition)d/%(offset)d" % json.loads(line) for line in open(backup)]

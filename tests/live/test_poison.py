@@ -63,7 +63,7 @@ DEATHS = (b"exit", b"crash", b"exit-once")
 
 @scenario
 def handlers_that_misbehave(t):
-    """Rows 26, 28, 29: exec handlers that fail, exit, crash, hang or answer garbage. Their messages are tried max_attempts times and are
+    """Faults 26, 28, 29: exec handlers that fail, exit, crash, hang or answer garbage. Their messages are tried max_attempts times and are
     then dead, with a reason; others go on."""
     t.start_redis()
     t.make_topics()
@@ -102,7 +102,7 @@ def handlers_that_misbehave(t):
 
 @scenario
 def grandchildren(t):
-    """Row 29: processes that a handler left in its process group end with it, and none of them writes after its message's lease."""
+    """Fault 29: processes that a handler left in its process group end with it, and none of them writes after its message's lease."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -121,7 +121,7 @@ def grandchildren(t):
 
 @scenario
 def plugin_crashes(t):
-    """Row 27: a plugin crashes, aborts or exits. The worker is replaced, the message is blamed, runs alone and is then dead; all others
+    """Fault 27: a plugin crashes, aborts or exits. The worker is replaced, the message is blamed, runs alone and is then dead; all others
     are done."""
     t.start_redis()
     t.make_topics()
@@ -144,7 +144,7 @@ def plugin_crashes(t):
 
 @scenario
 def plugin_hangs(t):
-    """Row 28: a plugin that hangs is cancelled, and if it never comes back its worker is replaced. The message is dead after its
+    """Fault 28: a plugin that hangs is cancelled, and if it never comes back its worker is replaced. The message is dead after its
     attempts; others are done."""
     t.start_redis()
     t.make_topics()
@@ -166,7 +166,7 @@ def plugin_hangs(t):
 
 @scenario
 def dead_letter_topic(t):
-    """Row 26: dead letters go to a topic. They are acknowledged before the message counts as dead, and their headers tell origin, reason
+    """Fault 26: dead letters go to a topic. They are acknowledged before the message counts as dead, and their headers tell origin, reason
     and attempts."""
     t.start_redis()
     t.make_topics()
@@ -216,7 +216,7 @@ def letters_never_taken(t):
 
 @scenario
 def no_key(t):
-    """Row 32: the key rule needs JSON. A message that is malformed or has no key is dead, with position and reason; others are done."""
+    """Fault 32: the key rule needs JSON. A message that is malformed or has no key is dead, with position and reason; others are done."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -269,7 +269,7 @@ def own_lanes(t):
 
 @scenario
 def odd_keys_and_payloads(t):
-    """Row 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB, binary or null: each message is done, or
+    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB, binary or null: each message is done, or
     dead if it has no key."""
     t.start_redis()
     t.make_topics()

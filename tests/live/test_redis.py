@@ -47,7 +47,7 @@ def check_refused(t, run, when):
 
 @scenario
 def flushall_twice(t):
-    """Row 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions go back to the watermark;
+    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions go back to the watermark;
     nothing is lost, and no key runs twice at once."""
     t.start_redis()
     run = under_load(t, 10000 * SOAK, 700)
@@ -67,7 +67,7 @@ def flushall_twice(t):
 
 @scenario
 def flushall_slow_handlers(t):
-    """Row 5 with handlers that run for longer than the quarantine: they are cancelled or finish, but never run beside another of the
+    """Fault 5 with handlers that run for longer than the quarantine: they are cancelled or finish, but never run beside another of the
     key."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="300-2500", lock={"ttl_ms": 1000}, handler=exec_handler(processes=8))
@@ -81,7 +81,7 @@ def flushall_slow_handlers(t):
 
 @scenario
 def script_flush(t):
-    """Row 8: the scripts are deleted again and again, and the workers load them again. No message of a pipeline is lost or runs twice."""
+    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message of a pipeline is lost or runs twice."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 900)
     n = 0
@@ -98,7 +98,7 @@ def script_flush(t):
 
 @scenario
 def replies_lost(t):
-    """Row 13: connections are cut again and again. Calls whose replies were lost are sent again and change nothing more."""
+    """Fault 13: connections are cut again and again. Calls whose replies were lost are sent again and change nothing more."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -114,7 +114,7 @@ def replies_lost(t):
 
 @scenario
 def redis_killed_empty(t):
-    """Row 5: Redis is killed (kill -9) and comes back empty."""
+    """Fault 5: Redis is killed (kill -9) and comes back empty."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -131,7 +131,7 @@ def redis_killed_empty(t):
 
 @scenario
 def redis_killed_everysec(t):
-    """Row 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data, which the workers do not trust."""
+    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data, which the workers do not trust."""
     t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -147,7 +147,7 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Row 12: Redis is stopped for longer than the TTL while handlers outlast their leases: they are gone before the lease ends, and
+    """Fault 12: Redis is stopped for longer than the TTL while handlers outlast their leases: they are gone before the lease ends, and
     then work goes on."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="200-2500", lock={"ttl_ms": 1200}, handler=exec_handler(processes=8))
@@ -169,7 +169,7 @@ def redis_frozen(t):
 
 @scenario
 def maxmemory(t):
-    """Row 9: Redis is full: no new messages are admitted, and those that wait drain. When there is room again, it goes on without a
+    """Fault 9: Redis is full: no new messages are admitted, and those that wait drain. When there is room again, it goes on without a
     restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
@@ -290,7 +290,7 @@ def rights_taken(t):
     losses = [(lambda name=name: acl("-" + name), lambda name=name: acl("+" + name), "may not run [A-Z or]*" + name.upper())
               for name in ("lpush", "setrange", "zadd", "evalsha", "time")]
     losses += [(lambda first=first: acl("resetkeys", mine + "[^%s]*" % first), lambda: acl("resetkeys", mine + "*"), "may not use a key")
-               for first in ("w", "s", "e")]  # the first letters of wait:, state: and epoch
+               for first in ("w", "s", "e")]  # the first letters of wait:, state: and epoch, which are names of keys
     losses += [(lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "brpoplpush"),
                (new_password, lambda: acl(">secret"), "WRONGPASS")]
     for take, give, said in losses:

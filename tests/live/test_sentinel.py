@@ -50,7 +50,7 @@ def finish(t, run, before, pauses):
 
 @scenario
 def master_killed(t):
-    """Row 7: the master is killed (kill -9) under load, again and again: nothing is lost, no leases overlap, and work goes on with the
+    """Fault 7: the master is killed (kill -9) under load, again and again: nothing is lost, no leases overlap, and work goes on with the
     replica."""
     run, before = start(t, KILLS)
     pauses = []

@@ -122,7 +122,7 @@ def password_rotated(t):
     done = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > done + 50, 30, "work with the new password")
     t.check("refuses the user or password" not in run.log(), "the order of the how-to was an outage")
-    t.rights_taken = True  # from now on the workers are refused
+    t.rights_taken = True  # from now on Redis refuses the workers
     t.redis.call("ACL", "SETUSER", "tester", "resetpass", ">third")
     cut(t)
     wait_until(lambda: re.search("refuses the user or password.*WRONGPASS", run.log()), 30, "word of the password")

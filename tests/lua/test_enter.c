@@ -81,7 +81,7 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    e.history = ""; /* an older version, or a server that does not tell its history */
+    e.history = ""; /* older versions, and servers that hide it, give no history */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
     assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same history */

@@ -105,7 +105,7 @@ static void one_that_waits_sends_the_rest_behind_it(void **state) {
     busy(l, "k");
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "W");
-    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* even though the lane looks free */
+    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* now the lane looks free, but message 1 still waits */
     assert_string_equal(lt_gate(l, m, 3), "WWW");
     assert_string_equal(lt_waiting(l, m[0]), "0/1 0/2 0/3");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
@@ -183,12 +183,12 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     lt_free_lock(l, m[0]); /* its worker died */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* behind a run of the same call it stays with the worker */
+    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind the run */
     again[1].token = again[2].token = "t3";
-    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in another call it is parked */
+    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without that run, message 1 is parked */
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
-    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* those behind it are dropped */
+    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* the messages behind message 1 are dropped */
 }
 
 /* Messages older than the epoch may have been granted in an earlier one, so they are not dropped. Once the offset is known from which
@@ -242,7 +242,7 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
-    lt_int(l, "SADD " LT_TAG "paused k"); /* the same holds if the lane was paused meanwhile */
+    lt_int(l, "SADD " LT_TAG "paused k"); /* a pause in the meantime makes no difference */
     assert_string_equal(lt_gate(l, m, 2), "RA");
     assert_string_equal(lt_gate(l, other, 2), "WW");
     assert_string_equal(lt_waiting(l, m[0]), "0/7 0/8");
@@ -309,7 +309,7 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* with waiters, gate takes another path in the script */
+    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* the script checks a lane with waiters in another way */
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 

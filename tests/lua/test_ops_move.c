@@ -14,7 +14,7 @@
 struct put {
     const char *lane;
     int64_t offset, replay;
-    const char *original, *entry; /* NULL stands for '' */
+    const char *original, *entry; /* NULL stands for an empty argument */
     const char *text;             /* used instead of an envelope if set */
 };
 
@@ -221,11 +221,11 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    assert_string_equal(put1(l, 3, 7), "A"); /* it runs already */
+    assert_string_equal(put1(l, 3, 7), "A"); /* the replay already runs */
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    assert_string_equal(put1(l, 3, 7), "A"); /* it is done already */
+    assert_string_equal(put1(l, 3, 7), "A"); /* the replay is already done */
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
 
@@ -242,7 +242,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* it stands in the middle of the list, so it is skipped when its turn comes */
+    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* it stays in the list, and is passed over when it is the head */
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lanes"), 0);
@@ -361,7 +361,7 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    assert_string_equal(put1(l, 3, 7), "-OOM"); /* refused as gate is */
+    assert_string_equal(put1(l, 3, 7), "-OOM"); /* at maxmemory put is refused, as gate is */
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");
     assert_string_equal(lt_waiting(l, message(0)), "0/2");

@@ -74,7 +74,7 @@ static void done_forgets_the_tries(void **state) {
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* the same if the lease was lost */
+    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* a lost lease makes no difference */
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);

@@ -146,7 +146,7 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     lt_setup(state);
     assert_string_equal(settle(l, item(1, 1, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 0);
-    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first message was done */
+    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first message was done, so it is recorded */
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(2)), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
@@ -184,7 +184,7 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    items[3].value = "t1:77"; /* a wrong value of the lock */
+    items[3].value = "t1:77"; /* not the value of the lane's lock */
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }

@@ -233,7 +233,7 @@ static void a_paused_lane_stops(void **state) {
         assert_string_equal(lt_waiting(l, m), "0/9");
         assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     }
-    lt_setup(state); /* the same without waiters */
+    lt_setup(state); /* a paused lane is also released without waiters */
     gate1(l, message(1));
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(settle1(l, keep(message(1), &second)), "L");
@@ -264,7 +264,7 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
     assert_int_equal(sscanf(lt_text(l, "HGET " LT_TAG "tries:orders:0:0 1"), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
     assert_int_equal(n, 1);
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
-    struct lt_msg claim = message(2); /* the next message runs and fails as well, then the third */
+    struct lt_msg claim = message(2); /* message 2 runs and fails as well, then message 3 */
     assert_string_equal(lt_claim(l, &claim, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     m.offset = 2;

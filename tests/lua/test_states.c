@@ -199,7 +199,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits of m, of w, and of those set before */
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits of m, of w and of earlier states */
 }
 
 static void claim_looks_at_its_heads_wherever_they_are(void **state) {
@@ -228,7 +228,7 @@ static void nothing_is_written_below_the_floor(void **state) {
     assert_string_equal(lt_settle(l, m, 5), "LLLLL");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0 " LT_TAG "dead " LT_TAG "tries:orders:0:1"), 0);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:1"), 1);
-    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* the same without a lease */
+    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* a missing lease makes no difference */
     assert_string_equal(lt_settle(l, &late, 1), "S");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
