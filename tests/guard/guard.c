@@ -102,7 +102,7 @@ static struct lw_buf read_all(int fd) {
     return b;
 }
 
-struct count { /* a count under way */
+struct count { /* a run under callgrind whose figure is not read yet */
     pid_t child;
     int fd;
 };

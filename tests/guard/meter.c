@@ -18,7 +18,7 @@ void meter_turn(bool on) {
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* The switch comes last before the worker's code begins, and first after it ends. */
+/* Collecting starts directly before the worker's code and stops directly after it. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;

@@ -3,8 +3,9 @@
 """The new group protocol (KIP-848): the same promises, and which workers lose partitions. It needs librdkafka 2.15 and Kafka 4, so it is
 no part of `make check`:
 
-    LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build [scenario…]        (make
-live-new-protocol)"""
+    LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build [scenario…]
+
+`make live-new-protocol` runs it."""
 import os
 import re
 import signal

@@ -16,7 +16,8 @@ how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a fault a
     garbage, foreign, half  answers without JSON; with another id; with half a line before it ends
     flood                   answers with a line that has no end
     child                   leaves a grandchild in this process group that beats for ever, and answers done
-    child-hang              the same, but never answers loud                    writes a lot to stderr, and answers done
+    child-hang              the same, but never answers
+    loud                    writes a lot to stderr, and answers done
 """
 import base64
 import json

@@ -33,6 +33,6 @@ def begin(t, *args):
 
 
 def lines(p):
-    """The complete JSON lines that a command started by begin() has printed so far."""
+    """Returns the complete JSON lines that a command started by begin() has printed so far."""
     with open(p.out_path) as f:
         return [json.loads(line) for line in f if line.startswith("{") and line.endswith("\n")]
