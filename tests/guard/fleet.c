@@ -28,7 +28,7 @@ struct rec {
     int key_number, runs;
 };
 
-struct log { /* one partition */
+struct log { /* the log of one partition */
     struct rec *rec;
     int n, next; /* next: index of the record to deliver next */
     int ran;
@@ -78,7 +78,7 @@ static void die(const char *fmt, ...) {
     exit(1);
 }
 
-/* The generator splitmix64. */
+/* Draws a number below `below` with the generator splitmix64. */
 static uint64_t draw(struct fleet *f, uint64_t below) {
     uint64_t z = f->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -96,10 +96,10 @@ static size_t digits(size_t n) {
 
 static redisReply *ask(struct fleet *f, int argc, const char *const *argv, const size_t *len) {
     f->commands++;
-    f->bytes += 1 + digits((size_t)argc) + 2; /* for *ARGC\r\n */
+    f->bytes += 1 + digits((size_t)argc) + 2; /* the bytes of *ARGC\r\n */
     for (int i = 0; i < argc; i++) {
         size_t n = len ? len[i] : strlen(argv[i]);
-        f->bytes += 1 + digits(n) + 2 + n + 2; /* for $LEN\r\nBYTES\r\n */
+        f->bytes += 1 + digits(n) + 2 + n + 2; /* the bytes of $LEN\r\nBYTES\r\n */
     }
     store_set_time_us(f->store, (f->now_ms + WALL_MS) * 1000);
     redisReply *r = store_call(f->store, argc, argv, len);

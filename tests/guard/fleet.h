@@ -32,7 +32,7 @@ struct fleet_figures { /* totals of the measured part */
     uint64_t messages;
     uint64_t rounds;
     uint64_t commands, bytes; /* commands sent to Redis, and their bytes on the wire */
-    uint64_t inside;          /* commands that scripts called */
+    uint64_t inside;          /* number of commands that scripts called */
     uint64_t allocations;     /* allocations made by the worker's code */
     uint64_t parked, drained;
 };

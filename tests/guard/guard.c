@@ -39,7 +39,7 @@ enum { JUDGES_INSTRUCTIONS = 1 };
 enum { JUDGES_INSTRUCTIONS = 0 };
 #endif
 
-struct bounds { /* the most per message */
+struct bounds { /* upper bounds per message */
     double commands, bytes, inside, allocations, instructions;
 };
 

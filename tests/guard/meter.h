@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-void meter_turn(bool on); /* only outside the worker's code */
+void meter_turn(bool on); /* call it only outside the worker's code */
 void meter_enter(void);
 void meter_leave(void);
 uint64_t meter_allocations(void);

@@ -46,7 +46,7 @@ def check_blame(t, run, again):
 
 
 def make_store(path):
-    """Makes the table, and a history of every effect on it, which keeps overwritten rows as well."""
+    """Makes the table, and a history of every effect on it, so that overwritten rows are seen as well."""
     db = sqlite3.connect(path)
     db.executescript("""
         PRAGMA journal_mode = WAL;

@@ -35,7 +35,7 @@ def small_metadata(t):
     wait_until(lambda: t.kafka.committed(t.id, t.topics).get((topic, 0), (0, ""))[0] > 0, 60, "commit with less metadata")
     _, metadata = t.kafka.committed(t.id, t.topics)[topic, 0]
     t.check(len(metadata) <= 48, "metadata of %d bytes" % len(metadata))
-    t.redis.call("FLUSHALL")  # this also ends the pause
+    t.redis.call("FLUSHALL")  # deletes the pause as well
     t.wait_finished()
     t.check(run.log().count("offset.metadata.max.bytes") <= 4, "said more than once a worker")
     run.stop()

@@ -12,7 +12,7 @@ from lib.tool import tool
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
 ROUND_S = 20  # time for a failover, the quarantine, and the return of the old master as a replica, s
-BACK_S = 2 + 10  # lock.ttl_ms and ten seconds
+BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
 
 
 def start(t, rounds):

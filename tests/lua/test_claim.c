@@ -344,8 +344,8 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A repeated call continues where a limit stopped the first, and takes further hints. That is
-     * harmless, because the janitor makes them again. */
+    /* A repeated call continues where a limit stopped the first, and takes further hints. That is harmless, because tend makes them
+     * again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

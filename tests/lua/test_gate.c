@@ -33,7 +33,7 @@ static void the_fence_is_the_time_in_us_at_least(void **state) {
     uint64_t before_us = (uint64_t)lt_now_ms(l) * 1000;
     gate1(l, lt_msg(0, 1, "k", "t1"));
     assert_true(l->fence >= before_us);
-    lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* the next fence is above the last even if that is ahead of the clock */
+    lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* the next fence exceeds the last one, even if the clock is behind it */
     l->reserve = 5;
     gate1(l, lt_msg(0, 2, "j", "t2"));
     assert_true(l->fence == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 6 : 1));
@@ -96,7 +96,7 @@ static void my_own_lock_runs_again(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* another token, which begins like ours */
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* the token begins like the holder's, but is another */
     assert_string_equal(lt_lock(l, m), "t12");
 }
 

@@ -180,7 +180,7 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     l->drop = true;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
-    lt_free_lock(l, m[0]); /* its worker died */
+    lt_free_lock(l, m[0]); /* the worker of message 1 died */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
     assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind the run */
@@ -217,7 +217,7 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* it was granted before, which counts as one attempt */
+    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* message 2 runs now; message 1 was granted before */
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
     assert_string_equal(lt_gate(l, ask, 2), "GX");

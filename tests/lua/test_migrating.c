@@ -19,7 +19,7 @@
 enum { KEYS_MAX = 64, BY_CHANCE = 8, OK_TRIES = 400, NODE_ID = 41 };
 
 struct nodes {
-    struct lt *l; /* its server is the source, which owns all slots */
+    struct lt *l; /* the server in `l` is the source, which owns all slots */
     struct lw_test_redis *target;
     redisContext *to;
     int source_port, target_port;
@@ -171,7 +171,7 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 
 static bool is_of_the_cluster(const char *text) {
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) || strstr(text, "access a non local key") ||
-           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* Valkey's wording */
+           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* the words of Valkey */
 }
 
 /* Calls the script after the keys in `which` have moved. */

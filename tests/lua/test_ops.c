@@ -83,7 +83,7 @@ static void an_edit_of_what_is_no_more(void **state) {
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * reason r envelope e1"));
     char *before = lt_dump(l, true);
     assert_string_equal(edit(l, "1-1", "e1", "e2", "me", "11"), "0");
-    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another operator edited it first */
+    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another operator edited the letter first */
     lt_assert_unchanged(l, before, true);
 }
 

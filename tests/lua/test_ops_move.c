@@ -150,7 +150,7 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        assert_string_equal(put1(l, s, 0), "A"); /* as an import does */
+        assert_string_equal(put1(l, s, 0), "A"); /* put does the same for an import */
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
     assert_string_equal(put1(l, 99, 0), "A");
@@ -242,7 +242,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* it stays in the list, and is passed over when it is the head */
+    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* the message stays in the list, and is passed over later */
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lanes"), 0);

@@ -40,7 +40,7 @@ struct hold { /* what a worker knows of one hold */
     char value[96];
 };
 struct lane {
-    struct id list[LIST_MAX]; /* oldest first */
+    struct id list[LIST_MAX]; /* the lane's list, oldest message first */
     int n, holder;
     bool listed, paused;
     struct hold hold, stale[STALE_MAX];

@@ -280,7 +280,7 @@ static void no_window_no_business_id(void **state) {
     settle1(l, m);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
     l->window_s = 1000;
-    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* its effect did not happen, so a later message with its id may run */
+    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* a dead message has no effect, so a later one may run */
     m.dedup = "id-2";
     run1(l, m);
     settle1(l, m);

@@ -152,7 +152,7 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* The same token with another fence is the same hold, whose gate was sent twice. With any other value the lock is another's. */
+/* If only the fence differs, the lock is of the same hold, whose gate was sent twice. With any other value the lock is another's. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -336,7 +336,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
     assert_string_equal(lt_heads(l, 0), "0/7 0/8");
-    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* nothing is left behind it */
+    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* no head is left behind the named one */
     assert_string_equal(lt_heads(l, 0), "");
     assert_true(in_lanes(l));
     assert_string_equal(settle(l, wanting(item(6, 3, "done", 'n'), 5, 3)), "L");

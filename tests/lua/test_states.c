@@ -134,7 +134,7 @@ static void topics_and_partitions_do_not_meet(void **state) {
     static const int want[] = {2, 3, 3, 2, 2, 3};
     for (int i = 0; i < 6; i++) assert_int_equal(lt_state(l, m[i]), want[i]);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:bills.eu-1_x:0:0"), 2);
-    lt_floor(l, "orders:1", 6, 0); /* only that partition's floor has risen */
+    lt_floor(l, "orders:1", 6, 0); /* only the floor of orders:1 has risen */
     assert_string_equal(lt_gate(l, m, 6), "DDDDDD");
     for (int i = 0; i < 6; i++) m[i].offset--;
     assert_string_equal(lt_gate(l, m, 6), "RDRRRR");
@@ -199,7 +199,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits of m, of w and of earlier states */
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits that m, w and earlier calls set */
 }
 
 static void claim_looks_at_its_heads_wherever_they_are(void **state) {

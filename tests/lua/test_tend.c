@@ -71,7 +71,7 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
         int64_t left_ms;
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
-                 {"c", "backoff:90000000", 90000000}, /* a backoff that is meant to be long */
+                 {"c", "backoff:90000000", 90000000}, /* this backoff is meant to be long */
                  {"d", "backoff", 90000000},          /* set by an older version, which does not tell its length */
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
@@ -157,7 +157,7 @@ static void hints_have_a_bound(void **state) {
         waiter(l, lane);
         score(l, lane, 5 + i);
     }
-    assert_string_equal(lt_tend(l), "0"); /* as if no lane were left: the list is full, so another call would be useless */
+    assert_string_equal(lt_tend(l), "0"); /* the list of hints is full, so the answer is as if no lane were left */
     assert_int_equal(n_hints(l), 1024);
     assert_string_equal(hint_at(l, 0), "b");
     assert_string_equal(lt_text(l, "ZSCORE " LT_TAG "lanes c"), "7");

@@ -222,7 +222,7 @@ static void unpark_of_another_epoch_is_lost(void **state) {
     assert_string_equal(unpark(l, "orders:0", (int64_t[]){6}, 1), "LOST");
 }
 
-/* This also holds during the quarantine, because unpark lets no message run. */
+/* unpark works during the quarantine as well, because it lets no message run. */
 static void unpark_goes_on_in_the_quarantine(void **state) {
     struct lt *l = *state;
     lt_set_state(l, message(6), 1);

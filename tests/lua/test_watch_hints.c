@@ -33,7 +33,7 @@ static void watch_reads_floors_and_ranges(void **state) {
     assert_string_equal(lt_watch(l, looks, 5), "7 7 7 - 1099511627776");
     assert_states(l, 0, "\x43\x80", 2); /* 1 0 0 3, 2 0 0 0 */
     assert_states(l, 1, "\x02", 1);
-    assert_states(l, 2, "", 0); /* nothing was written, so all are unseen */
+    assert_states(l, 2, "", 0); /* nothing was written, so all states are unseen */
     assert_states(l, 3, "", 0);
     assert_states(l, 4, "\x80", 1);
 }

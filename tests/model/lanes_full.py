@@ -35,7 +35,7 @@ RULES = dict(
   # running ahead
   ahead=3,          # how many messages of a hold may be granted or running; 1: no running ahead
   stale_first=1,    # without the lease, settle records only the first done of its list; after STALE the worker counts none
-  redo_first=1,     # ... and those dones are gated again before the message that was still running
+  redo_first=1,     # ... and the dones that do not count are gated again before the message that was still running
   gate_mine=1,      # gate sent again also grants what was parked meanwhile (0: that message waits, and those behind it stay in the chain)
   take_back=1,      # the first outcome that is not done takes back what is granted and not started
   take_front=1,     # ... to the front of the chain
@@ -43,7 +43,7 @@ RULES = dict(
   ahead_wait=1,     # ... and only when the handler of the one before it has ended
   retry_prune=1,    # settle removes finished heads before it looks whether the message to retry is the head
   distinct=1,       # heads handed over differ from each other and from those granted before
-  in_place=1,       # further heads come only from behind the last granted one; if that is not found, none come
+  in_place=1,       # further heads come only from behind the last granted one; if that head is not found, none come
   more_extend=1,    # a settle in mode more extends the lease
   over=1,           # after MAXRUN messages a hold of the fast path ends if others wait
   more_late=1,      # taking back also voids what the unanswered settle may grant, because that lies behind what was taken back
@@ -336,7 +336,7 @@ class Sim:
             for run in hold.sent + hold.items:
                 if run.state == 'run':
                     if R.stale_local: w.stale[pk].append(run)
-                elif run.verdict == 'OK': oks.append(run.m)       # a done that is not settled yet; what is granted and not started is forgotten
+                elif run.verdict == 'OK': oks.append(run.m)       # a done that is not settled yet; messages that are granted and not started are forgotten
             del w.run[pk]
         if R.per_shard:      # the answer of a healthy shard's open pipeline is judged when it arrives
             for hold in w.run.values():
@@ -509,7 +509,7 @@ class Sim:
             pk = m[0]; hold = w.run.get(pk)
             if sh(pk) != h or pk in held or count >= B: rest.append(m); held.add(pk); continue
             run = hold and hold.find(m)
-            if R.ident and run:              # it runs here already: it is not admitted, and its settle marks it
+            if R.ident and run:              # the message runs here already: it is not admitted, and its settle marks it
                 if hold.kind == 'lane': s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold: rest.append(m); held.add(pk)
                 continue
@@ -604,7 +604,7 @@ class Sim:
         else:
             if over and not (v[1] and v[1][0][0] == 'AGAIN'): hold.n = 0
             for m, a in zip(nxt, v[1]):
-                if not hold.chain or hold.chain[0] != m: continue        # its partition was revoked meanwhile
+                if not hold.chain or hold.chain[0] != m: continue        # the message's partition was revoked meanwhile
                 if a[0] == 'SKIP': s.mark(w, hold.chain.popleft(), 'done')
                 elif a[0] == 'RUN': hold.chain.popleft(); hold.grant([(m, a[1], a[2])])
                 else: break

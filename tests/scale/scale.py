@@ -111,7 +111,7 @@ def measure(build, redis, config, directory, lanes):
         calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
-        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # at most a name and what it takes to remember it
+        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # the memory for a lane: at most its name and what it takes to remember it
         sys.stdout.flush()
     return bad
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes, clocks and waiting."""
+"""Functions for processes, clocks and waiting."""
 import os
 import signal
 import time

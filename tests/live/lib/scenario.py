@@ -280,7 +280,7 @@ def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     names, every = sys.argv[2:], bool(os.environ.get("LW_MORE"))
     chosen = [s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a killed test ends its servers
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a killed test ends its servers as well
     rig = Rig(build)
     passed = failed = 0
     try:

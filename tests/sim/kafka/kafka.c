@@ -66,7 +66,7 @@ void kafka_rebalance(struct world *w) {
     if (!n) return;
     for (int p = 0; p < PARTS; p++) {
         to[p] = live[rnd_below(w, n)], from[p] = w->part[p].owner;
-        if (from[p] == to[p] && rnd_unit(w) < 0.7) to[p] = -1; /* the owner keeps it */
+        if (from[p] == to[p] && rnd_unit(w) < 0.7) to[p] = -1; /* the owner keeps the partition */
     }
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
@@ -77,7 +77,7 @@ void kafka_rebalance(struct world *w) {
     }
     for (int p = 0; p < PARTS; p++) {
         int owner = w->part[p].owner;
-        bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p); /* another worker got it meanwhile */
+        bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p); /* another worker got the partition meanwhile */
         if (to[p] < 0 || taken) continue;
         struct sim_worker *me = &w->w[to[p]];
         if (!me->lw || me->dead_until_ms > w->now_ms)

@@ -8,7 +8,7 @@
 
 #include "tests/sim/redis/store.h"
 
-/* the generator splitmix64 */
+/* Draws a random number with the generator splitmix64. */
 uint64_t diff_random(uint64_t *state) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

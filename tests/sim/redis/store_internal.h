@@ -39,7 +39,7 @@ struct list {
 
 struct zset {
     struct member *dict;
-    struct member **sorted; /* in order of score, then of name */
+    struct member **sorted; /* members in order of score, then of name */
     size_t count, cap;
 };
 
@@ -84,7 +84,7 @@ struct store {
     const char *fail_text;
     const char *policy, *role;
     char run_id[41], replid[41], replid2[41]; /* replid2: the replid before the last promotion; zeros if there was none */
-    long long repl_input;                     /* total_net_repl_input_bytes */
+    long long repl_input;                     /* total_net_repl_input_bytes of INFO */
     uint32_t calls_to_sweep;
     struct script_env *env;
     struct script_set *scripts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of lists. */
+/* The commands of lists. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>

@@ -26,7 +26,7 @@ struct script {
  * simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;
-    XXH128_hash_t text; /* the hash table's key */
+    XXH128_hash_t text; /* the key in the hash table */
     char sha[41];
 };
 
@@ -69,7 +69,7 @@ void script_env_unref(struct script_env *env) {
     free(env);
 }
 
-/* the generator splitmix64 */
+/* Draws a random number with the generator splitmix64. */
 uint64_t script_env_random(struct script_env *env) {
     uint64_t z = env->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

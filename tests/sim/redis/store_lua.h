@@ -13,7 +13,7 @@ struct script;
 /* The script that is running. */
 struct script_run {
     struct store *store;
-    bool refuse_growth; /* at maxmemory, and the script has not written yet */
+    bool refuse_growth; /* set at maxmemory until the script has written */
     bool no_writes;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of sorted sets. */
+/* The commands of sorted sets. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <math.h>

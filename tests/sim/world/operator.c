@@ -20,7 +20,7 @@ struct replay {
     int part, index;
     int64_t number;
     bool done, dead, stored, dropped;
-    int at; /* its place in the order in which replays ended first; 0: not ended */
+    int at; /* place in the order in which replays ended first; 0: not ended */
 };
 struct item {
     int key, part, index;
@@ -242,12 +242,12 @@ static void dropped(struct world *w, const struct item *it) {
         world_bad(w, "operator: dropped %d:%" PRId64 "#%" PRId64 ", which runs", it->part, p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        if (r->done || r->dead) return; /* its handler had ended, but settle had not recorded that */
+        if (r->done || r->dead) return; /* the handler had ended, but settle had not recorded that */
         r->dropped = true;
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    /* A message that was done before may run again, because such a run may be under way already. */
+    /* A message that was done before may run again: a run of it may be under way already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
     p->done[it->index] = p->dead[it->index] = true; /* counts as finished for the other oracles */
 }
@@ -419,7 +419,7 @@ void operator_tend(struct world *w) {
         if (!op->trial[key]) continue;
         int64_t left = op->trial_until_ms[key] - w->now_ms;
         if (left <= 0) {
-            op->trial[key] = false; /* its lease is over, so its handler was killed */
+            op->trial[key] = false; /* the trial's lease is over, so its handler was killed */
         } else if (w->now_ms >= op->trial_end_ms[key]) {
             end_trial(w, key);
         } else if (left < TTL_MS - TTL_MS / 3) {

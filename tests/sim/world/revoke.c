@@ -19,9 +19,9 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
     return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
 }
 
-/* No message of a leaving partition may start from the fast path: in Redis a head is known as waiting (1), and a message of the fast
- * path is not. This cannot be told if Redis may have lost data, or if a torn script reported a list as vanished, because its messages
- * count as unknown then. */
+/* No message of a leaving partition may start from the fast path. In Redis a head is known as waiting (1), while a message of the fast
+ * path is unknown. The two cannot be told apart if Redis may have lost data, or if a torn script reported a list as vanished, because
+ * heads may be unknown then. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
         w->f->torn > 0 || !leaves(w, worker, job))

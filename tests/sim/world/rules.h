@@ -31,7 +31,7 @@ void rules_lost_data(struct world *w);
 void rules_start(struct world *w, const struct exec *x, int index);
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
-bool rules_gone(const struct world *w, int part, int index); /* it was rightly dropped, or another message with its business id is done */
+bool rules_gone(const struct world *w, int part, int index); /* rightly dropped, or one with its id is done */
 bool rules_forgot(const struct world *w); /* Redis lost data and may have forgotten what was dropped, so that it runs after all */
 /* True if Redis lost data and another message with the same business id is done: either may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);

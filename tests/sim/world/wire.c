@@ -196,7 +196,7 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
 /* Ends a connection. Commands that have not executed yet may still execute later, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    if (p->busy) return; /* it is delivering an answer, so step_deliver removes it */
+    if (p->busy) return; /* the pipeline is delivering an answer, so step_deliver removes it */
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 

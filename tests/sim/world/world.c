@@ -13,7 +13,7 @@
 
 /* --- chance ------------------------------------------------------------------------------------------------------------------------ */
 
-uint64_t rnd(struct world *w) { /* the generator splitmix64 */
+uint64_t rnd(struct world *w) { /* draws a random number with splitmix64 */
     uint64_t z = (w->rng += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;

@@ -30,13 +30,13 @@ struct faults {
     int sparse;         /* about how many offsets lie between two records: many segments end and are deleted */
     double churn;       /* factor by which rebalances are more frequent */
     bool deaf;          /* a worker hears late that it lost a partition */
-    bool lag;           /* replicas are far behind */
+    bool lag;           /* replicas lack many of the last writes */
     int burst;          /* number of additional records per poll */
     bool pool;          /* a follower may have to wait in the pool's queue before it starts */
     bool big;           /* some messages are large, so few are granted at once and more are asked for often */
     bool tight;         /* bounds in bytes that messages of some thousand bytes reach (bytes.h) */
     bool prompt;        /* a handler always stops at its deadline, so every key's last effect is checked */
-    int max_run;        /* lock.max_run; 0: 3 */
+    int max_run;        /* lock.max_run; 0 stands for 3 */
     bool trials;        /* the operator only makes trials: after a wipe, no oracle can judge the messages that it moved */
     bool drop;          /* queue.on_busy drop; records are written during the run */
     bool dedup;         /* business ids, most of which several messages of a key share */
@@ -101,7 +101,7 @@ struct exec { /* a handler at work, or the next message of a hold in the pool's 
     int worker;
     int key;
     bool queued;
-    bool before_revoke; /* it was there when the present revoke began (revoke.c) */
+    bool before_revoke; /* the handler was at work when the present revoke began (revoke.c) */
 };
 
 struct errors { /* what the servers of a shard answer in a period of errors (errors.c) */
@@ -117,11 +117,11 @@ struct revoke { /* a worker gives partitions away and waits for the handlers tha
 struct sim_part {
     int n, key[MAX_RECORDS];
     int64_t offset[MAX_RECORDS];
-    int64_t committed; /* -1: none */
+    int64_t committed; /* the group's commit; -1: none */
     char meta[4200];
     int owner; /* index of the worker; -1: none */
     uint32_t gen;
-    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* it was done once, or is a dead letter */
+    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* the record was done once; it is a dead letter */
     bool stored[MAX_RECORDS];
 };
 
@@ -140,8 +140,8 @@ struct sim_worker {
     int pos[PARTS];      /* index of the next record to read */
     bool hold[PARTS];
     int64_t begun[PARTS]; /* the group's commit when the partition was assigned */
-    bool was_read[PARTS]; /* its states in Redis were read since it was assigned */
-    bool ending;          /* it said that it cannot go on */
+    bool was_read[PARTS]; /* the partition's states in Redis were read since it was assigned */
+    bool ending;          /* the worker said that it cannot go on */
     struct {
         uint32_t gen;
         int64_t offset;
@@ -153,7 +153,7 @@ struct sim_worker {
     bool look_known;
     size_t listed;
     void *letter[64];
-    bool never[64]; /* its topic will never accept the letter */
+    bool never[64]; /* the topic will never accept the letter */
     int n_letter;
     struct lw_job *ended[64]; /* jobs whose handlers have ended, but of which the worker has not heard */
     int n_ended;
@@ -201,7 +201,7 @@ struct world {
     char bad[512];
 };
 
-/* world.c */
+/* world.c defines these */
 void trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t rnd(struct world *w);
@@ -213,7 +213,7 @@ void world_wipe(struct world *w, int shard);
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
 bool world_revoking(const struct world *w, const struct sim_worker *me); /* the worker is within lw_worker_revoke() */
 
-/* trouble.c */
+/* trouble.c defines these */
 bool trouble_begin(struct world *w);
 bool trouble_commit(struct world *w, bool *taken);
 bool trouble_look(struct world *w);
@@ -223,7 +223,7 @@ bool trouble_disaster(struct world *w);
 bool trouble_seek(struct world *w, struct sim_worker *me);
 bool trouble_lingers(struct world *w, const struct exec *x);
 
-/* errors.c */
+/* errors.c defines these */
 bool errors_begin(struct world *w);
 bool errors_meant(const char *text); /* the error reply was made by errors.c, not by the fake server */
 bool errors_full(const struct world *w, int shard);
@@ -231,10 +231,10 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
 void errors_tear(struct world *w, struct server *s);
 void torn_look(struct world *w, const struct server *s); /* torn.c: after a script that failed in the middle */
 
-/* vanish.c */
+/* vanish.c defines this */
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
 
-/* dump.c */
+/* dump.c defines this */
 void world_dump(const struct world *w);
 
 /* wire.c: servers, pipelines, connections. Functions named step_ do one thing for a worker, or (step_wire) for a pipeline */
@@ -258,7 +258,7 @@ void step_renew(struct world *w, struct sim_worker *me);
 void step_hints(struct world *w, struct sim_worker *me);
 bool step_wire(struct world *w); /* executes one command somewhere; returns false if none was under way */
 
-/* kafka.c */
+/* kafka.c defines these */
 int key_of_name(struct lw_bytes key); /* -1: no record has this key */
 void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
@@ -273,12 +273,12 @@ bool kafka_commit_busy(void *ctx);
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
 int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
 
-/* revoke.c */
+/* revoke.c defines these */
 void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool lost);
 void revoke_pump(void *ctx, int64_t max_ms); /* implements lw_io.pump */
 void revoke_started(struct world *w, int worker, const struct lw_job *job);
 
-/* oracle.c */
+/* oracle.c defines these */
 void oracle_start(struct world *w, struct exec *x);
 /* Returns the handler's actual outcome: `wish`, or `back` if the store refuses the fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
