@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Kafka with TLS, SASL and ACLs: messages are handled over each kind of connection. `check --connect` and a running worker's log name
-each mistake with its cause. No secret is in a log, in an answer of `check`, or in a command line. Arguments: build folder
-[scenario…]. Without names: scram_tls and tls_mistakes; LW_MORE=1: all."""
+each mistake with its cause. No secret is in a log, in an answer of `check`, or in a command line.
+Arguments: build folder [scenario…]. Without names: scram_tls and tls_mistakes; LW_MORE=1: all."""
 import json
 import os
 import re

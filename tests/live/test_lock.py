@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`latchwork lock exec -c` beside running workers: a command and the handlers of the same lane exclude each other. Arguments: build
-folder [scenario…]."""
+"""`latchwork lock exec -c` beside running workers: a command and the handlers of the same lane exclude each other.
+Arguments: build folder [scenario…]."""
 import os
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Messages and handlers that misbehave: crashes, hangs, garbage, retries, dead letters, odd keys and payloads. Arguments: build folder
-[scenario…]."""
+"""Messages and handlers that misbehave: crashes, hangs, garbage, retries, dead letters, odd keys and payloads.
+Arguments: build folder [scenario…]."""
 import json
 import time
 

@@ -62,7 +62,7 @@ def replay_a_key_from_kafka_while_others_run(t):
     t.wait_finished()
     before = committed(t)
     topic = t.topics[0]
-    # without --again nothing is replayed, because it is done
+    # without --again nothing is replayed, because the messages are done
     rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--execute")
     t.same(list(rows[-1]["results"].values()), [2000 // KEYS], "left out")
     t.check("done" in list(rows[-1]["results"])[0], "why: %r" % rows[-1])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Redis over TLS, with a user, a password and client certificates: connections are cut, certificates replaced, passwords rotated.
-Arguments:
-build folder [scenario…]."""
+
+Arguments: build folder [scenario…]."""
 import os
 import re
 import shutil

@@ -303,7 +303,7 @@ class Sim:
             if v == 'OK' and key not in s.first: s.first[key] = s.now; s.order[(m[1], pk)].append(m[2])
         run.verdict = v
         if run in w.stale[pk]:
-            if R.late_repair and v == 'OK': w.late.append(run); return       # blocks its key until the done is in Redis
+            if R.late_repair and v == 'OK': w.late.append(run); return       # the run blocks its key until its done is in Redis
             w.stale[pk].remove(run)
             if v == 'OK' and m[1] in w.tracker and s.closed(w, m): w.tracker[m[1]][m[2]] = 'done'; w.pending = deque(q for q in w.pending if q != m)
     def laterepair(s, w):
