@@ -19,14 +19,14 @@ struct lw_finding {
     int shard, fd;
     unsigned asked, searching, answered; /* numbers of questions: the newest, the one being searched for, the last answered */
     bool taken;
-    struct lw_redis_url found; /* the answer, or */
+    struct lw_redis_url found; /* the answer, if `err` is empty */
     struct lw_err err;
     struct lw_finding *next;
 };
 
 struct lw_finder {
     struct lw_redis_servers servers;
-    pthread_mutex_t mutex; /* guards all below, and the findings */
+    pthread_mutex_t mutex; /* guards all fields below, and the findings */
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
@@ -58,7 +58,7 @@ static void answer(struct lw_finding *q, const struct lw_redis_url *found, const
     if (q->answered == q->asked) rouse(q);
 }
 
-/* Searches for one server without the mutex, and answers everybody who had asked for it before. */
+/* Searches for one server, without the mutex, and answers every question that was asked for it before. */
 static void search(struct lw_finder *f, const struct lw_finding *first) {
     struct lw_redis_url found;
     struct lw_err err = {0};
@@ -159,14 +159,14 @@ void lw_finding_doubt(struct lw_finding *q) { lw_redis_servers_doubt(&q->finder-
 void lw_finding_ask(struct lw_finding *q) {
     if (!q->finder->threaded) return;
     pthread_mutex_lock(&q->finder->mutex);
-    if (!++q->asked) q->asked = 1; /* 0 means none */
+    if (!++q->asked) q->asked = 1; /* skip 0, which means that there is no question */
     pthread_cond_signal(&q->finder->asked);
     pthread_mutex_unlock(&q->finder->mutex);
 }
 
 static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
     uint64_t n;
-    ssize_t r = read(q->fd, &n, sizeof n); /* EAGAIN means that it was empty */
+    ssize_t r = read(q->fd, &n, sizeof n); /* fails with EAGAIN if there was nothing to read */
     (void)r;
     if (q->asked != q->answered || q->taken) return 0;
     q->taken = true;

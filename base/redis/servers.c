@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHERE_SIZE = 160, STEPS = 3 /* connecting, login and the question have a limit each */ };
+enum { WHERE_SIZE = 160, STEPS = 3 /* number of steps that have a limit each: connecting, login, the question */ };
 
 void lw_redis_servers_free(struct lw_redis_servers *s) {
     for (size_t i = 0; i < s->n; i++) lw_redis_url_free(&s->at[i]);
@@ -92,7 +92,7 @@ static void add_failure(struct lw_err *all, const struct lw_redis_url *sentinel,
     snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(sentinel, where, sizeof where), why);
 }
 
-/* A dead Sentinel may use up its share of the time only, so that those behind it are asked, too. */
+/* Asks the Sentinels in turn. A dead one may use up only its share of the time, so that those behind it are asked as well. */
 static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
     struct lw_err all = {0};
     size_t first = atomic_load(&s->first);

@@ -20,14 +20,14 @@
 
 enum lw_redis_kind { LW_REDIS_LIST, LW_REDIS_SENTINEL, LW_REDIS_CLUSTER };
 
-/* All owned; begin with {0}. Once it is filled in, threads may share it. */
+/* It owns all its fields; begin with {0}. Once they are filled in, threads may share it. */
 struct lw_redis_servers {
     enum lw_redis_kind kind;
     struct lw_redis_url *at; /* the list, the Sentinels, with their own user, password and TLS, or the cluster nodes that were given */
     size_t n;
-    struct lw_redis_url login; /* user, password, database and TLS for the server that is found */
-    char *master;              /* its name in the Sentinels */
-    atomic_size_t first;       /* the Sentinel to ask first: the last that answered */
+    struct lw_redis_url login; /* user, password, database and TLS for the server that Sentinels name */
+    char *master;              /* name of the master in the Sentinels */
+    atomic_size_t first;       /* index of the Sentinel to ask first: the last one that answered */
     struct lw_cluster *cluster;
     int *slot; /* of each shard, in a cluster */
     size_t n_slots;

@@ -22,7 +22,7 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    UNACKNOWLEDGED_MS = 25000, /* as long as the keepalive: a peer that acknowledges nothing for this time is gone */
+    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this time is gone; as long as the keepalive */
 };
 
 void lw_stream_close(struct lw_stream *s) {

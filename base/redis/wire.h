@@ -33,34 +33,34 @@
 struct lw_wire;
 
 struct lw_wire_setup {
-    const struct lw_redis_url *url; /* where to connect, borrowed for the wire's life; or: */
-    struct lw_finder *finder;       /* whom to ask where `shard` is; borrowed for the wire's life */
+    const struct lw_redis_url *url; /* server to connect to, which must outlive the wire; or NULL and: */
+    struct lw_finder *finder;       /* finder to ask for the server of `shard`; must outlive the wire */
     int shard;
-    const char *name;       /* copied, as owner is; for the log: "shard 0", "shard 0, hints" */
-    const char *owner;      /* who connects, for CLIENT LIST; NULL: the connection has no name */
-    int64_t connect_ms;     /* limit for connecting and login; 0: 2 s */
+    const char *name;       /* copied, like `owner`; name of the connection in the log: "shard 0", "shard 0, hints" */
+    const char *owner;      /* name of the connection in CLIENT LIST; NULL: none */
+    int64_t connect_ms;     /* limit for connecting and for the login; 0: 2 s */
     int64_t answer_ms;      /* limit for an answer; 0: 5 s */
     int64_t backoff_max_ms; /* longest pause between attempts; 0: 2 s */
     void (*up)(void *ctx);
-    void (*reply)(void *ctx, const redisReply *reply); /* borrowed */
-    void (*down)(void *ctx, const char *why);          /* the connection was up and is lost; a new attempt is already under way */
+    void (*reply)(void *ctx, const redisReply *reply); /* called for each reply, which is borrowed */
+    void (*down)(void *ctx, const char *why); /* called when a connection that was up is lost; the next attempt is already under way */
     void *ctx;
 };
 
-struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* the first attempt is made by the first serve */
+struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* opens a wire; its first serve makes the first attempt */
 void lw_wire_close(struct lw_wire *w);                           /* calls no event function; must not be called from one */
 
 /* Drops the connection, if there is one, without calling `down`, and starts a new one. Calls no
  * event function. */
 void lw_wire_connect(struct lw_wire *w);
-/* Sends one pipeline; only while the connection is up. Copies the arguments. Calls no event
+/* Sends one pipeline, and copies its arguments. May be called only while the connection is up. Calls no event
  * function. */
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
 bool lw_wire_is_up(const struct lw_wire *w);
-const char *lw_wire_trouble(const struct lw_wire *w); /* why the last attempt to connect failed; NULL: it is up, or was until now */
+const char *lw_wire_trouble(const struct lw_wire *w); /* why the last attempt failed; NULL: the wire is up, or was until now */
 
-struct pollfd lw_wire_poll(const struct lw_wire *w);  /* for poll(); its fd is -1 between attempts */
-int64_t lw_wire_due_ms(const struct lw_wire *w);      /* when to serve even without an event, on the boot clock; INT64_MAX: never */
-void lw_wire_serve(struct lw_wire *w, short revents); /* cheap if there is nothing to do */
+struct pollfd lw_wire_poll(const struct lw_wire *w);  /* what to poll; the fd is -1 between attempts */
+int64_t lw_wire_due_ms(const struct lw_wire *w);      /* boot clock; time of the next serve even without an event; INT64_MAX: none */
+void lw_wire_serve(struct lw_wire *w, short revents); /* handles events and timeouts; cheap if there are none */
 
 #endif

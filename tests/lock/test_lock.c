@@ -100,7 +100,7 @@ static void fences_grow_over_everything(void **state) {
     for (int i = 0; i < 40; i++) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
-        if (i % 4 == 3) { /* fences go on from a counter far ahead of the clock, as after a jump back, also when that counter is wiped */
+        if (i % 4 == 3) { /* fences grow on from a counter far ahead of the clock, as after a jump back, and also once it is wiped */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
@@ -220,7 +220,7 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        assert_string_equal(redis_says("DBSIZE"), "2"); /* only the fence and the lanes are left */
+        assert_string_equal(redis_says("DBSIZE"), "2"); /* two keys are left: the fence and the zset of lanes */
         latchwork_lock_close(l);
         latchwork_client_close(c);
         lw_test_redis_flush(server);
@@ -513,7 +513,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    redis_says("LPUSH lwl:{mine0}:wait x"); /* the waiters of this lock cannot be counted */
+    redis_says("LPUSH lwl:{mine0}:wait x"); /* a list instead of the zset of waiters, so they cannot be counted */
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
     assert_true(n >= 7);

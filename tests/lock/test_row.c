@@ -257,7 +257,7 @@ static void rows_without_ttl(void **state) {
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
     struct latchwork_lock *l = open_rows(rows, 2, &o);
     struct latchwork_hold *h;
-    redis_says("SETNX row:t:2 1"); /* as a client leaves it that died before EXPIRE */
+    redis_says("SETNX row:t:2 1"); /* a lock as it is left by a client that died before EXPIRE */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_non_null(strstr(error.text, "row:t:2 "));
