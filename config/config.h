@@ -57,7 +57,7 @@ struct lw_config {
         size_t n_urls;
         int shards;
         char *username, *password; /* login for URLs that have none; NULL: none */
-        struct lw_tls tls;         /* for rediss://, and for servers that are found: then `on` if the section is given */
+        struct lw_tls tls;         /* for rediss:// and for servers that are found; for the latter `on` says that the section is given */
         int db;                    /* database number on a server that Sentinels name */
         struct {
             bool on;          /* the section redis.sentinel is given */

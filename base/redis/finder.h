@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A finder: the thread that asks Sentinels or cluster nodes for the wires of a process, because a wire never blocks.
+/* A finder is the thread that asks Sentinels or cluster nodes on behalf of a process's wires, because a wire never blocks.
  *
  *     lw_finding_open() → [ lw_finding_ask() → poll lw_finding_fd() → lw_finding_take() ]… → lw_finding_close()
  *
- * Each wire has a finding, and asks before each attempt to connect. One search answers all who had asked for the same server when it
- * began; a question that comes later waits for the next search, so that no answer is older than its question. The thread sleeps while
- * nobody asks: how often that is, is up to the wires' backoff. Servers that are known from a list need no thread. */
+ * Each wire has a finding, and asks before each attempt to connect. One search answers all who asked for the same server before it
+ * began. A later question waits for the next search, so no answer is older than its question. The thread sleeps until somebody asks; the
+ * backoff of the wires limits how often that is. Servers from a list need no thread. */
 #ifndef LW_BASE_REDIS_FINDER_H
 #define LW_BASE_REDIS_FINDER_H
 

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A wire: one connection to a Redis that never blocks and comes back by itself.
+/* A wire is one connection to Redis that never blocks and reconnects by itself.
  *
  *     WAITING --retry_ms--> FINDING --> CONNECTING --> LOGIN (login.h) --> UP --error, timeout, lw_wire_connect()--> WAITING
  *
- * FINDING, if a finder is given, asks it where the shard is, anew for each attempt (base/redis/finder.h). A server that was found by
- * Sentinels or in a cluster and answers that it does not serve the shard any more (READONLY, MOVED and the like) is dropped, and searched
- * for again. Nothing of a pipeline is ever sent twice.
+ * In FINDING, if there is a finder, the wire asks it for the shard's server, before each attempt (base/redis/finder.h). If a server that
+ * was found answers that it does not serve the shard any more (READONLY, MOVED and the like), the wire drops the connection and asks again.
+ * Nothing of a pipeline is ever sent twice.
  *
- * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest and then calls lw_wire_serve(), from which all events come. `up`
- * is told once a connection is ready: nothing but the login was sent on it. From then on lw_wire_send() sends pipelines, each reply
- * comes in order, until `down`, after which nothing of that connection is told any more. Pipelines are answered within answer_ms since the
- * last progress (a reply, or bytes taken by the server), or the connection is given up.
+ * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls lw_wire_serve(), from which all events come. `up`
+ * tells that a connection is ready, on which nothing but the login was sent. Then lw_wire_send() sends pipelines, and each reply comes in
+ * order until `down`, after which nothing more of that connection is reported. If there is no progress (a reply, or bytes that the server
+ * took) for answer_ms while a pipeline is unanswered, the wire gives up the connection.
  *
- * New attempts follow at once where the last connection was steady or lw_wire_connect() is asked for only now and then, else after a
- * backoff with jitter, doubling from 50 ms to backoff_max_ms. Resolving a host's name is the one thing that can block: give addresses where
- * the resolver is slow.
+ * A new attempt follows at once if the last connection was steady, or if lw_wire_connect() is called only now and then. Otherwise it
+ * follows after a backoff with jitter, which doubles from 50 ms to backoff_max_ms. Only resolving a host's name can block, so give
+ * addresses if the resolver is slow.
  *
  * Streams (base/redis/stream.h) and writing are our own, because hiredis' redisBufferWrite() moves the whole rest of a big pipeline after
- * each write; replies are parsed by hiredis. */
+ * each write. hiredis parses the replies. */
 #ifndef LW_BASE_REDIS_WIRE_H
 #define LW_BASE_REDIS_WIRE_H
 
