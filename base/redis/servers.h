@@ -42,9 +42,9 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s);
 /* Returns the number of servers. Shards with the same number modulo this share a server. In a cluster each shard counts as a server,
  * because any two may be separated. */
 size_t lw_redis_servers_count(const struct lw_redis_servers *s);
-/* What an error reply of a server that was found says about it, for people, if it means that it does not serve the shard any more: a
- * fail-over made it a replica, or cut it off from the others, or the shard's slot moves. Another connection has to be made, after another
- * search. NULL: it is another error. */
+/* Tells people why a server that was found does not serve the shard any more, if that is what its error reply means: a failover made it a
+ * replica, or cut it off from the others, or the shard's slot moves. The caller must then search and connect again. Returns NULL for any
+ * other error. */
 const char *lw_redis_deposed(const char *error);
 void lw_redis_servers_free(struct lw_redis_servers *s);
 
