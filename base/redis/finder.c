@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/redis/stream.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ struct lw_finder {
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
+    unsigned resolved; /* names of hosts: another address each time */
     pthread_t thread;
 };
 
@@ -58,6 +60,13 @@ static void answer(struct lw_finding *q, const struct lw_redis_url *found, const
     if (q->answered == q->asked) rouse(q);
 }
 
+/* Also resolves a host's name, because that can block. */
+static void find(struct lw_finder *f, int shard, struct lw_redis_url *out, struct lw_err *err) {
+    struct lw_err why = {0};
+    if (lw_redis_servers_find(&f->servers, shard, SEARCH_MS, out, err) || !lw_stream_resolve(out, f->resolved++, &why)) return;
+    why.memory ? lw_fail_memory(err) : lw_fail(err, "%s: %s", out->host, why.text);
+}
+
 /* Searches for one server, without the mutex, and answers every question that was asked for it before. */
 static void search(struct lw_finder *f, const struct lw_finding *first) {
     struct lw_redis_url found;
@@ -67,7 +76,7 @@ static void search(struct lw_finder *f, const struct lw_finding *first) {
     for (struct lw_finding *q = f->all; q; q = q->next)
         if (place_of(q) == place && q->asked != q->answered) q->searching = q->asked;
     pthread_mutex_unlock(&f->mutex);
-    lw_redis_servers_find(&f->servers, shard, SEARCH_MS, &found, &err);
+    find(f, shard, &found, &err);
     pthread_mutex_lock(&f->mutex);
     for (struct lw_finding *q = f->all; q; q = q->next)
         if (q->searching && place_of(q) == place) answer(q, &found, &err);

@@ -13,8 +13,8 @@
  * took) for answer_ms while a pipeline is unanswered, the wire gives up the connection.
  *
  * A new attempt follows at once if the last connection was steady, or if lw_wire_connect() is called only now and then. Otherwise it
- * follows after a backoff with jitter, which doubles from 50 ms to backoff_max_ms. Only resolving a host's name can block, so give
- * addresses if the resolver is slow.
+ * follows after a backoff with jitter, which doubles from 50 ms to backoff_max_ms. Only resolving the host's name of a URL can block, so
+ * give addresses if the resolver is slow. The finder's thread resolves the names of servers that it finds.
  *
  * Streams (base/redis/stream.h) and writing are our own, because hiredis' redisBufferWrite() moves the whole rest of a big pipeline after
  * each write. hiredis parses the replies. */

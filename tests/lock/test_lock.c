@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests each kind of lock, one step at a time, on a real Redis. */
+#include "lock/client.h"
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
@@ -358,6 +359,58 @@ static void wrong_calls_say_so(void **state) {
     latchwork_client_close(c);
 }
 
+/* What Redis says, what it means for the caller, and the advice. */
+static void error_replies_have_a_meaning(void **state) {
+    (void)state;
+    static const struct {
+        const char *reply, *advice;
+        int code;
+    } cases[] = {
+        {"-NOAUTH Authentication required.\r\n", "give user and password", LATCHWORK_E_DENIED},
+        {"-READONLY You can't write against a read only replica.\r\n", "name the master", LATCHWORK_E_READONLY},
+        {"-ERR Error running script f_0: @user_script:3: OOM command not allowed\r\n", "raise maxmemory", LATCHWORK_E_FULL},
+        {"-ERR unknown command 'EVALSHA'\r\n", "LATCHWORK_FLAG_NO_SCRIPTS", LATCHWORK_E_NO_SCRIPTS},
+        {"-ERR Could not find scripting engine 'lua'\r\n", "load the server's Lua module", LATCHWORK_E_NO_SCRIPTS},
+        {"-ERR something else\r\n", "something else", LATCHWORK_E_REPLY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        redisReader *reader = redisReaderCreate();
+        void *reply = NULL;
+        redisReaderFeed(reader, cases[i].reply, strlen(cases[i].reply));
+        assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+        assert_null(lw_take_reply(client, reply, &error));
+        assert_int_equal(error.code, cases[i].code);
+        assert_non_null(strstr(error.text, cases[i].advice));
+        redisReaderFree(reader);
+    }
+}
+
+/* A Valkey from 9.1 on has Lua in a module; on any other server the lock is taken. */
+static void a_server_without_lua(void **state) {
+    (void)state;
+    struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
+    assert_non_null(own);
+    redisContext *ctx = lw_test_redis_connect(own);
+    redisReply *reply = redisCommand(ctx, "MODULE UNLOAD lua");
+    assert_non_null(reply);
+    bool without = reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    redisFree(ctx);
+    char at[256];
+    snprintf(at, sizeof at, "unix://%s", lw_test_redis_path(own));
+    struct latchwork_client *c = latchwork_client_open(at, NULL, &error);
+    struct latchwork_lock *l = open_lock(c, "a", NULL);
+    struct latchwork_hold *h;
+    error.code = 0;
+    enum latchwork_result result = latchwork_lock_try(l, &h, &error);
+    assert_int_equal(result, without ? LATCHWORK_LOCK_ERROR : LATCHWORK_LOCK_OK);
+    assert_int_equal(error.code, without ? LATCHWORK_E_NO_SCRIPTS : 0);
+    if (!without) assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+    lw_test_redis_stop(own);
+}
+
 static void a_forked_child_is_refused(void **state) {
     (void)state;
     struct latchwork_lock *l = open_lock(client, "a", NULL);
@@ -633,6 +686,8 @@ int main(void) {
                                        T(without_scripts),
                                        T(listing_and_breaking),
                                        T(wrong_calls_say_so),
+                                       T(error_replies_have_a_meaning),
+                                       T(a_server_without_lua),
                                        T(a_forked_child_is_refused),
                                        T(an_interrupted_client_waits_no_more),
                                        T(null_openers),
