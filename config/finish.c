@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that concern more than one key. They run after every key was read and every default was
+/* Checks that concern more than one key; they run after every key was taken and every default
  * filled in. */
 #include "config/option.h"
 

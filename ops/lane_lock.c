@@ -26,6 +26,8 @@ struct lw_lane_lock {
     struct lw_bytes lane;
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
+    int64_t unsure_ms; /* since when the lane's slot has been on another node of a cluster, and no worker has said that all its data came
+                          along; 0: it is not so */
 };
 
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
@@ -53,6 +55,7 @@ struct attempt {
     char epoch[EPOCH_MAX];           /* id of the epoch; "": not joined yet */
     int64_t redis_ms, at_ms;         /* Redis' time when it answered enter, and the boot clock at that moment */
     int64_t quiet_until_ms, left_ms; /* end of the wait after a jump of Redis' clock, because older leases may have been cut short */
+    bool cluster;                    /* the server is a node of a cluster */
 };
 
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
@@ -68,14 +71,25 @@ static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_e
     lw_call_text(&c, "INFO");
     redisReply *r = call_on(a, &c, error);
     if (!r) return false;
-    lw_life_read(life, r->type == REDIS_REPLY_STRING ? r->str : "");
+    const char *info = r->type == REDIS_REPLY_STRING ? r->str : "";
+    char mode[24];
+    lw_life_read(life, info);
+    lw_info_field(info, "redis_mode", mode, sizeof mode);
+    a->cluster = !strcmp(mode, "cluster");
     freeReplyObject(r);
     return true;
 }
 
 static bool entered(struct attempt *a, const redisReply *r, struct latchwork_error *error) {
-    const struct lw_lane_lock *l = a->l;
+    struct lw_lane_lock *l = a->l;
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
+    if (r->type == REDIS_REPLY_STRING && !strcmp(r->str, "UNSURE")) {
+        if (!l->unsure_ms) l->unsure_ms = lw_boot_ms();
+        lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                     "shard %d: its slot has come to another node of the cluster, and no worker has joined it there yet", l->shard);
+        return false;
+    }
+    l->unsure_ms = 0;
     for (size_t i = 0; sound && i < r->elements; i++) sound = r->element[i]->type == REDIS_REPLY_STRING;
     if (sound && r->elements >= 5 && !strcmp(r->element[0]->str, "OK")) {
         snprintf(a->epoch, sizeof a->epoch, "%s", r->element[1]->str);
@@ -130,6 +144,11 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
+/* Only a worker that used the old node of a slot can tell whether all its data came along. This waits a quarter of the TTL for one. */
+static bool is_patient(const struct attempt *a) {
+    return a->cluster && (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
+}
+
 /* Joins the shard's epoch. After Redis was wiped or replaced it starts a new one, as a worker
  * would, and nobody may lock before the quarantine is over. It also sends the schema, so that a
  * configuration with another number of shards does not lock another lane. */
@@ -156,6 +175,9 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, "0"); /* the highest fence that the caller has seen: none */
     lw_call_text(&c, life.history);
     lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew no epoch before */
+    lw_call_text(&c, "");  /* the node that had the slot before: none is known, */
+    lw_call_text(&c, "");  /* nor its history */
+    lw_call_text(&c, is_patient(a) ? "1" : "");
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);
     lw_call_text(&c, "shards");
@@ -240,7 +262,9 @@ static enum latchwork_result try_once(struct attempt *a, struct latchwork_error 
         a->epoch[0] = '\0';
     }
     if (!a->redis) return LATCHWORK_LOCK_ERROR;
-    enum latchwork_result result = a->epoch[0] || enter(a, error) ? take(a, error) : LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result = a->epoch[0] || enter(a, error) ? take(a, error)
+                                   : a->l->unsure_ms              ? LATCHWORK_LOCK_BUSY
+                                                                  : LATCHWORK_LOCK_ERROR;
     if (a->redis->err) {
         lw_client_put(a->l->client, a->redis);
         a->redis = NULL;

@@ -7,6 +7,7 @@
 #include "consumer/worker/connection.h"
 
 #include "consumer/worker/epoch.h"
+#include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/repair.h"
@@ -52,16 +53,18 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-/* Returns the server's life as HELLO found it. The epoch is entered in this life. */
+/* Returns the server's life as HELLO found it. The epoch is entered in this life, which is ours once enter has answered. */
 const struct lw_life *connection_life(struct shard *sh) {
     assert(sh->phase == ENTERING);
-    sh->server.life = sh->server.new_life;
-    return &sh->server.life;
+    return &sh->server.new_life;
 }
 
-void connection_entered(struct shard *sh) {
+bool connection_entered(struct shard *sh) {
     assert(sh->phase == ENTERING);
+    bool another = !lw_life_same(&sh->server.life, &sh->server.new_life);
+    sh->server.life = sh->server.new_life;
     sh->server.jumped[0] = 0;
+    return another;
 }
 
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
@@ -82,6 +85,7 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     lw_arg_text(&sh->pipe.commands, "replication");
     lw_arg_text(&sh->pipe.commands, "stats");
     lw_arg_text(&sh->pipe.commands, "memory");
+    move_build(sh);
     shard_to(sh, HELLO);
     pipe_send(w, sh);
     assert(sh->phase == HELLO && sh->pipe.open);
@@ -93,6 +97,7 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     struct shard *sh = &w->shards[shard];
     if (sh->phase != DOWN) return;
     sh->server.loaded = false;
+    move_connected(sh);
     hello_build(w, sh, true);
 }
 
@@ -124,6 +129,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_STRING) return;
     char policy[64];
     lw_life_read(&sh->server.new_life, r->str);
+    move_info(w, sh, r->str);
     if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
         char why[256];
         snprintf(why, sizeof why, "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting messages; set noeviction",
@@ -157,24 +163,35 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
+/* The epoch goes on, on this connection; `another`: in another life of the server. */
+static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
+    move_joined(w, sh, another);
+    shard_to(sh, sh->repair.over ? READY : REPAIRING);
+    if (!sh->repair.over) repair_restart(sh);
+}
+
+void connection_rejoined(struct lw_worker *w, struct shard *sh) { goes_on(w, sh, connection_entered(sh)); }
+
 void hello_done(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(sh->phase == HELLO && !sh->pipe.open);
-    if (sh->server.checking) {
+    if (sh->server.checking || move_unasked(sh)) {
         hello_build(w, sh, false);
-        return;
-    }
-    if (!sh->epoch.id[0]) {
+    } else if (move_elsewhere(w, sh)) {
+        connection_restart(w, sh);
+    } else if (!sh->epoch.id[0]) {
         sh->server.offset_ms = sh->server.new_offset_ms;
         shard_to(sh, ENTERING);
-    } else if (!same_life(sh)) {
+    } else if (!move_joins(sh) && !same_life(sh)) {
         shard_lost(w, sh, "the server is another, or restarted");
     } else if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
         snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;
-        shard_to(sh, sh->repair.over ? READY : REPAIRING);
-        if (!sh->repair.over) repair_restart(sh);
+        if (move_joins(sh))
+            shard_to(sh, ENTERING);
+        else
+            goes_on(w, sh, false);
     }
 }

@@ -9,6 +9,7 @@
 #include "consumer/worker/hints.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
+#include "consumer/worker/move.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -64,7 +65,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     check_shard(sh);
     assert(why);
     if (!sh->epoch.id[0]) return;
-    assert(sh->phase != DOWN && sh->phase != ENTERING);
+    assert(sh->phase != DOWN && (sh->phase != ENTERING || sh->move.cluster));
     lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch.id, why);
     atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
     set_epoch(w, sh, "");
@@ -108,7 +109,7 @@ static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
 
 void enter_build(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
-    assert(sh->phase == ENTERING && !sh->epoch.id[0]);
+    assert(sh->phase == ENTERING);
     pipe_begin(w, sh);
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_ENTER);
@@ -124,13 +125,39 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms), lw_arg_i64(c, (int64_t)w->runs.max_fence);
     lw_arg_text(c, life->history);
     lw_arg_i64(c, old_leases_ms(w, sh));
+    const struct lw_life from = move_from(w, sh);
+    lw_arg_copy(c, from.id, strlen(from.id)), lw_arg_copy(c, from.history, strlen(from.history));
+    lw_arg_text(c, !from.id[0] && move_patient(w, sh) ? "1" : "");
     schema(w, c);
     pipe_send(w, sh);
     assert(sh->pipe.open);
 }
 
+/* Takes the largest TTL in use and the end of the quarantine. Returns what is left of it. */
+static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    int64_t now = now_ms(w), left = strtoll(r->element[3]->str, NULL, 10) - strtoll(r->element[2]->str, NULL, 10);
+    sh->epoch.ttl_ms = strtoll(r->element[4]->str, NULL, 10);
+    sh->epoch.old_until_ms = now + (left > 0 ? left : 0);
+    if (left > 0) sh->epoch.quiet_until_ms = now + left + 1;
+    return left;
+}
+
+/* The slot has come to another node, or the connection is new: does the data there go on with our epoch? */
+static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
+        shard_lost(w, sh, "the node that has its slot now holds another");
+        return;
+    }
+    take_times(w, sh, r);
+    connection_rejoined(w, sh);
+}
+
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    assert(sh->phase == ENTERING && !sh->epoch.id[0]);
+    assert(sh->phase == ENTERING);
+    if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "UNSURE") == 0) {
+        move_unsure(w, sh);
+        return;
+    }
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) {
         lw_worker_disconnected(w, sh->index, "malformed reply to enter");
         return;
@@ -144,18 +171,17 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
         return;
     }
+    if (sh->epoch.id[0]) {
+        look_for_ours(w, sh, r);
+        return;
+    }
     set_epoch(w, sh, r->element[1]->str);
     if (!sh->index) rival_epoch(w, sh->epoch.id);
-    connection_entered(sh);
+    move_joined(w, sh, connection_entered(sh));
     w->joined = true;
-    int64_t now = now_ms(w), redis_now = strtoll(r->element[2]->str, NULL, 10), not_before = strtoll(r->element[3]->str, NULL, 10);
-    sh->epoch.ttl_ms = strtoll(r->element[4]->str, NULL, 10);
-    sh->epoch.old_until_ms = now + (not_before > redis_now ? not_before - redis_now : 0);
-    if (not_before > redis_now) {
-        sh->epoch.quiet_until_ms = now + (not_before - redis_now) + 1;
-        lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch.id,
-                not_before - redis_now);
-    }
+    int64_t now = now_ms(w), left = take_times(w, sh, r);
+    if (left > 0)
+        lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch.id, left);
     first_begin(sh, r->element[5]->str[0] == '1');
     tend_now(sh, now); /* a dead fleet may have left lanes behind */
     shard_to(sh, REPAIRING);

@@ -15,6 +15,7 @@
 #include "consumer/worker/first.h"
 #include "consumer/worker/gate.h"
 #include "consumer/worker/hints.h"
+#include "consumer/worker/move.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
@@ -182,17 +183,26 @@ void pipe_free(struct shard *sh) {
     lw_commands_free(&sh->pipe.commands);
 }
 
+/* The call is to be made again, on this connection. */
+static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) {
+    c->again = keeps(c->kind);
+    if (c->kind != CALL_REPAIR) return;
+    forget_call(w, sh, CALL_REPAIR);
+    repair_restart(sh);
+}
+
 /* Handles an error reply: decides whether the call executed, and what to do next. */
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
     check_pipe(&sh->pipe);
     assert(sh->pipe.answered > 0);
     if (strncmp(text, "NOSCRIPT", 8) == 0) { /* after SCRIPT FLUSH the script is missing, and nothing executed */
         connection_scripts(sh, false);
-        c->again = keeps(c->kind);
-        if (c->kind == CALL_REPAIR) {
-            forget_call(w, sh, CALL_REPAIR);
-            repair_restart(sh);
-        }
+        not_executed(w, sh, c);
+        return;
+    }
+    if (move_refused(w, sh, text)) { /* it may have failed in the middle: that is as if its answer had been lost */
+        sh->pipe.cut |= keeps(c->kind);
+        not_executed(w, sh, c);
         return;
     }
     if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* Redis is at maxmemory: admission pauses, while lanes that wait go on */
@@ -261,6 +271,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_LOAD: load_reply(sh, r); break;
     case CALL_INFO: life_reply(w, sh, r); break;
     case CALL_TIME: time_reply(w, sh, r); break;
+    case CALL_NODES: nodes_reply(w, sh, r); break;
     case CALL_ENTER: enter_reply(w, sh, r); break;
     case CALL_REPAIR: repair_reply(w, sh, r); break;
     case CALL_WATCH: watch_reply(w, sh, r); break;
@@ -306,7 +317,7 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
         hello_build(w, sh, !sh->server.loaded);
         return true;
     }
-    if (sh->pipe.n_kept) {
+    if (sh->pipe.n_kept && sh->phase != ENTERING) { /* whether the epoch goes on is not known yet */
         send_again(w, sh);
         return true;
     }

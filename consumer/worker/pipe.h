@@ -20,6 +20,7 @@ enum call_kind {
     CALL_LOAD,
     CALL_INFO,
     CALL_TIME,
+    CALL_NODES,
     CALL_ENTER,
     CALL_REPAIR,
     CALL_WATCH,

@@ -5,6 +5,8 @@
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'
  *       any --LOST, other life, clock jumped--> DOWN
  *
+ * On a cluster each new connection goes by ENTERING, where the epoch is kept if the data has it (move.c).
+ *
  * connection.c sends HELLO, epoch.c enters, repair.c repairs. Gate, settle, claim and watch need
  * READY. */
 #include "consumer/worker/shard.h"
@@ -25,7 +27,7 @@ void shard_to(struct shard *sh, enum phase to) {
     static const bool legal[5][5] = {
         [DOWN] = {[HELLO] = true},
         [HELLO] = {[DOWN] = true, [HELLO] = true, [ENTERING] = true, [REPAIRING] = true, [READY] = true},
-        [ENTERING] = {[DOWN] = true, [HELLO] = true, [REPAIRING] = true},
+        [ENTERING] = {[DOWN] = true, [HELLO] = true, [REPAIRING] = true, [READY] = true},
         [REPAIRING] = {[DOWN] = true, [HELLO] = true, [READY] = true},
         [READY] = {[DOWN] = true, [HELLO] = true},
     };
@@ -67,4 +69,5 @@ void shard_free(struct lw_worker *w, struct shard *sh) {
     pipe_free(sh);
     hints_free(sh);
     repair_free(sh);
+    move_free(sh);
 }

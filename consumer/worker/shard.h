@@ -12,6 +12,7 @@
 #include "consumer/worker/first.h"
 #include "consumer/worker/gate.h"
 #include "consumer/worker/hints.h"
+#include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
@@ -34,6 +35,7 @@ struct shard {
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers, *key_vanished;
     enum phase phase;
     struct connection server;
+    struct move move;
     struct epoch epoch;
     struct repair repair;
     struct tend tend;
@@ -56,11 +58,11 @@ void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
 /* Asserts, at the beginning and the end of a shard's turn, that the shard has an epoch while it
- * is REPAIRING or READY and none while it is ENTERING, and that a pipeline is in flight only on
- * a connection. */
+ * is REPAIRING or READY, that it has one while it is ENTERING only on a cluster, whose other nodes
+ * may know it, and that a pipeline is in flight only on a connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix && sh->index >= 0);
-    assert(sh->epoch.id[0] ? sh->phase != ENTERING : sh->phase < REPAIRING);
+    assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);
     assert(!sh->pipe.open || sh->phase != DOWN);
     check_pipe(&sh->pipe);
 }

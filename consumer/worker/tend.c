@@ -3,6 +3,7 @@
 #include "consumer/worker/tend.h"
 
 #include "consumer/worker/epoch.h"
+#include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
@@ -42,6 +43,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     lw_cmd(c, "TIME");
     pipe_call(sh, CALL_INFO);
     lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication"), lw_arg_text(c, "stats"), lw_arg_text(c, "memory");
+    move_build(sh);
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)), lw_arg_text(c, w->set.id);
     pipe_call(sh, CALL_ALIVE); /* removes workers that are long gone */

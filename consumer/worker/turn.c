@@ -26,6 +26,7 @@
 #include "consumer/worker/hints.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/limits.h"
+#include "consumer/worker/move.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
@@ -124,7 +125,9 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
  * that are sent again, the calls that enter an epoch and repair it. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
-    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh)) return false;
+    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || move_rests(sh, now_ms(w)) || !should_send(w, sh, now_ms(w)) ||
+        pipe_urgent(w, sh))
+        return false;
     if (sh->phase == ENTERING && (!sh->index || w->joined)) enter_build(w, sh);
     if (sh->phase == REPAIRING) repair_build(w, sh);
     return sh->phase == READY;
@@ -201,7 +204,7 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* a turn does nothing until it is time to ask Kafka again */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->pipe.open || sh->phase == DOWN) continue;
+        if (sh->pipe.open || sh->phase == DOWN || move_rests(sh, now)) continue;
         if (sh->pipe.n_kept) return 0;
         int64_t due = settle_due_ms(w, sh);
         if (has_work(w, sh, now) && may_grant(w)) due = now;

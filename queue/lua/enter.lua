@@ -6,24 +6,32 @@
 --      6 host ('': its clock is not compared), 7 Redis time less the caller's wall clock in ms, 8 highest fence the caller has seen,
 --      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
 --      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it knew none,
---      11.. name, value… of the schema: all workers must agree
+--      11, 12 life and history of the node of a cluster that had this slot before and handed it over whole, as far as the caller knows (the
+--      rule "moved whole"), or '', 13 '1': another worker may know more, so nothing is written where a new epoch would begin for another
+--      life alone, 14.. name, value… of the schema: all workers must agree
 -- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group is known (lift.lua), else ''}
---      or {'REFUSED', field, theirs}
+--      or {'REFUSED', field, theirs}, or 'UNSURE' (13)
 -- Order of writes: what tells that an epoch has ended is overwritten only after the new epoch stands there.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
-local history, old_ms = ARGV[9], tonumber(ARGV[10])
+local history, old_ms, from, from_history, patient = ARGV[9], tonumber(ARGV[10]), ARGV[11], ARGV[12], ARGV[13] == '1'
 local time = redis.call('TIME')
 local now = math.floor((tonumber(time[1]) * 1000000 + tonumber(time[2])) / 1000)
 local function text(n) return string.format('%.0f', n) end
 
 local id = redis.call('HGET', epoch_key, 'id')
-for i = 11, #ARGV, 2 do
+for i = 14, #ARGV, 2 do
     local theirs = redis.call('HGET', epoch_key, ARGV[i])
     if theirs and theirs ~= ARGV[i + 1] then return {'REFUSED', ARGV[i], theirs} end
 end
-for i = 11, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
+
+-- The life is the same under another replication id if only a replica was attached or has gone, and this server was no replica in between.
+local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
+local same = known_life == life or (history ~= '' and known_history == history)
+local moved_whole = not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))
+if id and jumped ~= id and not same and not moved_whole and patient then return 'UNSURE' end
+for i = 14, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
 local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
 if ttl > used then
     redis.call('HSET', epoch_key, 'ttl_ms', text(ttl))
@@ -51,16 +59,13 @@ else
     moved = known and not near
 end
 
--- The life is the same under another replication id if only a replica was attached or has gone, and this server was no replica in between.
-local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
-local same = known_life == life or (history ~= '' and known_history == history)
 -- quarantine_ms is the length of the quarantine. It covers the largest TTL of this epoch, and old leases of which only a caller knows (Redis
 -- was wiped, and a worker with a longer TTL is away); these do not count for later quarantines, so a TTL that is used no more is forgotten.
 local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
 local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
 if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
-if not id or not same or jumped == id or moved then
+if not id or not (same or moved_whole) or jumped == id or moved then
     id = candidate
     local left = not_before - now -- of the last quarantine; if the clock went back, this is too long and does not count
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
@@ -69,6 +74,9 @@ if not id or not same or jumped == id or moved then
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
+elseif moved_whole and not_before > now - slack then -- the clock of the node that had the slot may have been behind this one
+    not_before = math.min(not_before, now + length) + slack
+    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(math.max(length, not_before - now)))
 elseif not_before > now + length then
     redis.call('HSET', epoch_key, 'not_before', text(now + length))
 elseif not_before > now and old_ms + grace > length then -- the first to come knew of shorter leases; nothing runs yet

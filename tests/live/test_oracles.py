@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each oracle of the live tests passes on a good journal, and fails on one with the fault that it is meant to find."""
+"""Each oracle of the live tests passes on a good journal, and fails on one that was falsified in the way it is there for."""
 import os
 import sys
 import tempfile
 
 from lib import journal, oracles
 
-# Two lanes (keys 6b31, 6b32) of one partition of topic t, and one of another partition. t/0/2 was retried, and t/0/3 was killed and run
-# again.
+# two lanes (keys 6b31, 6b32) of one partition of topic t, and one of another partition; t/0/2 was tried twice, t/0/3 killed and run again
 GOOD = """
 start 100 11 t/0/0 6b31 1 1
 end 200 11 t/0/0 6b31 1 1 done
@@ -32,7 +31,7 @@ IDLE = [b"lw:{n.0}:epoch", b"lw:{n.0}:floor", b"lw:{n.0}:fence", b"lw:{n.0}:work
 
 
 def again(*offsets):
-    """Returns the journal of one key's messages, done one after the other in this order."""
+    """One key's messages, done one after the other in this order."""
     return "".join("start %d 12 t/0/%d 6b39 %d 1\nend %d 12 t/0/%d 6b39 %d 1 done\n" % (10 * i, o, i + 1, 10 * i + 5, o, i + 1) for i, o in enumerate(offsets))
 
 
@@ -58,15 +57,15 @@ def without(line):
 
 
 good = parse(GOOD)
-# (name, violations in a good journal, violations in each falsified one)
+# name, violations of what is good, violations of each falsification
 CASES = [
     ("overlaps", oracles.overlaps(good), [
         oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
-        # a lane belongs to the key, across partitions
+        # across partitions: the lane is the key's
         oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
-        # a killed handler still beats after another one began
+        # a killed handler that still beats after another began
         oracles.overlaps(changed(("beat 650", "beat 710"))),
-        # a run encloses two others
+        # a run that encloses two others
         oracles.overlaps(changed(("end 200 11", "end 320 11")))]),
     ("overlaps, a stopped worker", oracles.overlaps(changed(("beat 650", "beat 750")), [(11, 640)]), [
         oracles.overlaps(changed(("beat 650", "beat 750")), [(12, 640)]),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* If the user lacks a right, the script ends with an error. It never takes the error for a key of the wrong type or for a missing
- * message.
- * Once the right is granted, the same call does its work. */
+/* A right that the user lacks ends a script. The error is never taken for a name of the wrong type,
+ * or for a missing message. Once the right is granted, the same call does what it would have done. */
 #include "tests/support/lanes.h"
 
 #include <string.h>
@@ -10,7 +9,7 @@
 
 static void take(struct lt *l, const char *right) { assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK"); }
 
-/* Calls without the right, which must fail, then with it. */
+/* Calls without the right, then with it. */
 #define DENIED(l, command, call, answer)      \
     do {                                      \
         take(l, "-" command);                 \

@@ -20,10 +20,10 @@ static void only_what_is_mine(void **state) {
     for (size_t i = 0; i < 5; i++) shorten(l, m[i]);
     lt_free_lock(l, m[1]);
     m[2].token = "other";
-    m[3].token = "t"; /* the token begins like the holder's, but is another */
+    m[3].token = "t"; /* another token that begins with ours */
     assert_string_equal(lt_renew(l, m, 5), "10001");
     assert_true(left(l, m[0]) > 1000 && left(l, m[0]) <= LT_TTL_MS);
-    assert_int_equal(left(l, m[1]), -2); /* an ended lease is not taken again */
+    assert_int_equal(left(l, m[1]), -2); /* a lease that ended is not taken again */
     assert_true(left(l, m[2]) <= 1000);
     assert_true(left(l, m[3]) <= 1000);
     assert_true(left(l, m[4]) > 1000);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deterministic simulation: runs seeds through the modes of faults, with all oracles on.
+/* The deterministic simulation: seeds through the modes of fault, all oracles on.
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]
- * --operate: runs the modes with an operator (operator.h), who drops, replays, breaks, pauses and tries during the run.
- * To repeat one seed: sim_lanes --first SEED --seeds 1 --trace */
+ * --operate: modes with an operator (operator.h), who drops, replays, breaks, pauses and tries in the middle of it.
+ * One seed again: sim_lanes --first SEED --seeds 1 --trace */
 #include "tests/sim/world/world.h"
 
 #include "base/log.h"
@@ -117,7 +117,7 @@ static const struct faults modes[] = {
     {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
     {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
-    /* a compacted topic: more than 64 segments lie between the watermark and what waits */
+    /* compacted: more than 64 segments between the watermark and what waits */
     {.name = "far", .crash = 1, .loss = 2, .churn = 2, .sparse = 1 << 22},
     {.name = "ttls", .pause = 3, .wipe = 2, .loss = 2, .pace = 3, .churn = 2, .longer = 4},
     {.name = "farlag", .failover = 2, .loss = 1, .churn = 2, .sparse = 1 << 22, .lag = true},
@@ -176,11 +176,28 @@ static const struct faults modes[] = {
      .seeks = 0.3,
      .disaster = 1,
      .max_run = 20},
+    {.name = "slots", .move = 0.5, .planned = true, .ttl_ms = 8000},
+    {.name = "slotsloss", .move = 2, .loss = 1, .crash = 1, .churn = 2, .burst = 6},
+    {.name = "slotskill",
+     .move = 2,
+     .restart = 1,
+     .failover = 0.5,
+     .crash = 1,
+     .pause = 1,
+     .loss = 2,
+     .pace = 2,
+     .burst = 12,
+     .idle = 4,
+     .churn = 2,
+     .pool = true,
+     .prompt = true,
+     .max_run = 20},
+    {.name = "slotslost", .move = 1, .restart = 2, .failover = 0.5, .lag = true, .loss = 0.3, .idle = 6, .ttl_ms = 6000},
     {.name = "unlist", .unlist = 2, .loss = 1, .churn = 2},
     {.name = "unlistkill", .unlist = 2, .crash = 2, .pause = 1, .loss = 3, .churn = 3, .burst = 12, .idle = 5},
     {.name = "unlistskip", .skip = true, .unlist = 2, .crash = 1, .loss = 2, .churn = 2, .burst = 6},
 };
-/* The modes in which an operator is at work as well (--operate). */
+/* With an operator at work beside all that (--operate). */
 static const struct faults operators[] = {
     {.name = "operator", .operate = 1},
     {.name = "operatorahead", .operate = 2, .churn = 3, .burst = 12, .idle = 5, .pool = true, .big = true, .max_run = 50},
@@ -196,7 +213,7 @@ static const struct faults operators[] = {
      .pool = true,
      .prompt = true,
      .max_run = 20},
-    /* A wipe deletes replays and drops with everything else, so in these modes the operator only makes trials. */
+    /* A wipe takes replays and drops along, so the operator only tries here. */
     {.name = "trials", .operate = 4, .trials = true, .wipe = 2, .failover = 1, .loss = 1},
     {.name = "trialsclock", .operate = 4, .trials = true, .clock = 1, .loss = 1},
     {.name = "trialslate", .operate = 4, .trials = true, .pause = 2, .wipe = 2, .loss = 2, .pace = 2},

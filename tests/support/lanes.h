@@ -151,13 +151,15 @@ struct lt_enter {
     uint64_t fence;
     const char *field, *value; /* one field of the schema */
     int64_t old_ms;
+    const char *from, *from_history; /* the node that had the slot before */
+    bool patient;
 };
 struct lt_entered {
     char id[64], field[64], theirs[64];
     int64_t now_ms, not_before_ms, ttl_ms;
     bool first; /* true while no commit of the group is known */
 };
-/* Returns "OK" or "REFUSED". */
+/* Returns "OK", "REFUSED" or "UNSURE". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
 /* Values of the last answer: for gate those of message i; for settle those of the first grant of item i;

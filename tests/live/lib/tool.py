@@ -22,8 +22,7 @@ def tool(t, *args, status=0, given=b""):
 
 
 def begin(t, *args):
-    """Starts a command with --json in the background. Its output goes to a file, which lines() can read even after the command was
-    killed."""
+    """Starts a command with --json in the background. Its output goes to a file, which lines() reads, also after it was killed."""
     path = os.path.join(t.dir, "tool-%d.jsonl" % len(os.listdir(t.dir)))
     with open(path, "wb") as out:
         p = subprocess.Popen(command(t, *args) + ["--json"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=t.dir)
@@ -33,6 +32,6 @@ def begin(t, *args):
 
 
 def lines(p):
-    """Returns the complete JSON lines that a command started by begin() has printed so far."""
+    """The complete JSON lines that a command started by begin() has printed so far."""
     with open(p.out_path) as f:
         return [json.loads(line) for line in f if line.startswith("{") and line.endswith("\n")]

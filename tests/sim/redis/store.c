@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, copying and restarting a store, its table of commands, and the functions with which oracles look into it. */
+/* The life of a store, its table of commands, the looks for oracles. */
 #include "tests/sim/redis/store_internal.h"
 #include "tests/sim/redis/store_commands.h"
 
@@ -48,6 +48,36 @@ const struct store_command *store_command(size_t i) { return i < COMMANDS ? &com
 uint64_t store_command_runs(size_t i) { return i < COMMANDS ? __atomic_load_n(&runs[i], __ATOMIC_RELAXED) : 0; }
 
 bool store_arity_ok(const struct command *cmd, int argc) { return cmd->pub.arity < 0 ? argc >= -cmd->pub.arity : argc == cmd->pub.arity; }
+
+/* Which of the arguments are keys: from 1 up to this one; 0: none. */
+static int last_key(const char *name, int argc, const struct slice *argv, int *first) {
+    static const char *const none[] = {"ping", "time", "info", "dbsize", "flushall", "scan", "script"};
+    static const char *const all[] = {"del", "unlink", "exists", "mget"};
+    static const char *const two[] = {"rpoplpush", "lmove", "brpoplpush"};
+    long long n;
+    *first = 1;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (!strcmp(name, none[i])) return 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(name, all[i])) return argc - 1;
+    for (size_t i = 0; i < sizeof two / sizeof *two; i++)
+        if (!strcmp(name, two[i])) return 2;
+    if (strncmp(name, "eval", 4) != 0) return 1;
+    *first = 3;
+    return parse_int(argv[2], &n) && n <= argc - 3 ? 2 + (int)n : 0;
+}
+
+redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script) {
+    if (!s->cluster || s->slot == STORE_OWNED) return NULL;
+    int first, last = last_key(cmd->pub.name, argc, argv, &first), missing = 0;
+    if (last < first) return NULL;
+    if (s->slot == STORE_ELSEWHERE) return in_script ? NULL : reply_error("MOVED 7 127.0.0.1:7");
+    for (int i = first; i <= last; i++) missing += entry_find(s, argv[i]) == NULL;
+    if (!missing) return NULL;
+    if (in_script) return reply_error("ERR Script attempted to access a non local key in a cluster node");
+    return missing == last - first + 1 ? reply_error("ASK 7 127.0.0.1:7")
+                                       : reply_error("TRYAGAIN Multiple keys request during rehashing of slot");
+}
 
 redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv) {
     __atomic_fetch_add(&runs[cmd->index], 1, __ATOMIC_RELAXED);
@@ -105,6 +135,7 @@ void store_restart(struct store *s, bool keep_data) {
     fresh_id(s->env, s->replid);
     memset(s->replid2, '0', 40);
     s->repl_input = 0;
+    s->began_us = s->now_us;
 }
 
 void store_promote(struct store *s) {
@@ -113,6 +144,7 @@ void store_promote(struct store *s) {
     fresh_id(s->env, s->run_id);
     fresh_id(s->env, s->replid);
     s->repl_input += 1000;
+    s->began_us = s->now_us;
 }
 
 void store_attach(struct store *s) { fresh_id(s->env, s->replid); }
@@ -136,9 +168,27 @@ int64_t store_now_ms(const struct store *s) { return s->now_us / 1000; }
 void store_set_oom(struct store *s, bool oom) { s->oom = oom; }
 void store_fail_script(struct store *s, int call, const char *text) { s->fail_call = call, s->fail_text = text; }
 void store_set_policy(struct store *s, const char *policy) { s->policy = policy; }
+void store_set_slot(struct store *s, enum store_slot slot) { s->slot = slot; }
+void store_set_cluster(struct store *s, int64_t began_us) { s->cluster = true, s->began_us = began_us; }
+
+size_t store_move(struct store *from, struct store *to, const char *prefix, size_t most) {
+    size_t n = 0, length = strlen(prefix);
+    struct entry *e, *next;
+    HASH_ITER(hh, from->keys, e, next) {
+        if (n == most || entry_expired(from, e) || e->key->len < length || memcmp(e->key->data, prefix, length) != 0) continue;
+        struct entry *gone = entry_find(to, (struct slice){e->key->data, e->key->len});
+        if (gone) entry_delete(to, gone);
+        HASH_DEL(from->keys, e);
+        if (e->expire_ms >= 0) e->expire_ms += store_now_ms(to) - store_now_ms(from); /* MIGRATE tells how long it has to live */
+        HASH_ADD_KEYPTR(hh, to->keys, e->key->data, e->key->len, e);
+        n++;
+    }
+    return n;
+}
+
 void store_set_role(struct store *s, const char *role) { s->role = role; }
 
-/* Deletes expired keys from time to time. In a long run those that nobody asks for would pile up. */
+/* Expired keys that nobody asks for would pile up in a long run. */
 static void sweep(struct store *s) {
     if (s->calls_to_sweep-- > 0) return;
     s->calls_to_sweep = CALLS_A_SWEEP;
@@ -153,7 +203,8 @@ static redisReply *call_slices(struct store *s, int argc, const struct slice *ar
     if (!cmd) return reply_error("ERR unknown command '%.*s' (the fake has what store_commands.h lists)", (int)argv[0].n, argv[0].p);
     if (!store_arity_ok(cmd, argc)) return reply_arity(cmd->pub.name);
     if (s->oom && cmd->pub.flags & STORE_DENYOOM) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
-    return store_run(s, cmd, argc, argv);
+    redisReply *redirected = store_redirect(s, cmd, argc, argv, false);
+    return redirected ? redirected : store_run(s, cmd, argc, argv);
 }
 
 redisReply *store_call(struct store *s, int argc, const char *const *argv, const size_t *len) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the fake share. Values have reference counts and do not change while they are shared, so that a copy of a store is
- * cheap. */
+/* What the files of the fake share. Values are refcounted and immutable once shared, so that a copy of a store is cheap. */
 #ifndef LW_SIM_STORE_INTERNAL_H
 #define LW_SIM_STORE_INTERNAL_H
 
@@ -23,7 +22,7 @@ struct blob {
     char data[];
 };
 
-/* A field of a hash (which uses value), or a member of a set (which uses neither) or of a zset (which uses score). */
+/* A field of a hash (value), a member of a set (neither) or of a zset (score). */
 struct member {
     UT_hash_handle hh;
     struct blob *name;
@@ -39,7 +38,7 @@ struct list {
 
 struct zset {
     struct member *dict;
-    struct member **sorted; /* members in order of score, then of name */
+    struct member **sorted; /* by score, then name */
     size_t count, cap;
 };
 
@@ -80,12 +79,15 @@ struct store {
     struct entry *keys;
     int64_t now_us;
     bool oom;
-    int fail_call; /* how many redis.calls of the next script remain until one fails */
+    int fail_call; /* of the next script, counted down */
     const char *fail_text;
     const char *policy, *role;
-    char run_id[41], replid[41], replid2[41]; /* replid2: the replid before the last promotion; zeros if there was none */
-    long long repl_input;                     /* total_net_repl_input_bytes of INFO */
+    char run_id[41], replid[41], replid2[41]; /* replid2: of the master it had before it was promoted; else zeros */
+    long long repl_input;                     /* total_net_repl_input_bytes */
     uint32_t calls_to_sweep;
+    bool cluster;
+    int64_t began_us;
+    enum store_slot slot;
     struct script_env *env;
     struct script_set *scripts;
 };
@@ -100,6 +102,8 @@ struct command {
 /* --- store.c */
 const struct command *store_find_command(struct slice name);
 redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv);
+/* NULL if the node may run the command: in a script, or sent by a client. */
+redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);
 int64_t store_now_ms(const struct store *s);
 
@@ -109,18 +113,17 @@ void *store_realloc(void *p, size_t size);
 struct blob *blob_new(const char *p, size_t n);
 struct blob *blob_ref(struct blob *b);
 void blob_unref(struct blob *b);
-/* Returns b itself if nobody else holds it and it is long enough, else a copy of length len, filled up with zeros. Takes over the
- * caller's reference. */
+/* b itself if nobody else holds it and it is long enough, else a copy of that length, filled with zeros; takes over the reference. */
 struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
-bool slice_is(struct slice a, const char *word); /* compares regardless of case */
+bool slice_is(struct slice a, const char *word); /* regardless of case */
 
-struct entry *entry_find(struct store *s, struct slice key); /* returns NULL for an expired key, which it deletes */
+struct entry *entry_find(struct store *s, struct slice key); /* NULL if expired (and then deletes it) */
 const struct entry *entry_peek(const struct store *s, const char *key, size_t key_len);
 bool entry_expired(const struct store *s, const struct entry *e);
 struct entry *entry_add(struct store *s, struct slice key, enum store_type type);
 void entry_delete(struct store *s, struct entry *e);
-void entry_clear(struct entry *e); /* frees the value and keeps the key */
+void entry_clear(struct entry *e); /* frees the value, keeps the key */
 void entry_drop_empty(struct store *s, struct entry *e);
 struct entry *entry_copy(const struct entry *e);
 
@@ -147,7 +150,7 @@ redisReply *reply_status(const char *text);
 redisReply *reply_status_n(const char *p, size_t n);
 redisReply *reply_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 redisReply *reply_error_n(const char *p, size_t n);
-redisReply *reply_array(size_t n); /* the caller fills in the elements */
+redisReply *reply_array(size_t n); /* the elements are the caller's to fill */
 redisReply *reply_wrong_type(void);
 redisReply *reply_syntax(void);
 redisReply *reply_not_integer(void);
@@ -161,7 +164,7 @@ bool parse_double(struct slice a, double *v);
 struct script_env *script_env_new(uint64_t seed);
 struct script_env *script_env_ref(struct script_env *env);
 void script_env_unref(struct script_env *env);
-uint64_t script_env_random(struct script_env *env); /* all copies of a store share it, so that their ids differ */
+uint64_t script_env_random(struct script_env *env); /* shared by all copies of a store, so that their ids differ */
 void script_set_free(struct script_set **set);
 struct script_set *script_set_copy(const struct script_set *set);
 

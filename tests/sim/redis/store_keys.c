@@ -48,8 +48,9 @@ static void info_add(char *text, size_t size, const char *section, const char *b
 redisReply *store_cmd_info(struct store *s, int argc, const struct slice *argv) {
     char text[1024] = "", body[512];
     if (wants(argc, argv, "server")) {
-        snprintf(body, sizeof body, "redis_version:7.0.15\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:%s\r\ntcp_port:0\r\n",
-                 s->run_id);
+        snprintf(body, sizeof body,
+                 "redis_version:7.0.15\r\nredis_mode:%s\r\nprocess_id:1\r\nrun_id:%s\r\ntcp_port:0\r\nuptime_in_seconds:%lld\r\n",
+                 s->cluster ? "cluster" : "standalone", s->run_id, (long long)(s->now_us - s->began_us) / 1000000);
         info_add(text, sizeof text, "Server", body);
     }
     if (wants(argc, argv, "memory")) {
@@ -81,7 +82,7 @@ redisReply *store_cmd_flushall(struct store *s, int argc, const struct slice *ar
     return reply_status("OK");
 }
 
-/* --- SCAN: gives all keys in one reply */
+/* --- SCAN: all there is, in one reply */
 
 static bool class_has(const char **p, const char *end, char c) {
     const char *q = *p + 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies between the workers and Redis: the servers of each shard, the pipelines under way to them, which can be cut in two at any
- * place, and the connections of the renewer and of the hints. Dead letters are checked here, when a settle executes. */
+ * place, and the connections of the renewer and of the hints. Dead letters are checked here, where a settle executes. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/bytes.h"
@@ -38,7 +38,8 @@ redisReply *server_call(struct world *w, struct server *s, int argc, const char 
         fputc('\n', stderr);
     }
     redisReply *r = store_call(s->store, argc, argv, len);
-    bool known = r->type != REDIS_REPLY_ERROR || !strncmp(r->str, "NOSCRIPT", 8) || !strncmp(r->str, "OOM", 3) || errors_meant(r->str);
+    bool known = r->type != REDIS_REPLY_ERROR || !strncmp(r->str, "NOSCRIPT", 8) || !strncmp(r->str, "OOM", 3) || errors_meant(r->str) ||
+                 (w->f->move > 0 && cluster_meant(r->str));
     if (!known) world_bad(w, "script: %s", r->str);
     if (w->o->trace && !strcmp(argv[0], "EVALSHA")) {
         fprintf(stderr, "         ->");
@@ -83,7 +84,7 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
-/* The messages that become dead letters when a settle executes. */
+/* A settle that makes dead letters: which of its messages die by it? */
 struct dying {
     int n, item[256], part[256];
     int64_t offset[256], replay[256];
@@ -104,7 +105,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        d->letter[d->n] = item[2] == LW_DEAD; /* Redis keeps the letter; no topic got it */
+        d->letter[d->n] = item[2] == LW_DEAD; /* not sent to its topic */
         d->item[d->n] = i;
         d->part[d->n] = part;
         snprintf(d->tp[d->n], sizeof d->tp[d->n], "%s", tp);
@@ -121,7 +122,7 @@ static int64_t dead_letters(const struct server *s) {
     return n;
 }
 
-/* Returns true if the message is dead now. A script that failed in the middle answers nothing, so the mark tells. */
+/* A script that failed in the middle says nothing, so the state tells. */
 static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
     return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != LW_SETTLED_STALE;
@@ -130,6 +131,7 @@ static bool has_died(const struct server *s, const struct dying *d, int i, const
 static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {
     redisReply *refused = errors_refuse(w, s, c->argv[0]);
     if (refused) return refused;
+    if (!strcmp(c->argv[0], "CLUSTER")) return cluster_nodes(w, s);
     struct dying dying = {0};
     bool settle = !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);
     int64_t letters = 0;
@@ -142,9 +144,10 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     errors_tear(w, s);
     redisReply *r = server_call(w, s, c->argc, (const char *const *)c->argv, c->len);
     store_fail_script(s->store, 0, NULL);
-    bool torn = r->type == REDIS_REPLY_ERROR && errors_meant(r->str);
-    if (torn) rules_lost_data(w); /* the script may have failed before it counted attempts */
-    if (torn) torn_look(w, s);
+    bool split = r->type == REDIS_REPLY_ERROR && cluster_meant(r->str),
+         torn = split || (r->type == REDIS_REPLY_ERROR && errors_meant(r->str));
+    if (torn) rules_lost_data(w); /* attempts may not be counted */
+    if (torn && !split) torn_look(w, s);
     if (!strcmp(c->argv[0], "EVALSHA")) bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
     for (int i = 0; i < dying.n; i++) {
         if (dying.finished[i] || !has_died(s, &dying, i, r, torn)) continue;
@@ -193,10 +196,10 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
     return NULL;
 }
 
-/* Ends a connection. Commands that have not executed yet may still execute later, or never. */
+/* The connection is gone: what did not execute yet may execute later all the same, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    if (p->busy) return; /* the pipeline is delivering an answer, so step_deliver removes it */
+    if (p->busy) return; /* in the middle of an answer: step_deliver ends it */
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 
@@ -255,8 +258,8 @@ void wire_cut(struct world *w, struct sim_worker *me, int shard) {
     trace(w, "worker %d shard %d: connection cut", me->index, shard);
     me->conn[shard] = 0;
     if (p) {
-        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had arrived, the others are lost */
-        p->live = false;                                                   /* no answer may send on this connection */
+        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had come, the rest are lost */
+        p->live = false;                                                   /* no answer may be sent on it */
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
             lw_worker_reply(me->lw, shard, r);
@@ -294,7 +297,7 @@ void step_connect(struct world *w, struct sim_worker *me) {
         if (!me->connecting[s] || rnd_unit(w) < 0.3) continue;
         me->connecting[s] = false;
         me->conn[s] = ++w->conns;
-        me->srv[s] = w->master[s];
+        me->srv[s] = cluster_find(w, s);
         lw_worker_connected(me->lw, s);
     }
 }
@@ -372,7 +375,7 @@ bool step_wire(struct world *w) {
         return true;
     }
     bool load;
-    do { /* scripts load in one step, because nobody else sees a difference */
+    do { /* scripts load at one go: they change nothing that others see */
         load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
         p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
         p->done++;

@@ -13,7 +13,7 @@
 
 /* --- chance ------------------------------------------------------------------------------------------------------------------------ */
 
-uint64_t rnd(struct world *w) { /* draws a random number with splitmix64 */
+uint64_t rnd(struct world *w) { /* splitmix64 */
     uint64_t z = (w->rng += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -60,7 +60,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     }
 }
 
-/* Starts the next message of a hold, or gives it back if the lease is over. */
+/* A follower starts, or comes back where the lease is over. */
 static void go_on(struct sim_worker *me, struct lw_job *next) {
     struct lw_job_lease *lease = next->lease;
     if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {
@@ -73,7 +73,7 @@ static void go_on(struct sim_worker *me, struct lw_job *next) {
     }
 }
 
-/* Starts the next message of a hold on the same thread, or puts it at the end of the pool's queue. */
+/* On the same thread, or from the end of the pool's queue. */
 static void follow(struct sim_worker *me, struct lw_job *next) {
     struct world *w = me->world;
     if (w->f->pool && rnd_below(w, 3) == 0)
@@ -117,8 +117,7 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     if (next) follow(me, next);
 }
 
-/* Returns the last digit of the message's offset, which decides what becomes of its letter: 0 is always too large for the producer, 8 is
- * never accepted by the topic. Other refusals pass. */
+/* One in ten is too large for the producer, one in ten for the topic, whoever sends it and however often; other refusals pass. */
 static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
@@ -149,7 +148,7 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
 static void io_stop(void *ctx, int status, const char *reason) {
-    if (((struct sim_worker *)ctx)->ending) return; /* a seek has failed, so the next step ends the worker */
+    if (((struct sim_worker *)ctx)->ending) return; /* a seek failed: the step after this one ends it */
     world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
 }
 
@@ -221,7 +220,8 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
 
 /* --- faults ------------------------------------------------------------------------------------------------------------------------ */
 
-static void snapshot(struct world *w, int s) {
+void world_snapshot(struct world *w, int s) {
+    if (w->slot[s].moving) return; /* the replica of one node does not have all of it */
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
 }
@@ -230,7 +230,7 @@ void world_wipe(struct world *w, int s) {
     trace(w, "shard %d is wiped", s);
     rules_lost_data(w);
     store_flushall(w->master[s]->store);
-    snapshot(w, s);
+    world_snapshot(w, s);
 }
 
 static void fail_over(struct world *w, int s) {
@@ -241,15 +241,15 @@ static void fail_over(struct world *w, int s) {
     w->master[s]->until_ms = w->now_ms + w->f->split_ms;
     struct server *fresh = server_new(w, st, s);
     fresh->skew_ms = w->master[s]->skew_ms;
+    if (w->f->move > 0) cluster_failed_over(w, w->master[s], fresh);
     w->master[s] = fresh;
-    snapshot(w, s);
+    world_snapshot(w, s);
 }
 
-/* Returns true while the worker is within lw_worker_revoke(). */
+/* It is within lw_worker_revoke(). */
 bool world_revoking(const struct world *w, const struct sim_worker *me) { return w->revoke.on && w->revoke.worker == me->index; }
 
-/* Fails over to a replica that misses writes, and back, before any worker can connect: the server refused all calls while it was a
- * replica. */
+/* To a replica that misses writes, and back, faster than a worker connects: while the server was a replica it refused all calls. */
 static void fail_back(struct world *w, int s) {
     trace(w, "shard %d fails over and back", s);
     rules_lost_data(w);
@@ -302,6 +302,7 @@ static bool fault(struct world *w) {
         store_attach(w->master[s]->store);
         return true;
     }
+    if (f->move > 0 && cluster_fault(w)) return true;
     if (f->vanish > 0 && rnd_unit(w) < 0.01 * f->vanish) {
         lane_vanishes(w, rnd_below(w, SHARDS), rnd_below(w, KEYS), true);
         return true;
@@ -314,7 +315,7 @@ static bool fault(struct world *w) {
         fail_back(w, rnd_below(w, SHARDS));
         return true;
     }
-    if (rnd_unit(w) < (w->f->lag ? 0.002 : 0.02)) snapshot(w, rnd_below(w, SHARDS));
+    if (rnd_unit(w) < (w->f->lag ? 0.002 : 0.02)) world_snapshot(w, rnd_below(w, SHARDS));
     if (rnd_unit(w) < 0.001 * f->clock) {
         enum { HOUR_MS = 3600 * 1000 };
         static const int jumps[] = {1250, 3000, 15000, HOUR_MS, -2000, -HOUR_MS};
@@ -357,7 +358,7 @@ void world_step(struct world *w) {
         if (w->part[p].owner < 0 && !world_revoking(w, me)) kafka_assign(w, me, p);
     for (int s = 0; s < SHARDS; s++) {
         struct server *srv = me->srv[s];
-        if (me->conn[s] && srv != w->master[s] && (!serves(w, srv) || rnd_unit(w) < 0.03)) wire_cut(w, me, s);
+        if (me->conn[s] && srv != w->master[s] && (!serves(w, srv) || rnd_unit(w) < (w->f->move > 0 ? 0.001 : 0.03))) wire_cut(w, me, s);
     }
     step_connect(w, me);
     step_deliver(w, me);
@@ -419,7 +420,7 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* long, because revoke.c's oracle must see a wait that has no end */
+    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* a wait that has no end is one of revoke.c's oracles */
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
     w->now_ms = 100000;
@@ -429,16 +430,17 @@ static void set_up(struct world *w) {
         w->master[s] = server_new(w, store_open(rnd(w)), s);
         w->snap[s] = store_copy(w->master[s]->store);
     }
+    if (w->f->move > 0) cluster_open(w);
     for (int p = 0; p < PARTS; p++) {
         struct sim_part *part = &w->part[p];
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among the records */
+        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among them */
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
-            double gap = rnd_unit(w); /* gaps, as compaction and transaction markers leave */
+            double gap = rnd_unit(w); /* compaction, transaction markers */
             at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
                   : gap < 0.9   ? 1
                   : gap < 0.995 ? 2 + rnd_below(w, 5)
@@ -478,8 +480,9 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
     if (setjmp(w->out) == 0) {
         set_up(w);
         for (int i = 0; i < o->steps; i++) world_step(w);
-        w->faults_on = false; /* oracle O6: once faults stop, everything gets done */
+        w->faults_on = false; /* O6: once faults stop, all gets done */
         operator_rest(w);
+        if (f->move > 0) cluster_rest(w);
         trace(w, "faults stop");
         int i = 0;
         for (; i < 150000 && !all_committed(w); i++) world_step(w);
@@ -490,6 +493,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
                       w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
         for (i = 0; i < 8000; i++) world_step(w);
         oracle_end(w);
+        if (f->move > 0) cluster_judge(w);
     }
     if (totals) {
         totals->done += w->counts.done;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key. While it moves, scripts that touch a key
+ * which has left, or a new one, fail in the middle; their calls are sent again until the owner says that the slot is no longer its own.
+ * This worker then follows, and the epoch goes on if all the data came along (the rule "moved whole").
+ *
+ *     owner A: WHOLE ----> LEAVING ----> ELSEWHERE       B: HELLO ----> enter: our epoch, and the life of A ----> READY
+ *              whole_ms    calls fail    left                                  another epoch, or nobody vouches -> lost
+ */
+#include "consumer/worker/move.h"
+
+#include "base/redis/slot.h"
+#include "consumer/worker/connection.h"
+#include "consumer/worker/pipe.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/shard.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    PAUSE_MS = 5,       /* the first rest after a refused call, */
+    PAUSE_MAX_MS = 80,  /* and the longest */
+    UNSURE_MS = 50,     /* how often a worker that cannot vouch asks again */
+    UPTIME_SLACK_S = 2, /* INFO counts whole seconds of two readings */
+};
+
+static bool of_slot(const char *text) {
+    return !strncmp(text, "MOVED ", 6) || !strncmp(text, "ASK ", 4) || !strncmp(text, "TRYAGAIN", 8) ||
+           strstr(text, "access a non local key") || strstr(text, "undeclared keys were accessed during rehashing of the slot");
+}
+
+void move_connected(struct shard *sh) {
+    sh->move.fresh = true;
+    sh->move.node = (struct lw_node){0};
+    sh->move.rest_ms = 0;
+}
+
+void move_info(struct lw_worker *w, struct shard *sh, const char *info) {
+    char mode[24], uptime[24];
+    assert(info);
+    lw_info_field(info, "redis_mode", mode, sizeof mode);
+    sh->move.cluster = strcmp(mode, "cluster") == 0;
+    lw_info_field(info, "uptime_in_seconds", uptime, sizeof uptime);
+    int64_t up_s = strtoll(uptime, NULL, 10);
+    sh->move.started_ms = now_ms(w) - (up_s > UPTIME_SLACK_S ? up_s - UPTIME_SLACK_S : 0) * 1000;
+}
+
+void move_build(struct shard *sh) {
+    if (!sh->move.cluster) return;
+    pipe_call(sh, CALL_NODES);
+    lw_cmd(&sh->pipe.commands, "CLUSTER");
+    lw_arg_text(&sh->pipe.commands, "NODES");
+}
+
+/* The owner speaks: how whole is the slot there? */
+static void owner_told(struct shard *sh) {
+    struct move *m = &sh->move;
+    assert(m->node.slot != LW_SLOT_ELSEWHERE);
+    m->owner = m->node;
+    m->owned_ms = m->text_ms;
+    if (m->node.slot != LW_SLOT_WHOLE) return;
+    struct lw_buf was = m->seen;
+    m->seen = m->text, m->text = was;
+    m->whole_ms = m->text_ms;
+}
+
+void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    struct move *m = &sh->move;
+    assert(sh->phase == HELLO || sh->phase == READY);
+    if (!r->str || !lw_nodes_self(r->str, lw_slot(sh->prefix, sh->n_prefix), &m->node)) {
+        lw_worker_disconnected(w, sh->index, "malformed reply to CLUSTER NODES");
+        return;
+    }
+    m->text.n = 0;
+    lw_buf_add(&m->text, r->str, r->len), lw_buf_add(&m->text, "", 1);
+    m->text_ms = sh->pipe.sent_ms;
+    if (sh->phase != READY) return;
+    bool stays = !strcmp(m->node.id, m->owner.id) && !strcmp(m->node.config_epoch, m->owner.config_epoch);
+    if (stays && m->node.slot != LW_SLOT_ELSEWHERE)
+        owner_told(sh);
+    else
+        connection_check(sh);
+}
+
+bool move_refused(struct lw_worker *w, struct shard *sh, const char *text) {
+    struct move *m = &sh->move;
+    if (!of_slot(text)) return false;
+    int64_t now = now_ms(w);
+    if (!m->pause_ms || now - m->rest_ms > 1000) {
+        lw_info("shard %d: %.*s; its slot is being moved: its calls wait for that", sh->index, (int)strcspn(text, "\r\n"), text);
+        m->pause_ms = PAUSE_MS / 2;
+    }
+    if (now >= m->rest_ms) m->pause_ms = m->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : m->pause_ms * 2;
+    m->rest_ms = now + m->pause_ms;
+    m->cluster = true;
+    connection_check(sh);
+    return true;
+}
+
+bool move_rests(const struct shard *sh, int64_t now) { return now < sh->move.rest_ms; }
+
+bool move_unasked(const struct shard *sh) { return sh->move.cluster && !sh->move.node.id[0]; }
+
+bool move_elsewhere(struct lw_worker *w, struct shard *sh) {
+    struct move *m = &sh->move;
+    assert(sh->phase == HELLO);
+    if (!m->cluster || m->node.slot != LW_SLOT_ELSEWHERE) return false;
+    bool known = sh->epoch.id[0] && !m->left && lw_life_same(&sh->server.life, &sh->server.new_life);
+    if (known && m->node.master && sh->server.new_life.history[0]) {
+        m->left = true;
+        lw_info("shard %d: its slot was moved away from node %.8s, %" PRId64 " ms after it was last seen whole there", sh->index,
+                m->node.id, m->whole_ms ? now_ms(w) - m->whole_ms : -1);
+    }
+    return true;
+}
+
+bool move_joins(const struct shard *sh) {
+    const struct move *m = &sh->move;
+    if (!m->cluster) return false;
+    return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
+}
+
+/* A node that was a master when the slot was whole elsewhere was no replica of that place. */
+static bool was_master(const struct move *m) { return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id); }
+
+struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
+    const struct move *m = &sh->move;
+    assert(sh->phase == ENTERING);
+    bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
+    bool kept = m->started_ms <= m->whole_ms;                      /* nothing that moved there was lost by a restart */
+    bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2; /* no third node can have had it, and lost it, in between */
+    return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
+}
+
+bool move_patient(struct lw_worker *w, const struct shard *sh) {
+    const struct move *m = &sh->move;
+    if (!m->cluster || (m->unsure_ms && now_ms(w) - m->unsure_ms > w->c->lock.ttl_ms / 4)) return false;
+    return !sh->epoch.id[0] || (strcmp(m->node.id, m->owner.id) != 0 && was_master(m));
+}
+
+void move_unsure(struct lw_worker *w, struct shard *sh) {
+    int64_t now = now_ms(w);
+    if (!sh->move.unsure_ms) {
+        sh->move.unsure_ms = now;
+        lw_info("shard %d: its slot came to node %.8s, and this worker cannot tell whether all its data came along; waiting %" PRId64
+                " ms for one that can",
+                sh->index, sh->move.node.id, w->c->lock.ttl_ms / 4);
+    }
+    sh->move.rest_ms = now + UNSURE_MS;
+}
+
+void move_joined(struct lw_worker *w, struct shard *sh, bool another) {
+    struct move *m = &sh->move;
+    (void)w;
+    if (!m->cluster) return;
+    if (another || strcmp(m->owner.id, m->node.id) != 0) m->whole_ms = 0;
+    m->fresh = m->left = false;
+    m->unsure_ms = 0;
+    owner_told(sh);
+}
+
+void move_free(struct shard *sh) {
+    lw_buf_free(&sh->move.text);
+    lw_buf_free(&sh->move.seen);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A Redis Cluster: the slot of each shard is on one of a few masters, and moves between them key by key. In the middle of that a script
+ * that touches a key which is not there any more, or not yet, fails. A node may restart with less than it had, and a replica that misses
+ * writes may take its place. */
+#include "tests/sim/world/world.h"
+
+#include "base/redis/slot.h"
+#include "tests/sim/world/rules.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LONG_AGO_MS = 3600000 };
+
+static void name_node(struct world *w, struct server *s) {
+    snprintf(s->id, sizeof s->id, "%08x%032d", (unsigned)(rnd(w) & 0xffffffff), w->n_servers);
+    s->config_epoch = ++w->config_epochs;
+}
+
+static void set_clock(struct world *w, struct server *s) {
+    store_set_time_us(s->store, (w->now_ms + s->skew_ms + 1000000000) * 1000 + 123);
+}
+
+void cluster_open(struct world *w) {
+    for (int s = 0; s < SHARDS; s++) {
+        struct slot *slot = &w->slot[s];
+        for (int k = 0; k < NODES; k++) {
+            struct server *node = k ? server_new(w, store_open(rnd(w)), s) : w->master[s];
+            slot->node[k] = node;
+            name_node(w, node);
+            set_clock(w, node);
+            store_set_cluster(node->store, store_time_us(node->store) - LONG_AGO_MS * INT64_C(1000));
+            store_set_slot(node->store, k ? STORE_ELSEWHERE : STORE_OWNED);
+        }
+    }
+}
+
+/* What this node says of itself, then the other masters. */
+redisReply *cluster_nodes(struct world *w, const struct server *s) {
+    struct slot *slot = &w->slot[s->shard];
+    struct lw_buf b = {0};
+    char name[24];
+    int n = snprintf(name, sizeof name, "lw:{t.%d}:", s->shard), number = lw_slot(name, (size_t)n);
+    bool owner = s == slot->node[slot->at];
+    lw_buf_addf(&b, "%s 127.0.0.1:1@2 myself,%s - 0 1 %d connected", s->id, s->slave ? "slave" : "master", s->config_epoch);
+    if (owner || s->until_ms >= 0) lw_buf_addf(&b, " %d", number);
+    if (owner && slot->moving) lw_buf_addf(&b, " [%d->-%s]", number, slot->node[slot->to]->id);
+    for (int k = 0; k < NODES; k++)
+        if (slot->node[k] != s) lw_buf_addf(&b, "\n%s 127.0.0.1:1@2 master - 0 1 1 connected", slot->node[k]->id);
+    redisReply *r = calloc(1, sizeof *r);
+    r->type = REDIS_REPLY_STRING;
+    r->str = lw_memdup(b.p, b.n + 1);
+    r->str[b.n] = 0;
+    r->len = b.n;
+    lw_buf_free(&b);
+    return r;
+}
+
+bool cluster_meant(const char *text) {
+    return !strncmp(text, "MOVED ", 6) || !strncmp(text, "ASK ", 4) || !strncmp(text, "TRYAGAIN ", 9) ||
+           strstr(text, "access a non local key");
+}
+
+static size_t move_keys(struct world *w, struct server *from, struct server *to, size_t most) {
+    set_clock(w, from), set_clock(w, to);
+    return store_move(from->store, to->store, "", most);
+}
+
+static void begin(struct world *w, struct slot *slot) {
+    slot->to = (slot->at + 1 + rnd_below(w, NODES - 1)) % NODES;
+    slot->moving = true;
+    store_set_slot(slot->node[slot->at]->store, STORE_LEAVING);
+    trace(w, "shard %d: its slot begins to move from node %.8s to %.8s", slot->node[slot->at]->shard, slot->node[slot->at]->id,
+          slot->node[slot->to]->id);
+}
+
+static void end(struct world *w, struct slot *slot) {
+    struct server *from = slot->node[slot->at], *to = slot->node[slot->to];
+    slot->moving = false;
+    slot->at = slot->to;
+    slot->came_ms = w->now_ms;
+    to->config_epoch = ++w->config_epochs;
+    store_set_slot(from->store, STORE_ELSEWHERE);
+    store_set_slot(to->store, STORE_OWNED);
+    w->master[to->shard] = to;
+    w->moves++;
+    world_snapshot(w, to->shard);
+    trace(w, "shard %d: its slot is node %.8s's", to->shard, to->id);
+}
+
+/* The migration is given up: what has moved comes back. */
+static void give_up(struct world *w, struct slot *slot) {
+    if (!slot->moving) return;
+    move_keys(w, slot->node[slot->to], slot->node[slot->at], SIZE_MAX);
+    slot->moving = false;
+    store_set_slot(slot->node[slot->at]->store, STORE_OWNED);
+    trace(w, "shard %d: its slot stays", slot->node[slot->at]->shard);
+}
+
+static void cut_all(struct world *w, const struct server *s) {
+    for (int i = 0; i < WORKERS; i++)
+        if (w->w[i].lw && w->w[i].conn[s->shard] && w->w[i].srv[s->shard] == s && w->w[i].dead_until_ms <= w->now_ms)
+            wire_cut(w, &w->w[i], s->shard);
+    wire_refuse(w, s);
+}
+
+/* The target restarts in the middle, and what it lost are locks: the rest was saved. */
+static void target_restarts(struct world *w, struct server *s) {
+    char locks[32];
+    struct store *lost = store_open(1);
+    snprintf(locks, sizeof locks, "lw:{t.%d}:lock:", s->shard);
+    set_clock(w, s);
+    size_t n = store_move(s->store, lost, locks, SIZE_MAX);
+    trace(w, "shard %d: node %.8s restarts in the middle, and has lost %zu locks", s->shard, s->id, n);
+    store_close(lost);
+    store_restart(s->store, true);
+}
+
+static void owner_restarts(struct world *w, struct slot *slot) {
+    struct server *s = slot->node[slot->at];
+    give_up(w, slot);
+    trace(w, "shard %d: node %.8s, which has the slot, restarts with older data", s->shard, s->id);
+    store_close(s->store);
+    s->store = store_copy(w->snap[s->shard]);
+    set_clock(w, s);
+    store_set_slot(s->store, STORE_OWNED);
+    store_restart(s->store, true);
+    cut_all(w, s);
+}
+
+static void restart(struct world *w, struct slot *slot) {
+    rules_lost_data(w);
+    if (slot->moving && rnd_unit(w) < 0.7)
+        target_restarts(w, slot->node[slot->to]);
+    else
+        owner_restarts(w, slot);
+}
+
+/* A promoted replica is a node of its own. Of the old master some say so at once, and follow it. */
+void cluster_failed_over(struct world *w, struct server *old, struct server *fresh) {
+    struct slot *slot = &w->slot[fresh->shard];
+    set_clock(w, fresh);
+    name_node(w, fresh);
+    store_set_cluster(fresh->store, store_time_us(fresh->store) - LONG_AGO_MS * INT64_C(1000));
+    store_set_slot(fresh->store, STORE_OWNED);
+    if (slot->moving) { /* what has moved goes: keys of two moments together are more than the protocol promises to survive */
+        store_flushall(slot->node[slot->to]->store);
+        slot->moving = false;
+        store_set_slot(old->store, STORE_OWNED);
+    }
+    slot->node[slot->at] = fresh;
+    if (rnd_unit(w) < 0.5) return;
+    old->until_ms = -1;
+    old->slave = true;
+    store_set_slot(old->store, STORE_ELSEWHERE);
+    store_set_role(old->store, "slave");
+}
+
+/* True when it was this step's fault. */
+bool cluster_fault(struct world *w) {
+    struct slot *slot = &w->slot[rnd_below(w, SHARDS)];
+    if (rnd_unit(w) < 0.002 * w->f->restart) return restart(w, slot), true;
+    if (!slot->moving && w->f->planned && w->now_ms < slot->came_ms + w->config.lock.ttl_ms) return false;
+    if (!slot->moving) return rnd_unit(w) < 0.004 * w->f->move && (begin(w, slot), true);
+    double v = rnd_unit(w);
+    if (v >= 0.1) return false;
+    if (v < 0.002) return give_up(w, slot), true;
+    struct server *from = slot->node[slot->at];
+    move_keys(w, from, slot->node[slot->to], 1 + (size_t)rnd_below(w, 4));
+    if (!store_dbsize(from->store)) end(w, slot);
+    return true;
+}
+
+/* Faults stop: what is on its way arrives. */
+void cluster_rest(struct world *w) {
+    for (int s = 0; s < SHARDS; s++) {
+        if (!w->slot[s].moving) continue;
+        move_keys(w, w->slot[s].node[w->slot[s].at], w->slot[s].node[w->slot[s].to], SIZE_MAX);
+        end(w, &w->slot[s]);
+    }
+}
+
+void cluster_judge(struct world *w) {
+    if (!w->moves) world_bad(w, "no slot was moved");
+    if (w->f->planned && w->counts.epochs_lost) world_bad(w, "an epoch ended, although all that moved moved whole");
+}
+
+/* Where a client goes that looks for the slot: now and then by an old map. */
+struct server *cluster_find(struct world *w, int shard) {
+    if (w->f->move > 0 && rnd_unit(w) < 0.1) return w->slot[shard].node[rnd_below(w, NODES)];
+    return w->master[shard];
+}
