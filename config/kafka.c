@@ -3,6 +3,7 @@
 #include "config/librdkafka.h"
 #include "config/option.h"
 
+#include <assert.h>
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,6 +206,7 @@ void lw_finish_kafka(struct lw_loader *l) {
     const char *group = property_or(c, "group.id", c->name), *instance = property(c, "group.instance.id");
     if (instance && (!*instance || strlen(instance) > 200))
         lw_problem(l->problems, "kafka.properties.group.instance.id: must be 1 to 200 bytes, to which each worker appends its number");
+    assert(group);
     if (!*group || strlen(group) > 255) lw_problem(l->problems, "kafka.properties.group.id: must be 1 to 255 bytes");
     c->kafka.group_id = lw_strdup(group);
     finish_reset(l);

@@ -4,6 +4,7 @@
 #include "config/shard.h"
 #include "ops/ops.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ static int connect_one(struct ops *o, struct ops_shard *sh) {
 
 int ops_connect(struct ops *o) {
     size_t n_servers = lw_config_servers_count(o->c);
+    assert(n_servers > 0);
     o->shards = lw_alloc((size_t)o->c->redis.shards * sizeof *o->shards);
     for (int s = 0; s < o->c->redis.shards; s++) {
         struct ops_shard *sh = &o->shards[s];

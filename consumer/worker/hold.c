@@ -128,6 +128,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
         struct run *r = *at;
+        assert(before); /* a linked run has one that it follows */
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
             break; /* the thread did not start the next message */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;

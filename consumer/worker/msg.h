@@ -45,6 +45,7 @@ void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 /* Returns true if the message belongs to the present delivery and is not finished. Inline
  * because every step asks this of every message. */
 static inline bool msg_current(const struct msg *m) {
+    assert(m && m->part);
     if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
     enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
     return s == LW_OFF_IN || s == LW_OFF_WAITING;
