@@ -102,7 +102,9 @@ struct lw_config {
         char *type;
         json_t *json;       /* the whole handler section, expanded; owned by the configuration */
         json_t *shown;      /* `json` for people: secrets as "***", ${VAR} as written */
-        int threads;        /* number of messages of different keys that a worker runs at once (`threads`, or `processes` for exec) */
+        int threads;        /* `threads`, or `processes` for exec */
+        int in_flight;      /* exec: how many messages of different keys a process has at once */
+        int batch;          /* exec: how many messages of a key go into one request */
         int64_t timeout_ms; /* 0: none */
     } handler;
     struct {
@@ -129,6 +131,11 @@ struct lw_override {
 /* Appends the text of a --set to the n entries of `set`, which holds at most `max`. Cuts `text` at
  * its '=', so it must stay valid. Returns NULL, or what is wrong with it. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
+
+/* How many messages of different keys a worker runs at once. */
+static inline int lw_config_at_once(const struct lw_config *c) {
+    return c->handler.threads * (c->handler.in_flight > 1 ? c->handler.in_flight : 1);
+}
 
 /* Where problems go: lines of text, each ended by '\n', in `errors`; things worth knowing that are no errors in `warnings`.
  * Begin with {0}. `check_handler`, where set, is called once while loading, with what could be read (NULL strings are possible only in

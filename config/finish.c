@@ -43,6 +43,29 @@ static void finish_dedup(struct lw_loader *l) {
     if (!has_id && c->dedup.window_s) lw_problem_warn(l->problems, "dedup.window_s: no effect while dedup.id is \"offset\"");
 }
 
+/* Messages of a key are known in advance only where they run ahead (consumer/worker/hold.c). */
+static bool knows_followers(const struct lw_config *c) {
+    return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business && c->queue.on_busy == LW_BUSY_PARK;
+}
+
+static void finish_exec(struct lw_loader *l, bool exec) {
+    struct lw_config *c = l->c;
+    static const char *const only[] = {"in_flight", "batch"};
+    for (size_t i = 0; i < 2 && !exec && c->handler.type; i++)
+        if (json_object_get(c->handler.json, only[i])) lw_problem(l->problems, "handler.%s: only exec has it", only[i]);
+    if (!c->handler.in_flight) c->handler.in_flight = 1;
+    if (!c->handler.batch) c->handler.batch = 1;
+    if (lw_config_at_once(c) > LW_AT_ONCE_MAX)
+        lw_problem(l->problems, "handler.in_flight: %d processes with %d messages each are more than %d messages at once",
+                   c->handler.threads, c->handler.in_flight, (int)LW_AT_ONCE_MAX);
+    if (c->handler.batch > 1 && !knows_followers(c))
+        lw_problem_warn(l->problems,
+                        "handler.batch: no effect with lock.run_ahead 1, retry.order skip, queue.on_busy drop, or business ids");
+    else if (c->handler.batch > c->lock.run_ahead)
+        lw_problem_warn(l->problems, "handler.batch: is %d, but only lock.run_ahead (%d) messages of a key are known at once",
+                        c->handler.batch, c->lock.run_ahead);
+}
+
 static void finish_handler(struct lw_loader *l) {
     struct lw_config *c = l->c;
     const char *type = c->handler.type ? c->handler.type : "";
@@ -51,6 +74,7 @@ static void finish_handler(struct lw_loader *l) {
     if (*type && !exec && json_object_get(c->handler.json, "processes"))
         lw_problem(l->problems, "handler.processes: only exec has processes; %.64s has handler.threads", type);
     if (!c->handler.threads) c->handler.threads = !strcmp(type, "insert") ? 1 : 4;
+    finish_exec(l, exec);
     if (c->workers * c->handler.threads > LW_SLOTS_MAX)
         lw_problem(l->problems, "workers: %d workers with %d handlers each are more than %d", c->workers, c->handler.threads,
                    (int)LW_SLOTS_MAX);

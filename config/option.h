@@ -9,6 +9,7 @@ enum {
     LW_CONFIG_BYTES_MAX = 1 << 20,
     LW_SECRET_FILE_MAX = 64 << 10,
     LW_SLOTS_MAX = 4096,
+    LW_AT_ONCE_MAX = 10000,
     LW_TOPICS_MAX = 64,
     LW_URLS_MAX = 1024,
     LW_SENTINELS_MAX = 64,

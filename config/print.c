@@ -78,6 +78,10 @@ json_t *lw_show_http_token(const struct lw_config *c) { return c->http.token ? j
 json_t *lw_show_handler(const struct lw_config *c) {
     json_t *v = json_deep_copy(c->handler.shown);
     json_object_set_new(v, strcmp(c->handler.type, "exec") ? "threads" : "processes", json_integer(c->handler.threads));
+    if (!strcmp(c->handler.type, "exec")) {
+        json_object_set_new(v, "in_flight", json_integer(c->handler.in_flight));
+        json_object_set_new(v, "batch", json_integer(c->handler.batch));
+    }
     json_object_set_new(v, "timeout_ms", json_integer(c->handler.timeout_ms));
     return v;
 }

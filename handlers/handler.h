@@ -2,10 +2,16 @@
 /* Handlers as the worker sees them: one interface for plugin, exec and insert, and the registry
  * of their names.
  *
- * Life: check → open (once per worker process, after fork) → slot_open (once per handler thread) →
- * run… → slot_close → close. The slot's thread calls `run`, and the worker's main thread
- * calls everything else. A worker has config.handler.threads slots. A job is borrowed until
- * `run` returns. */
+ * A type is of one of two kinds. One that blocks has `run`: the worker gives it a thread per message. One
+ * that waits for others, as exec does for its processes, has `serve`: it drives all its messages on one
+ * thread by an event loop of its own (handlers/feed.h).
+ *
+ *     with run:    check → open (once per worker process, after fork) → slot_open (once per handler thread) →
+ *                  run… → slot_close → close. The slot's thread calls `run`. A worker has config.handler.threads
+ *                  slots. A job is borrowed until `run` returns.
+ *     with serve:  check → open → start → serve (on a thread of its own, until the feed stops) → close.
+ *
+ * The worker's main thread calls everything else. */
 #ifndef LW_HANDLERS_HANDLER_H
 #define LW_HANDLERS_HANDLER_H
 
@@ -84,12 +90,29 @@ static inline struct lw_job *lw_job_end(struct lw_job *job) {
     return job->outcome == LW_DONE ? next : NULL;
 }
 
+/* For the thread that runs the job: collects the followers that are linked now, so that all of them go to
+ * the handler as one batch. chain[0] is the job; returns how many there are, at most `max`. Each but the
+ * last is closed by that: end the last one with lw_job_end(), and no other. Report them in order, up to and
+ * including the first that is not done; those behind it are neither reported nor touched any more, as any
+ * follower. */
+static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
+    size_t n = 1;
+    while (n < max) {
+        struct lw_job *next = atomic_load(&chain[n - 1]->then);
+        if (!next || !atomic_compare_exchange_strong(&chain[n - 1]->then, &next, LW_JOB_CLOSED)) break;
+        assert(next != LW_JOB_CLOSED);
+        chain[n++] = next;
+    }
+    return n;
+}
+
 enum lw_health {
     LW_WELL,
     LW_ON_TRIAL, /* the handler failed to start before: it gets one message at a time until one is answered */
     LW_UNABLE,   /* the handler fails to start now: it gets no messages for a while */
 };
 
+struct lw_feed;
 struct lw_handler; /* each type defines its own */
 struct lw_slot;
 
@@ -100,6 +123,14 @@ struct lw_handler_type {
      * It must know every key of the section. */
     void (*check)(const struct lw_config *c, struct lw_problems *problems);
     struct lw_handler *(*open)(const struct lw_config *c, int worker, struct lw_err *err);
+    /* Of a type with `serve`: starts at most `most` of the processes that serve() needs. */
+    int (*start)(struct lw_handler *h, int most, struct lw_err *err);
+    /* Takes jobs from the feed and ends them, many at a time, until lw_feed_stopped() and nothing is under way.
+     * Each must end by itself, as in `run`. Called again after it returned only by commands and tests. */
+    void (*serve)(struct lw_handler *h, struct lw_feed *feed);
+    /* Of a type with `serve`: how many requests each of its processes has now; returns the number of
+     * processes, at most `max` of which are written. Any thread may call it. NULL: it has no processes. */
+    int (*loads)(const struct lw_handler *h, uint32_t *out, int max);
     struct lw_slot *(*slot_open)(struct lw_handler *h, int slot, struct lw_err *err);
     size_t (*batch_max)(const struct lw_handler *h); /* returns the maximum number of jobs in one run */
     /* Runs n jobs (1 <= n <= batch_max) of different keys and sets outcome and reason of each. It must end by itself: when
@@ -111,9 +142,9 @@ struct lw_handler_type {
     /* Returns whether the handler can work; if it cannot, `why` (may be NULL) gets the reason. Any thread may call it.
      * NULL: it always can. */
     enum lw_health (*health)(struct lw_handler *h, char *why, size_t size);
-    /* For `check`: returns 0 if the slot's process has started and runs for at least wait_ms. NULL:
-     * slot_open has checked everything already. */
-    int (*slot_check)(struct lw_handler *h, struct lw_slot *s, int wait_ms, struct lw_err *err);
+    /* For `check`: returns 0 if what `start` has started runs for at least wait_ms. NULL: nothing more to
+     * check. */
+    int (*start_check)(struct lw_handler *h, int wait_ms, struct lw_err *err);
     void (*slot_close)(struct lw_handler *h, struct lw_slot *s);
     void (*close)(struct lw_handler *h);
 };

@@ -139,7 +139,7 @@ static void write_in_handler(const struct writing *w) {
 }
 
 static void write_handlers(const struct writing *w) {
-    sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)w->m->config->handler.threads);
+    sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
 }
 
 static void write_suspects(const struct writing *w) {

@@ -8,6 +8,7 @@
  * lost. If the handler still runs at the lease's deadline, this process exits and ends it. Until then
  * nobody else can run the key, because a quarantine lasts as long as the longest lease. */
 #include "base/clock.h"
+#include "handlers/feed.h"
 #include "handlers/handler.h"
 #include "ops/job.h"
 #include "ops/lane_lock.h"
@@ -98,10 +99,14 @@ static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *h
     atomic_store(&lease.cancelled, false);
     job->lease = &lease;
     job->fence = latchwork_hold_fence(hold);
+    int bad = 0;
     if (!guard_begin(&g)) return lw_fail(&t->j->o->err, "can't start the thread that watches the lease");
-    t->type->run(t->handler, t->slot, (struct lw_job *[]){job}, 1);
+    if (t->type->serve)
+        bad = lw_feed_run_one(t->type, t->handler, job, &t->j->o->err);
+    else
+        t->type->run(t->handler, t->slot, (struct lw_job *[]){job}, 1);
     guard_end(&g);
-    return 0;
+    return bad;
 }
 
 static int report(struct trial *t, const struct lw_job *job, int64_t took_ms, bool lost) {
@@ -183,18 +188,22 @@ static int take_schema_ttl(struct ops *o) {
     return 0;
 }
 
+/* Opens the handler for one message at a time. */
+static int open_handler(struct trial *t, struct ops *o) {
+    t->type = lw_handler_find(o->c->handler.type, &o->err);
+    t->handler = t->type ? t->type->open(o->c, 0, &o->err) : NULL;
+    if (!t->handler) return -1;
+    if (t->type->serve) return t->type->start(t->handler, 1, &o->err);
+    t->slot = t->type->slot_open(t->handler, 0, &o->err);
+    return t->slot ? 0 : -1;
+}
+
 int ops_try(struct ops *o, ops_each_fn *each) {
     static struct ops_job j;
     if (take_schema_ttl(o) || ops_job_begin(o, &j, OPS_PUT)) return OPS_FAILED;
     signal(SIGPIPE, SIG_IGN); /* a handler's process may end while we write to it */
     struct trial t = {.j = &j};
-    int bad = 0;
-    if (!j.dry) {
-        t.type = lw_handler_find(o->c->handler.type, &o->err);
-        t.handler = t.type ? t.type->open(o->c, 0, &o->err) : NULL;
-        t.slot = t.handler ? t.type->slot_open(t.handler, 0, &o->err) : NULL;
-        bad = t.slot ? 0 : -1;
-    }
+    int bad = j.dry ? 0 : open_handler(&t, o);
     int stop = bad ? -1 : each(o, try_one, &t);
     if (t.slot) t.type->slot_close(t.handler, t.slot);
     if (t.handler) t.type->close(t.handler);

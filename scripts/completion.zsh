@@ -191,6 +191,8 @@ _latchwork_paths() {
         handler.type \
         handler.threads \
         handler.processes \
+        handler.in_flight \
+        handler.batch \
         handler.timeout_ms \
         shutdown.grace_ms \
         http.listen \

@@ -121,7 +121,7 @@ static void print_summary(const struct lw_config *c, const char *path, bool conn
     char servers[32] = "a cluster";
     if (!c->redis.cluster.on) snprintf(servers, sizeof servers, "%zu Redis", lw_config_servers_count(c));
     printf("\n  key %s, lease %lld ms, %d shard%s on %s, handler %s × %d\n", c->key.from_text, (long long)c->lock.ttl_ms, c->redis.shards,
-           c->redis.shards == 1 ? "" : "s", servers, c->handler.type, c->handler.threads);
+           c->redis.shards == 1 ? "" : "s", servers, c->handler.type, lw_config_at_once(c));
 }
 
 static void print_text(const struct check_args *a, const struct lw_config *c, const struct lw_problems *loading,

@@ -29,14 +29,24 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
 
 enum { START_MS = 2000 }; /* long enough for a process to fail at its start, as for a missing module or a wrong setting */
 
+static int try_slot(const struct lw_handler_type *type, struct lw_handler *h, struct lw_err *err) {
+    struct lw_slot *s = type->slot_open(h, 0, err);
+    if (!s) return -1;
+    type->slot_close(h, s);
+    return 0;
+}
+
+static int try_start(const struct lw_handler_type *type, struct lw_handler *h, int wait_ms, struct lw_err *err) {
+    if (type->start(h, 1, err)) return -1;
+    return type->start_check ? type->start_check(h, wait_ms, err) : 0;
+}
+
 static int open_and_close(const struct lw_config *c, int wait_ms, struct lw_err *err) {
     const struct lw_handler_type *type = lw_handler_find(c->handler.type, err);
     if (!type) return -1;
     struct lw_handler *h = type->open(c, 0, err);
     if (!h) return -1;
-    struct lw_slot *s = type->slot_open(h, 0, err);
-    int failed = !s ? -1 : type->slot_check ? type->slot_check(h, s, wait_ms, err) : 0;
-    if (s) type->slot_close(h, s);
+    int failed = type->serve ? try_start(type, h, wait_ms, err) : try_slot(type, h, err);
     type->close(h);
     return failed;
 }

@@ -64,7 +64,13 @@ void process_hint(void *process, int shard, struct lw_bytes lane) { lw_worker_hi
 
 /* --- handlers, dead letters ------------------------------------------------------------------------------------------------------- */
 
-static void io_run(void *ctx, struct lw_job **jobs, size_t n) { lw_pool_submit(((struct process *)ctx)->pool, jobs, n); }
+static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
+    const struct process *p = ctx;
+    if (p->server)
+        lw_server_submit(p->server, jobs, n);
+    else
+        lw_pool_submit(p->pool, jobs, n);
+}
 
 /* A dead letter on its way to its topic. */
 struct sending {

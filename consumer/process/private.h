@@ -10,6 +10,7 @@
 #include "consumer/process/hints.h"
 #include "consumer/process/pool.h"
 #include "consumer/process/renewer.h"
+#include "consumer/process/server.h"
 #include "consumer/worker/worker.h"
 
 /* The connections to a shard that the main thread has. */
@@ -41,7 +42,8 @@ struct process {
 
     const struct lw_handler_type *type;
     struct lw_handler *handler;
-    struct lw_pool *pool;
+    struct lw_pool *pool;     /* runs a handler with run(); NULL if it has serve() */
+    struct lw_server *server; /* runs a handler with serve(); NULL if it has run() */
     struct lw_finder *finder; /* finds the servers of the shards */
     struct link *links;       /* c->redis.shards links */
     struct lw_worker *logic;

@@ -85,8 +85,13 @@ static int open_handler(struct process *p, struct lw_err *err) {
     if (p->notify_fd < 0) return lw_fail(err, "eventfd: %s", strerror(errno));
     p->handler = p->type->open(p->c, p->index, err);
     if (!p->handler) return -1;
-    p->pool = lw_pool_open(p->type, p->handler, p->c->handler.threads, p->c->handler.timeout_ms, p->self, p->notify_fd, err);
-    return p->pool ? 0 : -1;
+    int n = p->c->handler.threads;
+    int64_t timeout_ms = p->c->handler.timeout_ms;
+    if (p->type->serve)
+        p->server = lw_server_open(p->type, p->handler, n, timeout_ms, &p->self->counts, p->notify_fd, err);
+    else
+        p->pool = lw_pool_open(p->type, p->handler, n, timeout_ms, p->self, p->notify_fd, err);
+    return p->server || p->pool ? 0 : -1;
 }
 
 static int find_servers(struct process *p, struct lw_err *err) {
@@ -220,7 +225,7 @@ static void reap(struct process *p) {
     size_t n;
     drain_fd(p->notify_fd);
     do {
-        n = lw_pool_reap(p->pool, jobs, JOBS);
+        n = p->server ? lw_server_reap(p->server, jobs, JOBS) : lw_pool_reap(p->pool, jobs, JOBS);
         for (size_t i = 0; i < n; i++) lw_worker_finished(p->logic, jobs[i]);
     } while (n == JOBS);
 }
@@ -374,6 +379,7 @@ static void close_links(struct process *p) {
  * the process has to end. */
 static bool close_handler(struct process *p) {
     if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;
+    if (p->server && !lw_server_close(p->server, POOL_MS)) return false;
     if (p->handler) p->type->close(p->handler);
     if (p->notify_fd >= 0) close(p->notify_fd);
     return true;
@@ -409,7 +415,7 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
     if (open_all(p, &err)) {
         process_end(p, err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED, err.text);
     } else {
-        lw_info("started as %s: %s handler, %d at once", p->id, p->type->name, c->handler.threads);
+        lw_info("started as %s: %s handler, %d at once", p->id, p->type->name, lw_config_at_once(c));
         loop(p);
     }
     int status = leave(p);

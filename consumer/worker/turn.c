@@ -57,24 +57,25 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* Returns how many more messages may be granted. At most twice as many as there are handlers may
- * be granted and not finished, or twice as many as finished since the last turn. So quick
- * handlers get full batches, and slow ones do not make this worker hold locks that it cannot use
- * yet. */
+/* Returns how many more messages may be granted. At most twice as many as there are handlers (and
+ * at most BATCH more than there are) may be granted and not finished, or twice as many as finished
+ * since the last turn. So quick handlers get full batches, and slow ones do not make this worker
+ * hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
-    size_t least = 2 * (size_t)w->c->handler.threads;
+    size_t handlers = (size_t)lw_config_at_once(w->c), least = handlers + (handlers < BATCH ? handlers : BATCH);
     size_t want = 2 * runs_finished(w);
     if (want > w->window)
         w->window = want;
     else
         w->window -= (w->window - want) / 8;
     if (w->window < least) w->window = least;
-    if (w->window > 2 * BATCH) w->window = 2 * BATCH;
-    size_t held = w->runs.in_flight + backlog(w, w->window);
+    if (w->window > window_most(w)) w->window = window_most(w);
+    size_t held = w->runs.in_flight + backlog(w, w->window < 2 * BATCH ? w->window : 2 * BATCH);
     if (w->limit == LW_GRANT_NONE) return 0;
     if (w->limit == LW_GRANT_ONE) return held ? 0 : 1;
-    return held < w->window ? w->window - held : 0;
+    size_t most = held < w->window ? w->window - held : 0;
+    return most < 2 * BATCH ? most : 2 * BATCH;
 }
 
 /* Returns whether a pipeline should go now. It goes at once if somebody waits for it: idle
@@ -87,7 +88,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
         return true;
     if (sh->settle.n_listed >= BATCH / 4) return true;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (sh->gate.head || hints) && w->runs.in_flight < (size_t)w->c->handler.threads;
+    return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
 /* Returns how many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because

@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000 };
+enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000, FIRST_FREE = 5 };
 
 struct pipes {
-    int in[2], out[2], err[2], failed[2]; /* `failed` carries errno if exec failed, and closes if it succeeded */
+    int in[2], out[2], err[2], side[2], failed[2]; /* `failed` carries errno if exec failed, and closes if it succeeded */
 };
 
 static void close_fd(int *fd) {
@@ -25,14 +25,13 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-/* Opens a pipe whose descriptors lie above the standard ones, which the child is going to
- * replace. */
+/* Opens a pipe whose descriptors lie above those that the child is going to replace. */
 static int open_pipe(int p[2]) {
     int q[2];
     p[0] = p[1] = -1;
     if (pipe2(q, O_CLOEXEC)) return -1;
-    p[0] = fcntl(q[0], F_DUPFD_CLOEXEC, 3);
-    p[1] = fcntl(q[1], F_DUPFD_CLOEXEC, 3);
+    p[0] = fcntl(q[0], F_DUPFD_CLOEXEC, FIRST_FREE);
+    p[1] = fcntl(q[1], F_DUPFD_CLOEXEC, FIRST_FREE);
     int e = errno;
     close(q[0]);
     close(q[1]);
@@ -41,8 +40,8 @@ static int open_pipe(int p[2]) {
 }
 
 static void close_pipes(struct pipes *p) {
-    int *const all[] = {p->in, p->out, p->err, p->failed};
-    for (size_t i = 0; i < 4; i++) {
+    int *const all[] = {p->in, p->out, p->err, p->side, p->failed};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         close_fd(&all[i][0]);
         close_fd(&all[i][1]);
     }
@@ -50,13 +49,13 @@ static void close_pipes(struct pipes *p) {
 
 static int open_pipes(struct pipes *p) {
     memset(p, -1, sizeof *p);
-    if (open_pipe(p->in) || open_pipe(p->out) || open_pipe(p->err) || open_pipe(p->failed)) return -1;
+    if (open_pipe(p->in) || open_pipe(p->out) || open_pipe(p->err) || open_pipe(p->side) || open_pipe(p->failed)) return -1;
     return 0;
 }
 
 /* Runs in the child, between fork and exec of a process with threads: only system calls are
  * allowed. */
-static _Noreturn void become(const struct pipes *p, char *const *argv, _Atomic pid_t *listed) {
+static _Noreturn void become(const struct pipes *p, char *const *argv, char *const *envp, _Atomic pid_t *listed) {
     setpgid(0, 0);
     atomic_store(listed, getpid());
     for (int s = 1; s < NSIG; s++)
@@ -64,19 +63,22 @@ static _Noreturn void become(const struct pipes *p, char *const *argv, _Atomic p
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (dup2(p->in[0], 0) >= 0 && dup2(p->out[1], 1) >= 0 && dup2(p->err[1], 2) >= 0) execvp(argv[0], argv);
+    const int from[] = {p->in[0], p->out[1], p->err[1], p->in[0], p->side[1]};
+    int fd = 0;
+    while (fd < FIRST_FREE && dup2(from[fd], fd) >= 0) fd++;
+    if (fd == FIRST_FREE) execvpe(argv[0], argv, envp);
     int e = errno;
     if (write(p->failed[1], &e, sizeof e) < 0) _exit(126);
     _exit(127);
 }
 
 /* The parent's signal handlers must not run in the child, so nothing is delivered between fork and the reset in become(). */
-static pid_t fork_quietly(const struct pipes *p, char *const *argv, _Atomic pid_t *listed) {
+static pid_t fork_quietly(const struct pipes *p, char *const *argv, char *const *envp, _Atomic pid_t *listed) {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     pid_t pid = fork();
-    if (pid == 0) become(p, argv, listed);
+    if (pid == 0) become(p, argv, envp, listed);
     int e = errno;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     errno = e;
@@ -99,10 +101,10 @@ static int exec_result(int fd) {
 
 static void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed, struct lw_err *err) {
+int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed, struct lw_err *err) {
     struct pipes p;
-    *c = (struct lw_child){.in = -1, .out = -1, .err = -1, .listed = listed};
-    pid_t pid = open_pipes(&p) ? -1 : fork_quietly(&p, argv, listed);
+    *c = (struct lw_child){.in = -1, .out = -1, .err = -1, .side = -1, .listed = listed};
+    pid_t pid = open_pipes(&p) ? -1 : fork_quietly(&p, argv, envp, listed);
     if (pid < 0) {
         lw_fail(err, "cannot start \"%s\": %s", argv[0], strerror(errno));
         close_pipes(&p);
@@ -115,7 +117,8 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed,
     c->in = p.in[1];
     c->out = p.out[0];
     c->err = p.err[0];
-    p.in[1] = p.out[0] = p.err[0] = -1;
+    c->side = p.side[0];
+    p.in[1] = p.out[0] = p.err[0] = p.side[0] = -1;
     close_pipes(&p);
     if (e) {
         lw_child_end(c, 0, NULL, 0);
@@ -124,6 +127,7 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed,
     unblock(c->in);
     unblock(c->out);
     unblock(c->err);
+    unblock(c->side);
     return 0;
 }
 
@@ -203,5 +207,6 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
     wait_group_gone(c->pid);
     close_fd(&c->out);
     close_fd(&c->err);
+    close_fd(&c->side);
     c->pid = 0;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One subprocess in a process group of its own, with pipes on stdin, stdout and stderr.
+/* One subprocess in a process group of its own, with pipes on stdin, stdout and stderr. Its descriptor 3 is
+ * stdin once more, and 4 a pipe of its own (LW_CHILD_FDS), for a handler that wants to leave stdin and stdout
+ * alone.
  *
  * The parent's ends never block. The group is what lives and dies: when the child is ended, or has ended, every process of its group is
  * killed and the group is gone before the call returns (as far as the kernel lets go of it within LW_CHILD_GONE_MS).
@@ -19,13 +21,16 @@ enum { LW_CHILD_GONE_MS = 200 };
 struct lw_child {
     pid_t pid;             /* its pid, which is also its group; 0: none */
     int in, out, err;      /* our ends: in is written, out and err are read. A caller that takes one over sets the member to -1 */
+    int side;              /* our end of its descriptor 4 */
     _Atomic pid_t *listed; /* its entry in the warden's table */
 };
 
-/* Starts argv[0] (found through PATH) with the environment inherited, default signal handlers and
- * no other descriptor. `listed` holds the group while it lives. Returns -1 with the reason if it
+#define LW_CHILD_FDS "3,4"
+
+/* Starts argv[0] (found through PATH) with the environment `envp`, default signal handlers and no other
+ * descriptor. `listed` holds the group while it lives. Returns -1 with the reason if it
  * cannot be executed. */
-int lw_child_spawn(struct lw_child *c, char *const *argv, _Atomic pid_t *listed, struct lw_err *err);
+int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed, struct lw_err *err);
 /* Whether the child itself has ended. Describes how ("exited with status 3", "was killed by signal
  * 11 (Segmentation fault)") without reaping it.
  */

@@ -1,102 +1,253 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/exec/line.h"
 
+#include "base/redis/command.h"
 #include "handlers/json_text.h"
-#include "handlers/reason.h"
 
-#include <inttypes.h>
+#include <stdlib.h>
+
+/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+
+#define ADD(out, text) lw_buf_add(out, text, sizeof(text) - 1)
+
+static void add_number(struct lw_buf *out, int64_t v) {
+    char digits[24];
+    lw_buf_add(out, digits, lw_decimal(v, digits));
+}
 
 /* Appends `,"name":"text"`, or `,"name_base64":"…"` if it is not UTF-8, or `,"name":null`. */
 static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
-    if (!v.p) {
-        lw_buf_addf(out, ",\"%s\":null", name);
-    } else if (lw_utf8_ok(v)) {
-        lw_buf_addf(out, ",\"%s\":", name);
+    bool text = !v.p || lw_utf8_ok(v);
+    ADD(out, ",\"");
+    lw_buf_add(out, name, strlen(name));
+    if (!text) ADD(out, "_base64");
+    ADD(out, "\":");
+    if (!v.p)
+        ADD(out, "null");
+    else if (text)
         lw_json_string(out, v);
-    } else {
-        lw_buf_addf(out, ",\"%s_base64\":", name);
+    else
         lw_json_base64(out, v);
-    }
 }
 
 /* A header pair has no name that could be marked, so bytes that are not UTF-8 become an object:
  * {"base64":"…"}. */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
-        lw_buf_add(out, "null", 4);
+        ADD(out, "null");
     } else if (lw_utf8_ok(v)) {
         lw_json_string(out, v);
     } else {
-        lw_buf_addf(out, "{\"base64\":");
+        ADD(out, "{\"base64\":");
         lw_json_base64(out, v);
-        lw_buf_add(out, "}", 1);
+        ADD(out, "}");
     }
 }
 
 static void add_headers(struct lw_buf *out, const struct lw_job *job) {
-    lw_buf_addf(out, ",\"headers\":[");
+    ADD(out, ",\"headers\":[");
     for (size_t i = 0; i < job->n_headers; i++) {
-        lw_buf_addf(out, i ? ",[" : "[");
+        if (i) ADD(out, ",");
+        ADD(out, "[");
         add_header_part(out, job->headers[i].name);
-        lw_buf_add(out, ",", 1);
+        ADD(out, ",");
         add_header_part(out, job->headers[i].value);
-        lw_buf_add(out, "]", 1);
+        ADD(out, "]");
     }
-    lw_buf_add(out, "]", 1);
+    ADD(out, "]");
 }
 
-void lw_exec_request(struct lw_buf *out, const struct lw_job *job) {
-    lw_buf_addf(out, "{\"id\":");
+static void add_message(struct lw_buf *out, const struct lw_job *job) {
+    ADD(out, "{\"id\":");
     lw_json_string(out, lw_bytes_of(job->identity));
     add_bytes(out, "key", job->key);
-    lw_buf_addf(out, ",\"fence\":%" PRIu64 ",\"attempt\":%d,\"topic\":", job->fence, job->attempt);
+    ADD(out, ",\"fence\":");
+    assert(job->fence <= INT64_MAX);
+    add_number(out, (int64_t)job->fence);
+    ADD(out, ",\"attempt\":");
+    add_number(out, job->attempt);
+    ADD(out, ",\"topic\":");
     lw_json_string(out, lw_bytes_of(job->topic));
-    lw_buf_addf(out, ",\"partition\":%" PRId32 ",\"offset\":%" PRId64, job->partition, job->offset);
+    ADD(out, ",\"partition\":");
+    add_number(out, job->partition);
+    ADD(out, ",\"offset\":");
+    add_number(out, job->offset);
+    ADD(out, ",\"timestamp_ms\":");
     if (job->timestamp_ms >= 0)
-        lw_buf_addf(out, ",\"timestamp_ms\":%" PRId64, job->timestamp_ms);
+        add_number(out, job->timestamp_ms);
     else
-        lw_buf_addf(out, ",\"timestamp_ms\":null");
+        ADD(out, "null");
     add_headers(out, job);
     add_bytes(out, "payload", job->payload);
-    lw_buf_add(out, "}\n", 2);
+    ADD(out, "}");
+}
+
+void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n) {
+    if (n > 1) ADD(out, "{\"batch\":[");
+    for (size_t i = 0; i < n; i++) {
+        if (i) ADD(out, ",");
+        add_message(out, jobs[i]);
+    }
+    if (n > 1) ADD(out, "]}");
+    ADD(out, "\n");
 }
 
 void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job) {
-    lw_buf_addf(out, "{\"cancel\":");
+    ADD(out, "{\"cancel\":");
     lw_json_string(out, lw_bytes_of(job->identity));
-    lw_buf_add(out, "}\n", 2);
+    ADD(out, "}\n");
 }
+
+/* --- answers: the usual forms, without building a document ------------------------------------------------------------------------ */
+
+/* Reads forward in a line. */
+struct scan {
+    const char *p, *end;
+};
+
+static void skip_space(struct scan *s) {
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\r')) s->p++;
+}
+
+static bool take(struct scan *s, char c) {
+    skip_space(s);
+    if (s->p == s->end || *s->p != c) return false;
+    s->p++;
+    return true;
+}
+
+/* A string of printable ASCII without escapes; anything else is for the real parser. */
+static bool take_text(struct scan *s, struct lw_bytes *out) {
+    if (!take(s, '"')) return false;
+    const char *from = s->p;
+    while (s->p < s->end && *s->p >= ' ' && *s->p < 0x7f && *s->p != '"' && *s->p != '\\') s->p++;
+    if (s->p == s->end || *s->p != '"') return false;
+    *out = lw_bytes(from, (size_t)(s->p++ - from));
+    return true;
+}
+
+static bool is(struct lw_bytes a, const char *text) { return a.n == strlen(text) && memcmp(a.p, text, a.n) == 0; }
+
+static bool outcome_of(struct lw_bytes word, enum lw_outcome *outcome) {
+    if (is(word, "done")) return *outcome = LW_DONE, true;
+    if (is(word, "retry")) return *outcome = LW_RETRY, true;
+    if (is(word, "dead")) return *outcome = LW_DEAD, true;
+    return false;
+}
+
+/* {"id":"…","outcome":"…","reason":"…"}, in any order, reason optional. */
+static bool take_answer(struct scan *s, struct lw_exec_answer *a) {
+    *a = (struct lw_exec_answer){0};
+    bool has_outcome = false;
+    if (!take(s, '{')) return false;
+    do {
+        struct lw_bytes name, value;
+        if (!take_text(s, &name) || !take(s, ':') || !take_text(s, &value)) return false;
+        if (is(name, "id") && !a->id.p)
+            a->id = value;
+        else if (is(name, "reason") && !a->reason.p)
+            a->reason = value;
+        else if (is(name, "outcome") && !has_outcome)
+            has_outcome = outcome_of(value, &a->outcome);
+        else
+            return false;
+    } while (take(s, ','));
+    return take(s, '}') && a->id.p && has_outcome;
+}
+
+static struct lw_exec_answer *room(struct lw_exec_said *said) {
+    if (said->n == said->cap) {
+        said->cap = said->cap ? 2 * said->cap : 64;
+        said->answers = lw_realloc(said->answers, said->cap * sizeof *said->answers);
+    }
+    return &said->answers[said->n];
+}
+
+static bool read_usual(struct lw_exec_said *said, struct lw_bytes line) {
+    static const char batch[] = "{\"batch\":";
+    struct scan s = {line.p, line.p + line.n};
+    bool many = line.n > sizeof batch && memcmp(line.p, batch, sizeof batch - 1) == 0;
+    if (many) s.p += sizeof batch - 1;
+    if (many && !take(&s, '[')) return false;
+    do {
+        if (!take_answer(&s, room(said))) return false;
+        said->n++;
+    } while (many && take(&s, ','));
+    if (many && (!take(&s, ']') || !take(&s, '}'))) return false;
+    skip_space(&s);
+    return s.p == s.end;
+}
+
+struct lw_bytes lw_exec_begun(struct lw_bytes line) {
+    struct scan s = {line.p, line.p + line.n};
+    struct lw_bytes name, value;
+    bool known = take(&s, '{') && take_text(&s, &name) && is(name, "id") && take(&s, ':') && take_text(&s, &value);
+    return known ? value : (struct lw_bytes){0};
+}
+
+/* --- answers: any other form -------------------------------------------------------------------------------------------------------- */
+
+static struct lw_bytes text_of(const json_t *v) { return lw_bytes(json_string_value(v), json_string_length(v)); }
 
 static int read_outcome(const json_t *answer, enum lw_outcome *outcome, struct lw_err *err) {
     const json_t *v = json_object_get(answer, "outcome");
     if (!json_is_string(v)) return lw_fail(err, "handler's answer has no \"outcome\" (done, retry or dead)");
-    const char *word = json_string_value(v);
-    if (lw_outcome_of(word, outcome) && (*outcome == LW_DONE || *outcome == LW_RETRY || *outcome == LW_DEAD)) return 0;
-    return lw_fail(err, "handler's answer has an unknown outcome \"%.64s\" (known: done, retry, dead)", word);
+    if (outcome_of(text_of(v), outcome)) return 0;
+    return lw_fail(err, "handler's answer has an unknown outcome \"%.64s\" (known: done, retry, dead)", json_string_value(v));
 }
 
-static int read_answer(const json_t *answer, const char *identity, enum lw_outcome *outcome, char *reason, struct lw_err *err) {
+static int read_answer(struct lw_exec_said *said, const json_t *answer, struct lw_err *err) {
+    struct lw_exec_answer *a = room(said);
+    *a = (struct lw_exec_answer){0};
     if (!json_is_object(answer)) return lw_fail(err, "handler's answer is not a JSON object");
-    const json_t *id = json_object_get(answer, "id");
+    const json_t *id = json_object_get(answer, "id"), *why = json_object_get(answer, "reason");
     if (!json_is_string(id)) return lw_fail(err, "handler's answer has no \"id\"");
-    if (strcmp(json_string_value(id), identity) != 0)
-        return lw_fail(err, "handler answered for another message: \"%.128s\"", json_string_value(id));
-    if (read_outcome(answer, outcome, err)) return -1;
-    const json_t *why = json_object_get(answer, "reason");
+    a->id = said->id = text_of(id);
+    if (read_outcome(answer, &a->outcome, err)) return -1;
     if (why && !json_is_string(why) && !json_is_null(why)) return lw_fail(err, "handler's answer has a \"reason\" that is not a string");
-    reason[0] = '\0';
-    if (*outcome == LW_DONE) return 0;
-    const char *text = json_is_string(why) && json_string_length(why) ? json_string_value(why) : NULL;
-    if (!text) text = *outcome == LW_RETRY ? "handler asked for a retry" : "handler gave the message up";
-    lw_reason_copy(reason, text);
+    if (json_is_string(why)) a->reason = text_of(why);
+    said->n++;
     return 0;
 }
 
-int lw_exec_answer(struct lw_bytes line, const char *identity, enum lw_outcome *outcome, char *reason, struct lw_err *err) {
+static int read_batch(struct lw_exec_said *said, const json_t *batch, struct lw_err *err) {
+    if (!json_is_array(batch)) return lw_fail(err, "handler's answer has a \"batch\" that is not an array");
+    const json_t *answer;
+    size_t i;
+    json_array_foreach(batch, i, answer) {
+        if (read_answer(said, answer, err)) return -1;
+    }
+    return said->n ? 0 : lw_fail(err, "handler's answer has an empty \"batch\"");
+}
+
+static int read_document(struct lw_exec_said *said, struct lw_err *err) {
+    const json_t *hello = json_object_get(said->document, "hello"), *batch = json_object_get(said->document, "batch");
+    if (!hello) return batch ? read_batch(said, batch, err) : read_answer(said, said->document, err);
+    json_int_t version = json_integer_value(hello);
+    if (version < 1 || version > INT32_MAX) return lw_fail(err, "handler's \"hello\" is not a version number");
+    said->hello = (int)version;
+    return 0;
+}
+
+static void forget(struct lw_exec_said *said) {
+    if (said->document) json_decref(said->document);
+    said->document = NULL;
+    said->id = (struct lw_bytes){0};
+    said->n = 0;
+    said->hello = 0;
+}
+
+int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err *err) {
+    forget(said);
+    if (read_usual(said, line)) return 0;
+    said->n = 0;
     json_error_t bad;
-    json_t *answer = json_loadb(line.p, line.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
-    if (!answer) return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text, bad.column);
-    int r = read_answer(answer, identity, outcome, reason, err);
-    json_decref(answer);
-    return r;
+    said->document = json_loadb(line.p, line.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
+    if (!said->document) return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text, bad.column);
+    return read_document(said, err);
+}
+
+void lw_exec_said_free(struct lw_exec_said *said) {
+    forget(said);
+    free(said->answers);
 }

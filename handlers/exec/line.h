@@ -1,17 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines between the worker and an exec handler: one JSON object each, as the user's manual
- * shows them. No I/O. */
+/* The lines between the worker and an exec handler: one JSON object each (doc/reference/exec-protocol.md).
+ * No I/O. */
 #ifndef LW_HANDLERS_EXEC_LINE_H
 #define LW_HANDLERS_EXEC_LINE_H
 
 #include "handlers/handler.h"
 
-/* Appends the request for a job, ended by a newline. */
-void lw_exec_request(struct lw_buf *out, const struct lw_job *job);
+/* Appends the request for n jobs of one key, ended by a newline: one object, or {"batch":[…]} if n > 1. */
+void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n);
 /* Appends {"cancel":"id"} and a newline. */
 void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job);
-/* Parses an answer (without its newline): fills outcome and reason. Returns -1 with the reason in
- * `err` if the line is not an answer to this job; then nothing else in it counts either. */
-int lw_exec_answer(struct lw_bytes line, const char *identity, enum lw_outcome *outcome, char *reason, struct lw_err *err);
+
+struct lw_exec_answer {
+    struct lw_bytes id;
+    enum lw_outcome outcome;
+    struct lw_bytes reason; /* p == NULL: none was given */
+};
+
+/* What a line of the handler says. Begin with {0}; the texts stay valid until the line is gone or the next one
+ * is read. */
+struct lw_exec_said {
+    int hello; /* the version in {"hello":1}; 0: the line is an answer */
+    struct lw_exec_answer *answers;
+    size_t n, cap;
+    struct lw_bytes id; /* if the line is malformed: the message that it is for, if that can be read; else p == NULL */
+    json_t *document;
+};
+
+/* Reads a line (without its newline). Returns -1 with the reason in `err` if it is malformed; then nothing
+ * in it counts, except `id`. */
+int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err *err);
+void lw_exec_said_free(struct lw_exec_said *said);
+/* The message for which an unfinished line seems to be; p == NULL: unknown. */
+struct lw_bytes lw_exec_begun(struct lw_bytes line);
 
 #endif

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "handlers/feed.h"
 #include "handlers/handler.h"
 
 #include <fcntl.h>
@@ -40,6 +41,8 @@ static UNUSED struct lw_config *fx_config(const char *format, ...) {
     const json_t *n = json_object_get(c->handler.json, "processes");
     if (!n) n = json_object_get(c->handler.json, "threads");
     c->handler.threads = n ? (int)json_integer_value(n) : 1;
+    c->handler.in_flight = (int)json_integer_value(json_object_get(c->handler.json, "in_flight"));
+    c->handler.batch = (int)json_integer_value(json_object_get(c->handler.json, "batch"));
     c->handler.timeout_ms = json_integer_value(json_object_get(c->handler.json, "timeout_ms"));
     return c;
 }
@@ -92,9 +95,13 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     return &j->job;
 }
 
-/* Runs one job on a slot and returns its outcome. */
+/* Runs one job, on a slot if the type has slots, and returns its outcome. */
 static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h, struct lw_slot *s, struct lw_job *job) {
-    t->run(h, s, &job, 1);
+    struct lw_err err = {0};
+    if (!t->serve)
+        t->run(h, s, &job, 1);
+    else if (lw_feed_run_one(t, h, job, &err))
+        fail_msg("%s", err.text);
     return job->outcome;
 }
 

@@ -57,7 +57,6 @@ struct fx {
     char *folder;
     struct lw_config *c;
     struct lw_handler *h;
-    struct lw_slot *s;
     struct fx_job j;
 };
 
@@ -78,12 +77,10 @@ static void open_fx(struct fx *x, int timeout_ms) {
     struct lw_err err = {0};
     x->h = lw_handler_exec.open(x->c, 0, &err);
     assert_non_null(x->h);
-    x->s = lw_handler_exec.slot_open(x->h, 0, &err);
-    if (!x->s) fail_msg("%s", err.text);
+    if (lw_handler_exec.start(x->h, 1, &err)) fail_msg("%s", err.text);
 }
 
 static void close_fx(struct fx *x) {
-    lw_handler_exec.slot_close(x->h, x->s);
     lw_handler_exec.close(x->h);
     fx_config_free(x->c);
     fx_remove(x->folder);
@@ -98,7 +95,7 @@ static char *slurp(const struct fx *x, const char *name) {
 static enum lw_outcome play(struct fx *x, const char *payload) {
     static int64_t offset;
     struct lw_job *job = fx_job(&x->j, ++offset, "k", payload);
-    return fx_run(&lw_handler_exec, x->h, x->s, job);
+    return fx_run(&lw_handler_exec, x->h, NULL, job);
 }
 
 static pid_t grandchild(const struct fx *x) {
@@ -130,7 +127,7 @@ static void test_request_line(void **state) {
     job->key = lw_bytes("\xfe\xff", 2);
     job->payload = lw_bytes("a\"\\\n\0\x7f\xc3\xa9", 8);
     struct lw_buf b = {0};
-    lw_exec_request(&b, job);
+    lw_exec_request(&b, &job, 1);
     static const char expected[] =
         "{\"id\":\"t/0/42\",\"key_base64\":\"/v8=\",\"fence\":1042,\"attempt\":1,\"topic\":\"t\",\"partition\":0,"
         "\"offset\":42,\"timestamp_ms\":1763671234567,\"headers\":[[\"trace\",\"a1\"],[\"none\",null],"
@@ -144,7 +141,7 @@ static void test_request_line(void **state) {
     job->key = lw_bytes_of("");
     job->payload = (struct lw_bytes){0};
     job->n_headers = 0;
-    lw_exec_request(&b, job);
+    lw_exec_request(&b, &job, 1);
     lw_buf_add(&b, "", 1);
     assert_contains(b.p, "\"key\":\"\",");
     assert_contains(b.p, "\"headers\":[],\"payload\":null}");
@@ -254,7 +251,7 @@ static void test_command_that_dies_at_its_start(void **state) {
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
     assert_string_equal(why, "handler: its process exited with status 3 before it ever answered: No module named zebra");
     int64_t begun = lw_boot_ms();
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, x.s, fx_job(&j, 1, "k", "ok")), LW_BACK); /* at once: nothing is tried */
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, fx_job(&j, 1, "k", "ok")), LW_BACK); /* at once: nothing is tried */
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
@@ -287,21 +284,20 @@ static void test_never_read_until_its_timeout(void **state) {
     (void)state;
     struct lw_config *c = fx_config("{\"command\":[\"sleep\",\"600\"],\"timeout_ms\":300}");
     struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
-    struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
+    assert_int_equal(lw_handler_exec.start(h, 1, NULL), 0);
     struct fx_job j;
     char why[512];
     struct lw_job *job = fx_job(&j, 1, "k", "small");
     job->give_up_ms = lw_boot_ms() + 300;
-    assert_int_equal(fx_run(&lw_handler_exec, h, s, job), LW_BACK);
+    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK);
     assert_int_equal(lw_handler_exec.health(h, why, sizeof why), LW_UNABLE);
     assert_string_equal(why, "handler: its process did not read its first request within 300 ms");
-    lw_handler_exec.slot_close(h, s);
     lw_handler_exec.close(h);
     fx_config_free(c);
 }
 
-/* slot_check(), which `check --connect` calls. */
-static void test_slot_check(void **state) {
+/* start_check(), which `check --connect` calls. */
+static void test_start_check(void **state) {
     (void)state;
     static const struct {
         const char *command, *err;
@@ -313,12 +309,11 @@ static void test_slot_check(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_config *c = fx_config("{\"command\":[\"sh\",\"-c\",\"%s\"]}", cases[i].command);
         struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
-        struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
+        assert_int_equal(lw_handler_exec.start(h, 1, NULL), 0);
         struct lw_err err = {0};
         int wait_ms = cases[i].err[0] ? 20000 : 200;
-        assert_int_equal(lw_handler_exec.slot_check(h, s, wait_ms, &err), cases[i].err[0] ? -1 : 0);
+        assert_int_equal(lw_handler_exec.start_check(h, wait_ms, &err), cases[i].err[0] ? -1 : 0);
         assert_string_equal(err.text, cases[i].err);
-        lw_handler_exec.slot_close(h, s);
         lw_handler_exec.close(h);
         fx_config_free(c);
     }
@@ -336,7 +331,7 @@ static void test_backoff_of_a_useless_command(void **state) {
     struct fx_job j;
     struct lw_job *job = fx_job(&j, 9, "k", "p");
     job->lease->cancelled = true;
-    enum lw_outcome last = fx_run(&lw_handler_exec, x.h, x.s, job);
+    enum lw_outcome last = fx_run(&lw_handler_exec, x.h, NULL, job);
     close_fx(&x);
     fx_release(keep);
     assert_int_equal(first, LW_DONE);
@@ -354,7 +349,7 @@ static void test_command_that_cannot_start(void **state) {
     struct lw_config *c = fx_config("{\"command\":[\"/no/such/program\"]}");
     struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
     struct lw_err err = {0};
-    assert_null(lw_handler_exec.slot_open(h, 0, &err));
+    assert_int_equal(lw_handler_exec.start(h, 1, &err), -1);
     assert_contains(err.text, "cannot start \"/no/such/program\": No such file");
     lw_handler_exec.close(h);
     fx_config_free(c);
@@ -368,7 +363,7 @@ static void test_timeout_kills_the_group(void **state) {
     open_fx(&x, 700);
     struct lw_job *job = fx_job(&x.j, 1, "k", "hang");
     job->give_up_ms = lw_boot_ms() + 700;
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, x.s, job), LW_RETRY);
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_RETRY);
     assert_string_equal(job->reason, "timed out after 700 ms");
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
@@ -384,13 +379,13 @@ static void test_lease_end_kills_the_group_before(void **state) {
     ttl_ms = 2000;
     struct lw_job *job = fx_job(&x.j, 1, "k", "hang");
     job->lease->deadline_ms = lw_boot_ms() + 1500;
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, x.s, job), LW_BACK);
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     assert_true(lw_boot_ms() < job->lease->deadline_ms);
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
     job = fx_job(&x.j, 2, "k", "ok");
     job->lease->deadline_ms = lw_boot_ms() + 500; /* too near to begin */
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, x.s, job), LW_BACK);
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     char *requests = slurp(&x, "requests");
     assert_null(strstr(requests, "\"ok\""));
     free(requests);
@@ -414,7 +409,7 @@ static void test_renewed_lease_goes_on(void **state) {
     job->lease->deadline_ms = lw_boot_ms() + 500;
     pthread_t t;
     pthread_create(&t, NULL, renew, job->lease);
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, x.s, job), LW_DONE);
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_DONE);
     pthread_join(t, NULL);
     close_fx(&x);
 }
@@ -439,7 +434,7 @@ static enum lw_outcome cancelled_run(struct fx *x, const char *payload) {
     struct canceller c = {x, job->lease};
     pthread_t t;
     pthread_create(&t, NULL, cancel_when_begun, &c);
-    enum lw_outcome o = fx_run(&lw_handler_exec, x->h, x->s, job);
+    enum lw_outcome o = fx_run(&lw_handler_exec, x->h, NULL, job);
     pthread_join(t, NULL);
     return o;
 }
@@ -462,15 +457,14 @@ static void test_deaf_child_cannot_block_us(void **state) {
     (void)state;
     struct lw_config *c = fx_config("{\"command\":[\"sleep\",\"600\"],\"timeout_ms\":300}");
     struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
-    struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
+    assert_int_equal(lw_handler_exec.start(h, 1, NULL), 0);
     struct fx_job j;
     char *big = lw_alloc(1000001);
     memset(big, 'p', 1000000);
     struct lw_job *job = fx_job(&j, 1, "k", big);
     job->give_up_ms = lw_boot_ms() + 300;
-    assert_int_equal(fx_run(&lw_handler_exec, h, s, job), LW_BACK); /* it never read */
+    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK); /* it never read */
     free(big);
-    lw_handler_exec.slot_close(h, s);
     lw_handler_exec.close(h);
     fx_config_free(c);
 }
@@ -480,14 +474,13 @@ static void test_closed_stdin_is_no_sigpipe(void **state) {
     signal(SIGPIPE, SIG_DFL);
     struct lw_config *c = fx_config("{\"command\":[\"sh\",\"-c\",\"exec 0<&-; sleep 0.3; exit 4\"]}");
     struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
-    struct lw_slot *s = lw_handler_exec.slot_open(h, 0, NULL);
+    assert_int_equal(lw_handler_exec.start(h, 1, NULL), 0);
     lw_sleep_ms(100);
     struct fx_job j;
     char why[512];
-    assert_int_equal(fx_run(&lw_handler_exec, h, s, fx_job(&j, 1, "k", "p")), LW_BACK);
+    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, fx_job(&j, 1, "k", "p")), LW_BACK);
     assert_int_equal(lw_handler_exec.health(h, why, sizeof why), LW_UNABLE);
     assert_contains(why, "exited with status 4");
-    lw_handler_exec.slot_close(h, s);
     lw_handler_exec.close(h);
     fx_config_free(c);
 }
@@ -499,11 +492,10 @@ static void test_end_of_input_lets_it_finish(void **state) {
     struct fx x;
     open_fx(&x, 0);
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    lw_handler_exec.slot_close(x.h, x.s);
+    lw_handler_exec.close(x.h);
     char *bye = slurp(&x, "bye");
     assert_string_equal(bye, "bye\n");
     free(bye);
-    lw_handler_exec.close(x.h);
     fx_config_free(x.c);
     fx_remove(x.folder);
 }
@@ -613,7 +605,7 @@ int main(void) {
         cmocka_unit_test(test_command_that_dies_at_its_start),
         cmocka_unit_test(test_whose_fault_a_death_is),
         cmocka_unit_test(test_never_read_until_its_timeout),
-        cmocka_unit_test(test_slot_check),
+        cmocka_unit_test(test_start_check),
         cmocka_unit_test(test_backoff_of_a_useless_command),
         cmocka_unit_test(test_command_that_cannot_start),
         cmocka_unit_test(test_timeout_kills_the_group),

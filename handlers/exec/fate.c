@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fate: what becomes of the messages of a process that ends.
+ *
+ *     whose fault                                       that message         the others of the process
+ *     the command's: no process has answered lately     back                 back; the handler pauses
+ *     a message's: a malformed answer with its id, the
+ *       beginning of its answer, its time is over, or
+ *       it was the only one that was read               retry                back
+ *     unknown                                           -                    back, and suspects (suspects.h)
+ *     a lease ended                                     back                 back
+ *
+ * "back" counts no attempt. A message whose lease was lost is given back in any case. */
+#include "handlers/exec/private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "handlers/feed.h"
+#include "handlers/reason.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { LAST_WORDS_MS = 200 }; /* time for a process to end after it closed its answers */
+
+/* --- the end of a message --------------------------------------------------------------------------------------------------------- */
+
+static void discount(struct proc *p, int n) {
+    p->n_messages -= n;
+    p->h->held -= n;
+    assert(p->n_messages >= 0 && p->h->held >= 0);
+    if (!p->n_messages) p->limit = ANY_COMPANY;
+}
+
+void exec_ended(struct request *r, int64_t took_us) {
+    struct lw_job *job = r->jobs[r->at], *next = r->at == r->n - 1 ? lw_job_end(job) : NULL;
+    bool goes_on = job->outcome == LW_DONE && (next || r->at < r->n - 1);
+    discount(r->p, goes_on ? 1 : r->upto - r->at);
+    lw_feed_ended(r->p->h->feed, job, took_us > 0 ? took_us : 1);
+    if (goes_on) {
+        exec_go_on(r, next);
+    } else {
+        request_leave(r);
+        request_free(r->p->h, r);
+    }
+}
+
+static void answer(struct request *r, enum lw_outcome outcome, const char *reason) {
+    lw_job_answer(r->jobs[r->at], outcome, reason);
+    exec_ended(r, r->p->h->now_us - r->begun_us);
+}
+
+/* --- a process is to end ----------------------------------------------------------------------------------------------------------- */
+
+void exec_wrong(struct proc *p, struct request *blamed, const char *reason) {
+    p->why = END_WRONG;
+    p->blamed = blamed;
+    lw_reason_copy(p->reason, reason);
+    proc_end(p, 0);
+}
+
+static bool lease_over(const struct request *r) {
+    const struct lw_handler *h = r->p->h;
+    return h->now_ms >= exec_lease_end(h, r->jobs[r->at]) || (r->grace_ms && !r->late);
+}
+
+void exec_time_over(struct request *r) {
+    struct proc *p = r->p;
+    p->why = END_TIME;
+    p->blamed = r;
+    if (!lease_over(r)) r->late = true;
+    p->innocent = r->late && !p->answered && !proc_has_read(p);
+    if (p->innocent) trouble_innocent(&p->h->trouble, false);
+    proc_end(p, 0);
+}
+
+/* The process may end by itself, but must be gone before any of its leases ends. */
+static int64_t end_by(const struct proc *p) {
+    int64_t until = p->h->now_ms + LAST_WORDS_MS;
+    for (const struct request *r = p->first; r; r = r->next) {
+        int64_t stop = exec_lease_end(p->h, r->jobs[r->at]);
+        if (stop < until) until = stop;
+    }
+    return until;
+}
+
+void exec_died(struct proc *p) {
+    const struct lw_buf *text = p->hello ? &p->side.text : &p->said.text;
+    struct lw_bytes id = lw_exec_begun(lw_bytes(text->p, text->n));
+    p->why = END_DIED;
+    p->itself = lw_child_ended(&p->child, p->how, sizeof p->how);
+    p->blamed = id.p ? request_find(p, id) : NULL;
+    p->innocent = p->n_requests && !p->answered && trouble_innocent(&p->h->trouble, proc_has_read(p) > 0);
+    proc_end(p, end_by(p));
+}
+
+/* --- it has ended: its messages ---------------------------------------------------------------------------------------------------- */
+
+static bool was_read(const struct request *r) { return r->place < r->p->has_read; }
+
+/* How many messages of the process may be at fault: those that it has read, or all if it has read none. */
+static int company(struct proc *p) {
+    int n = 0;
+    for (const struct request *r = p->first; r; r = r->next) n += was_read(r) ? r->upto - r->at : 0;
+    if (n) return n;
+    p->has_read = UINT64_MAX;
+    return p->n_messages;
+}
+
+static void suspect(struct request *r, int n) {
+    for (int i = r->at; i < r->upto; i++) suspects_add(&r->p->h->suspects, r->jobs[i]->identity, n);
+}
+
+static void decide(struct request *r, int n) {
+    struct proc *p = r->p;
+    char late[64];
+    snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
+    bool at_fault = r == p->blamed || (!p->blamed && n == 1);
+    if (p->innocent || (r->grace_ms && !r->late))
+        answer(r, LW_BACK, "");
+    else if (r->late)
+        answer(r, LW_RETRY, late);
+    else if (p->why == END_TIME)
+        answer(r, LW_BACK, "");
+    else if (at_fault) {
+        if (p->why == END_DIED) suspect(r, 1);
+        answer(r, LW_RETRY, p->reason);
+    } else {
+        if (!p->blamed && was_read(r)) suspect(r, n);
+        answer(r, LW_BACK, "");
+    }
+}
+
+static void say_how(struct proc *p) {
+    bool closed = !p->itself && strcmp(p->how, "was killed") == 0;
+    if (closed) snprintf(p->how, sizeof p->how, p->hello ? "closed its descriptor 4" : "closed its stdout");
+    if (p->why == END_DIED)
+        snprintf(p->reason, sizeof p->reason,
+                 p->innocent ? "its process %s before it ever answered" : "handler process %s before it answered", p->how);
+    else if (p->why == END_TIME && p->innocent)
+        snprintf(p->reason, sizeof p->reason, "its process did not read its first request within %" PRId64 " ms", p->h->timeout_ms);
+    if (p->why != END_WRONG) proc_add_last_words(p, p->reason, sizeof p->reason);
+}
+
+static void tell(const struct proc *p, int n) {
+    if (p->why == END_TIME) return;
+    if (n == 1 || p->blamed)
+        lw_warn("handler %d: %s; the process is replaced", p->index, p->reason);
+    else
+        lw_warn(
+            "handler %d: %s; the process is replaced; it had %d messages, and any of %d may be at fault: they are given back without an "
+            "attempt, and run in smaller company",
+            p->index, p->reason, p->n_messages, n);
+}
+
+static void tell_idle(const struct proc *p) {
+    if (p->why == END_WRONG)
+        lw_warn("handler %d: the process %s; it is replaced", p->index, p->reason);
+    else
+        lw_warn("handler %d: the process %s while it had nothing to do; it is replaced", p->index, p->how);
+}
+
+void exec_settle(struct proc *p) {
+    int n = company(p);
+    p->state = PROC_NONE;
+    say_how(p);
+    if (p->innocent)
+        trouble_unable(&p->h->trouble, p->reason);
+    else if (p->n_requests)
+        tell(p, n);
+    else
+        tell_idle(p);
+    while (p->first) decide(p->first, n);
+}

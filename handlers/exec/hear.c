@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hear: what processes say. Lines become answers of messages; anything else ends the process. */
+#include "handlers/exec/private.h"
+
+#include "base/log.h"
+#include "handlers/reason.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { ANSWER_MAX = 1 << 20, VERSION = 1 };
+
+static bool blank(const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != ' ' && p[i] != '\t' && p[i] != '\r' && p[i] != '\n') return false;
+    return true;
+}
+
+/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+
+static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
+    static const char *const usual[] = {[LW_RETRY] = "handler asked for a retry", [LW_DEAD] = "handler gave the message up"};
+    char text[LW_REASON_MAX + 4] = "";
+    if (job->outcome == LW_DONE) {
+        job->reason[0] = '\0';
+        return;
+    }
+    size_t n = reason.n < sizeof text - 1 ? reason.n : sizeof text - 1;
+    if (n) memcpy(text, reason.p, n);
+    lw_reason_copy(job->reason, text[0] ? text : usual[job->outcome]);
+}
+
+/* `left`: how many answers of its line are not taken yet; they share the time. Returns false if the request is
+ * over, so that what its line says of messages behind it does not count. */
+static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
+    struct lw_handler *h = r->p->h;
+    struct lw_job *job = r->jobs[r->at];
+    int64_t took_us = (h->now_us - r->begun_us) / (int64_t)left;
+    r->p->answered = true;
+    r->p->useless = 0;
+    trouble_answered(&h->trouble);
+    if (h->suspects.n) suspects_drop(&h->suspects, job->identity);
+    job->outcome = a->outcome;
+    copy_reason(job, a->reason);
+    if (r->grace_ms && a->outcome != LW_DONE) { /* an effect that has happened counts all the same */
+        job->outcome = r->late ? LW_RETRY : LW_BACK;
+        job->reason[0] = '\0';
+        if (r->late) snprintf(job->reason, sizeof job->reason, "timed out after %" PRId64 " ms", h->timeout_ms);
+    }
+    bool done = job->outcome == LW_DONE;
+    r->begun_us += took_us;
+    exec_ended(r, took_us);
+    return done;
+}
+
+static void foreign(struct proc *p, struct lw_bytes id) {
+    char text[200];
+    snprintf(text, sizeof text, "handler answered for another message: \"%.*s\"", id.n < 128 ? (int)id.n : 128, id.p);
+    exec_wrong(p, NULL, text);
+}
+
+static void take_answers(struct proc *p, const struct lw_exec_said *said) {
+    for (size_t i = 0; i < said->n; i++) {
+        struct request *r = request_find(p, said->answers[i].id);
+        if (!r) {
+            foreign(p, said->answers[i].id);
+            return;
+        }
+        if (!take_answer(r, &said->answers[i], said->n - i)) return;
+    }
+}
+
+/* --- hello ------------------------------------------------------------------------------------------------------------------------ */
+
+/* From now on its answers come on its descriptor 4, and what it prints goes to the log. */
+static void greet(struct proc *p, int version) {
+    char text[96], label[64];
+    if (version != VERSION) {
+        snprintf(text, sizeof text, "handler speaks version %d of the protocol, this Latchwork version %d", version, VERSION);
+        exec_wrong(p, NULL, text);
+        p->innocent = true; /* no message is at fault */
+        return;
+    }
+    if (p->hello) return;
+    p->hello = true;
+    snprintf(label, sizeof label, "handler %d[%d] stdout", p->index, (int)p->child.pid);
+    if (p->said.text.n) lw_info("%s: %.*s", label, p->said.text.n < 1000 ? (int)p->said.text.n : 1000, p->said.text.p);
+    p->said.text.n = p->said.scanned = 0;
+    if (p->child.out < 0) return;
+    epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.out, NULL);
+    p->out_words = lw_stderr_log_add(p->h->log, p->child.out, label);
+    p->child.out = -1;
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------------------------ */
+
+static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes line) {
+    struct lw_handler *h = p->h;
+    struct lw_err err = {0};
+    int bad = lw_exec_read(&h->heard, line, &err);
+    if (!bad && from == CH_SIDE && h->heard.hello)
+        greet(p, h->heard.hello);
+    else if (!p->n_requests)
+        exec_wrong(p, NULL, "wrote a line though nothing was asked");
+    else if (bad)
+        exec_wrong(p, h->heard.id.p ? request_find(p, h->heard.id) : NULL, err.text);
+    else if (h->heard.hello)
+        exec_wrong(p, NULL, "handler says \"hello\" on stdout; it belongs on descriptor 4");
+    else if (from == CH_SIDE && !p->hello)
+        exec_wrong(p, NULL, "handler answers on descriptor 4 without a \"hello\"");
+    else
+        take_answers(p, &h->heard);
+}
+
+/* Takes the lines in `text`; no newline stands before `scanned`. Returns how many bytes they were. */
+static size_t take_lines(struct proc *p, enum channel_kind from, struct lw_bytes text, size_t scanned) {
+    size_t at = 0;
+    while (p->state == PROC_UP && at < text.n) {
+        const char *nl = memchr(text.p + at + scanned, '\n', text.n - at - scanned);
+        size_t n = nl ? (size_t)(nl - text.p) - at : text.n - at;
+        if (n > ANSWER_MAX) {
+            exec_wrong(p, NULL, "handler's answer is longer than 1 MiB");
+            return at;
+        }
+        if (!nl) break;
+        if (!blank(text.p + at, n)) take_line(p, from, lw_bytes(text.p + at, n));
+        at += n + 1;
+        scanned = 0;
+    }
+    return at;
+}
+
+static void keep(struct said *s, struct lw_bytes rest) {
+    memmove(s->text.p, rest.p, rest.n);
+    s->text.n = s->scanned = rest.n;
+}
+
+static void take_bytes(struct proc *p, enum channel_kind from, struct lw_bytes chunk) {
+    struct said *s = from == CH_SIDE ? &p->side : &p->said;
+    if (!s->text.n) { /* usual: whole lines, read where they are */
+        size_t used = take_lines(p, from, chunk, 0);
+        if (used < chunk.n) lw_buf_add(&s->text, chunk.p + used, chunk.n - used);
+        s->scanned = s->text.n;
+        return;
+    }
+    lw_buf_add(&s->text, chunk.p, chunk.n);
+    size_t used = take_lines(p, from, lw_bytes(s->text.p, s->text.n), s->scanned);
+    if (used <= s->text.n) keep(s, lw_bytes(s->text.p + used, s->text.n - used));
+}
+
+enum heard exec_hear(struct proc *p, enum channel_kind from) {
+    int fd = from == CH_SIDE ? p->child.side : p->child.out;
+    if (fd < 0) return HEARD_NOTHING;
+    ssize_t n = read(fd, p->h->chunk, EXEC_CHUNK);
+    if (n > 0) return take_bytes(p, from, lw_bytes(p->h->chunk, (size_t)n)), HEARD_SOME;
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? HEARD_NOTHING : HEARD_END;
+}
+
+enum heard exec_hear_all(struct proc *p) {
+    enum heard heard;
+    do heard = exec_hear(p, p->hello ? CH_SIDE : CH_STDOUT);
+    while (heard == HEARD_SOME && p->state == PROC_UP);
+    return heard;
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop: one thread that drives all processes of this worker.
+ *
+ *     wait → answers, ends of processes → give jobs to processes with room → look at leases and times → write → publish
+ *
+ * What a turn has for a process goes out in one write, and what ended in a turn is published at once. */
+#include "handlers/exec/private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "handlers/feed.h"
+#include "handlers/reason.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+    EVENTS = 64,
+    LOOK_MS = 20,         /* how often requests look at their leases */
+    CHAIN_MS = 20,        /* after this time with followers, other jobs that wait go first */
+    UNSENT_MAX = 1 << 18, /* a process that has not taken more than this gets no more requests */
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t exec_lease_end(const struct lw_handler *h, const struct lw_job *job) {
+    return atomic_load_explicit(&job->lease->deadline_ms, memory_order_relaxed) - h->margin_ms;
+}
+
+static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = least(h->look_ms, ms); }
+
+/* --- jobs in line ----------------------------------------------------------------------------------------------------------------- */
+
+static void append(struct lw_job ***end, struct lw_job *job) {
+    job->next = NULL;
+    **end = job;
+    *end = &job->next;
+}
+
+static struct lw_job *pop(struct lw_job **list, struct lw_job ***end) {
+    struct lw_job *job = *list;
+    *list = job->next;
+    if (!*list) *end = list;
+    return job;
+}
+
+static void push_front(struct lw_handler *h, struct lw_job *job) {
+    job->next = h->line;
+    if (!h->line) h->line_end = &job->next;
+    h->line = job;
+}
+
+/* The job that has waited longest. It stays in line. */
+static struct lw_job *first_in_line(struct lw_handler *h) {
+    if (h->line) return h->line;
+    h->line_end = &h->line;
+    for (struct lw_job *job = lw_feed_take(h->feed), *next; job; job = next) {
+        next = job->next;
+        append(&h->line_end, job);
+    }
+    return h->line;
+}
+
+static void give_back(struct lw_handler *h, struct lw_job *job) {
+    lw_job_answer(job, LW_BACK, "");
+    lw_job_end(job);
+    lw_feed_ended(h->feed, job, 0);
+}
+
+/* A job that can't start any more has its outcome then. */
+static bool startable(const struct lw_handler *h, struct lw_job *job) {
+    return lw_feed_startable(job, h->now_ms) && h->now_ms < exec_lease_end(h, job);
+}
+
+/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+
+static void has_to_send(struct proc *p) {
+    if (p->dirty) return;
+    p->dirty = true;
+    p->next_dirty = p->h->dirty;
+    p->h->dirty = p;
+}
+
+/* How many of the messages from jobs[at] on go into one line. Suspects run in limited company, and a batch is
+ * company. */
+static int count_together(const struct request *r, int limit) {
+    const struct suspects *s = &r->p->h->suspects;
+    int n = 1, most = limit - r->p->n_messages;
+    while (r->at + n < r->n && n < most && suspects_limit(s, r->jobs[r->at + n]->identity) == ANY_COMPANY) n++;
+    return n;
+}
+
+static void begin_message(struct request *r) {
+    struct lw_handler *h = r->p->h;
+    struct lw_job *job = r->jobs[r->at];
+    lw_feed_started(h->feed, job, h->now_ms);
+    look_by(h, least(exec_lease_end(h, job), job->give_up_ms));
+}
+
+/* Sends a line with jobs[at] and those that may go along. */
+static void send_request(struct request *r) {
+    struct proc *p = r->p;
+    int limit = suspects_limit(&p->h->suspects, r->jobs[r->at]->identity);
+    if (limit < p->limit) p->limit = limit;
+    int n = count_together(r, p->limit);
+    r->upto = r->at + n;
+    r->begun_us = p->h->now_us;
+    r->place = p->sent + (p->out.n - p->out_at);
+    p->n_messages += n;
+    p->h->held += n;
+    lw_exec_request(&p->out, r->jobs + r->at, (size_t)n);
+    has_to_send(p);
+    begin_message(r);
+}
+
+/* Checks a process that has nothing to do, so that no message is blamed for what it did before. */
+static bool is_sound(struct proc *p) {
+    if (p->n_requests || !p->sent) return true;
+    enum heard heard = exec_hear_all(p);
+    if (p->state != PROC_UP) return false;
+    if (heard != HEARD_END && !lw_child_ended(&p->child, NULL, 0)) return true;
+    exec_died(p);
+    return false;
+}
+
+static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
+    struct lw_handler *h = p->h;
+    if (!startable(h, job)) {
+        give_back(h, job);
+    } else if (!is_sound(p)) {
+        push_front(h, job);
+    } else {
+        if (!p->n_requests && p->sent) lw_last_words_clear(p->words); /* what it said before its first request may be why it ends */
+        struct request *r = request_new(p, job);
+        r->chain_ms = chain_ms;
+        r->n = (int)lw_job_gather(r->jobs, (size_t)h->batch);
+        send_request(r);
+    }
+}
+
+static bool takes(const struct proc *p, int limit) {
+    if (p->state != PROC_UP || p->n_requests >= p->h->in_flight || p->out.n - p->out_at > UNSENT_MAX || (p->deaf && p->n_requests))
+        return false;
+    if (limit == ANY_COMPANY && p->limit == ANY_COMPANY) return p != p->h->reserved;
+    return p == p->h->reserved && p->n_messages < least(limit, p->limit);
+}
+
+/* Kept until the answers that are being read are all taken. */
+static void follow(struct request *r, struct lw_job *job) {
+    struct lw_handler *h = r->p->h;
+    request_leave(r);
+    r->jobs[0] = job;
+    *h->followers_end = r;
+    h->followers_end = &r->next;
+}
+
+/* A follower runs in the process of the one before it, unless others have waited for long. */
+static void start_followers(struct lw_handler *h) {
+    struct request *all = h->followers;
+    h->followers = NULL;
+    h->followers_end = &h->followers;
+    for (struct request *r = all, *next; r; r = next) {
+        struct lw_job *job = r->jobs[0];
+        int64_t chain_ms = r->chain_ms;
+        struct proc *p = r->p;
+        next = r->next;
+        request_free(h, r);
+        if (h->now_ms - chain_ms >= CHAIN_MS && first_in_line(h))
+            append(&h->line_end, job);
+        else if (takes(p, suspects_limit(&h->suspects, job->identity)))
+            begin(p, job, chain_ms);
+        else
+            push_front(h, job);
+    }
+}
+
+/* The line is over, but more was gathered. */
+static void send_rest(struct request *r) {
+    struct lw_job *job = r->jobs[r->at];
+    struct lw_handler *h = r->p->h;
+    r->grace_ms = 0;
+    r->late = false;
+    if (startable(h, job) && r->p->state == PROC_UP) {
+        send_request(r);
+        return;
+    }
+    lw_job_answer(job, LW_BACK, "");
+    if (r->at == r->n - 1) lw_job_end(job);
+    lw_feed_ended(h->feed, job, 0);
+    request_leave(r);
+    request_free(h, r);
+}
+
+void exec_go_on(struct request *r, struct lw_job *follower) {
+    if (follower) {
+        follow(r, follower);
+        return;
+    }
+    request_move(r, r->at + 1);
+    if (r->at == r->upto)
+        send_rest(r);
+    else
+        begin_message(r);
+}
+
+/* --- giving jobs to processes ----------------------------------------------------------------------------------------------------- */
+
+static struct proc *least_loaded(struct lw_handler *h, int limit) {
+    struct proc *best = NULL;
+    for (int i = 0; i < h->n_used; i++) {
+        struct proc *p = &h->procs[i];
+        if (!takes(p, limit) || (best && best->n_requests <= p->n_requests)) continue;
+        best = p;
+        if (!p->n_requests) break;
+    }
+    return best;
+}
+
+/* One process takes suspects only, as long as there are any. */
+static void reserve(struct lw_handler *h) {
+    if (h->reserved && h->reserved->state == PROC_UP) return;
+    h->reserved = NULL;
+    for (int i = 0; i < h->n_used; i++) {
+        struct proc *p = &h->procs[i];
+        if (p->state == PROC_UP && (!h->reserved || p->n_messages < h->reserved->n_messages)) h->reserved = p;
+    }
+}
+
+static void start_suspects(struct lw_handler *h) {
+    while (h->apart) {
+        reserve(h);
+        struct lw_job *job = h->apart;
+        if (!h->reserved || !takes(h->reserved, suspects_limit(&h->suspects, job->identity))) return;
+        begin(h->reserved, pop(&h->apart, &h->apart_end), h->now_ms);
+    }
+    h->reserved = NULL;
+}
+
+static void start_jobs(struct lw_handler *h) {
+    struct lw_job *job;
+    while ((job = first_in_line(h))) {
+        int limit = suspects_limit(&h->suspects, job->identity);
+        struct proc *p = limit == ANY_COMPANY ? least_loaded(h, limit) : NULL;
+        if (limit != ANY_COMPANY)
+            append(&h->apart_end, pop(&h->line, &h->line_end));
+        else if (p)
+            begin(p, pop(&h->line, &h->line_end), h->now_ms);
+        else
+            return;
+    }
+}
+
+/* A command that may not work is tried with one process. */
+static void start_processes(struct lw_handler *h) {
+    bool trial = atomic_load(&h->trouble.unable), any = false;
+    for (int i = 0; i < h->n_used; i++) any |= h->procs[i].state != PROC_NONE;
+    for (int i = 0; i < h->n_used && !(trial && any); i++) {
+        struct proc *p = &h->procs[i];
+        if (p->state != PROC_NONE || h->now_ms < p->start_ms) continue;
+        proc_start(p);
+        any = true;
+    }
+}
+
+/* Gives back what can't start any more, while no process is there to take it. */
+static void sweep(struct lw_handler *h, struct lw_job **list, struct lw_job ***end, bool all) {
+    struct lw_job *jobs = *list;
+    *list = NULL;
+    *end = list;
+    for (struct lw_job *job = jobs, *next; job; job = next) {
+        next = job->next;
+        if (all || !startable(h, job))
+            give_back(h, job);
+        else
+            append(end, job);
+    }
+}
+
+static void dispatch(struct lw_handler *h) {
+    start_followers(h);
+    if (!first_in_line(h) && !h->apart) return;
+    bool pauses = trouble_pauses(&h->trouble, h->now_ms);
+    if (!pauses) {
+        start_processes(h);
+        start_jobs(h);
+        start_suspects(h);
+    }
+    if (h->now_ms - h->sweep_ms < LOOK_MS && !pauses) return;
+    h->sweep_ms = h->now_ms;
+    sweep(h, &h->line, &h->line_end, pauses);
+    sweep(h, &h->apart, &h->apart_end, pauses);
+}
+
+/* --- leases and times ------------------------------------------------------------------------------------------------------------- */
+
+static void tell_cancelled(struct request *r, bool late) {
+    lw_exec_cancel(&r->p->out, r->jobs[r->at]);
+    has_to_send(r->p);
+    r->grace_ms = r->p->h->now_ms + CANCEL_GRACE_MS;
+    r->late = late;
+}
+
+/* Returns false if the process had to be ended. A process that has other messages is asked to stop a message
+ * whose time is over before it is killed. */
+static bool look_at_request(struct request *r) {
+    struct lw_handler *h = r->p->h;
+    const struct lw_job *job = r->jobs[r->at];
+    int64_t lease = exec_lease_end(h, job), now = h->now_ms;
+    bool late = now >= job->give_up_ms;
+    if (now >= lease || (r->grace_ms && now >= r->grace_ms) || (late && !r->grace_ms && r->p->n_requests == 1)) {
+        exec_time_over(r);
+        return false;
+    }
+    if (!r->grace_ms && atomic_load(&job->lease->cancelled))
+        tell_cancelled(r, false);
+    else if (!r->grace_ms && late)
+        tell_cancelled(r, true);
+    look_by(h, least(lease, r->grace_ms ? r->grace_ms : job->give_up_ms));
+    return true;
+}
+
+static void look_at(struct proc *p) {
+    if (p->state != PROC_UP || !p->n_requests) return;
+    bool ended = lw_child_ended(&p->child, NULL, 0); /* a grandchild may hold its stdout open */
+    if (ended && (exec_hear_all(p), p->state == PROC_UP)) exec_died(p);
+    for (struct request *r = p->first; r && p->state == PROC_UP && look_at_request(r); r = r->next) {}
+}
+
+static void look(struct lw_handler *h) {
+    if (h->now_ms < h->look_ms) return;
+    h->look_ms = h->now_ms + LOOK_MS;
+    for (int i = 0; i < h->n_used; i++) look_at(&h->procs[i]);
+}
+
+/* --- descriptors ------------------------------------------------------------------------------------------------------------------ */
+
+static int watch_fd(struct proc *p, int fd, enum channel_kind kind, uint32_t events) {
+    struct channel *c = &p->channels[kind];
+    *c = (struct channel){p, kind};
+    struct epoll_event ev = {.events = events, .data.ptr = c};
+    return epoll_ctl(p->h->epoll, EPOLL_CTL_ADD, fd, &ev);
+}
+
+int exec_watch(struct proc *p) {
+    p->state = PROC_UP;
+    p->limit = ANY_COMPANY;
+    return watch_fd(p, p->child.out, CH_STDOUT, EPOLLIN) || watch_fd(p, p->child.side, CH_SIDE, EPOLLIN) ? -1 : 0;
+}
+
+/* Whether to wait until the process can take more. It is in the epoll set only meanwhile. */
+static void poll_stdin(struct proc *p, bool wanted) {
+    if (wanted == p->polled || p->child.in < 0) return;
+    if (wanted)
+        watch_fd(p, p->child.in, CH_STDIN, EPOLLOUT);
+    else
+        epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.in, NULL);
+    p->polled = wanted;
+}
+
+static void send_some(struct proc *p) {
+    bool full = false;
+    while (p->out_at < p->out.n && !p->deaf && !full) {
+        ssize_t n = write(p->child.in, p->out.p + p->out_at, p->out.n - p->out_at);
+        if (n > 0)
+            p->out_at += (size_t)n, p->sent += (uint64_t)n;
+        else if (n < 0 && errno == EAGAIN)
+            full = true;
+        else if (n >= 0 || errno != EINTR)
+            p->deaf = true;
+    }
+    if (p->out_at == p->out.n) p->out.n = p->out_at = 0;
+    poll_stdin(p, full);
+}
+
+static void send_all(struct lw_handler *h) {
+    while (h->dirty) {
+        struct proc *p = h->dirty;
+        h->dirty = p->next_dirty;
+        p->dirty = false;
+        if (p->state == PROC_UP) send_some(p);
+    }
+}
+
+static void on_stdout(struct proc *p) {
+    if (exec_hear(p, CH_STDOUT) == HEARD_END && !p->hello) exec_died(p);
+}
+
+static void on_side(struct proc *p) {
+    if (exec_hear(p, CH_SIDE) != HEARD_END) return;
+    if (p->hello)
+        exec_died(p);
+    else
+        epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL); /* it does not want it */
+}
+
+static void on_start(struct proc *p) {
+    p->state = PROC_NONE;
+    if (p->child.pid > 0)
+        exec_watch(p);
+    else
+        trouble_unable(&p->h->trouble, p->failed.text);
+}
+
+static void on_errands(struct lw_handler *h) {
+    uint64_t n;
+    if (read(h->errands, &n, sizeof n) < 0) return;
+    for (int i = 0; i < h->n_used; i++) {
+        struct proc *p = &h->procs[i];
+        if (!proc_errand_over(p)) continue;
+        if (p->state == PROC_STARTING)
+            on_start(p);
+        else
+            exec_settle(p);
+    }
+}
+
+static void on_event(struct lw_handler *h, const struct channel *c) {
+    struct proc *p = c->p;
+    if (c->kind == CH_ERRANDS) {
+        on_errands(h);
+    } else if (p && p->state == PROC_UP) {
+        if (c->kind == CH_STDOUT) on_stdout(p);
+        if (c->kind == CH_SIDE) on_side(p);
+        if (c->kind == CH_STDIN) send_some(p);
+    }
+}
+
+/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+
+static int wait_ms(struct lw_handler *h) {
+    bool idle = !h->line && !h->apart;
+    if (idle && !lw_feed_sleep(h->feed)) return 0;
+    if (idle && !h->held) return -1;
+    int64_t left = h->look_ms - lw_boot_ms();
+    return left > LOOK_MS ? LOOK_MS : left > 0 ? (int)left : 0;
+}
+
+static void turn(struct lw_handler *h) {
+    struct epoll_event events[EVENTS];
+    int n = epoll_wait(h->epoll, events, EVENTS, wait_ms(h));
+    bool fed = false;
+    for (int i = 0; i < n; i++) fed |= ((struct channel *)events[i].data.ptr)->kind == CH_FEED;
+    lw_feed_awake(h->feed, fed);
+    h->now_us = lw_boot_us();
+    h->now_ms = h->now_us / 1000;
+    for (int i = 0; i < n; i++) on_event(h, events[i].data.ptr);
+    look(h);
+    dispatch(h);
+    send_all(h);
+    lw_feed_publish(h->feed);
+}
+
+static bool is_over(struct lw_handler *h) {
+    enum lw_feed_stop stop = lw_feed_stopped(h->feed);
+    if (stop == LW_FEED_GOES_ON || h->held) return false;
+    return stop == LW_FEED_DROP || (!first_in_line(h) && !h->apart);
+}
+
+static void clear(struct lw_handler *h) {
+    h->line = h->apart = NULL;
+    h->line_end = &h->line;
+    h->apart_end = &h->apart;
+    h->followers = NULL;
+    h->followers_end = &h->followers;
+}
+
+void exec_serve(struct lw_handler *h, struct lw_feed *feed) {
+    clear(h);
+    h->feed = feed;
+    h->ch_feed = (struct channel){NULL, CH_FEED};
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &h->ch_feed};
+    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev)) lw_error("exec: epoll: %s", strerror(errno));
+    do turn(h);
+    while (!is_over(h));
+    epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
+    clear(h); /* what has not started stays the submitter's */
+    h->feed = NULL;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "handlers/exec/suspects.h"
+
+#include "handlers/handler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+enum { MOST = 4096 }; /* beyond this the oldest are forgotten, which costs one more death in company each */
+
+struct suspect {
+    UT_hash_handle hh;
+    int limit;
+    char identity[LW_IDENTITY_MAX];
+};
+
+static struct suspect *find(const struct suspects *s, const char *identity) {
+    struct suspect *found = NULL;
+    if (s->n) HASH_FIND_STR(s->table, identity, found);
+    return found;
+}
+
+int suspects_limit(const struct suspects *s, const char *identity) {
+    const struct suspect *found = find(s, identity);
+    return found ? found->limit : ANY_COMPANY;
+}
+
+static void forget(struct suspects *s, struct suspect *one) {
+    HASH_DEL(s->table, one);
+    free(one);
+    s->n--;
+}
+
+void suspects_add(struct suspects *s, const char *identity, int company) {
+    struct suspect *one = find(s, identity);
+    int limit = company > 4 ? company / 4 : 1;
+    if (one) {
+        if (limit < one->limit) one->limit = limit;
+        return;
+    }
+    if (s->n >= MOST) forget(s, s->table);
+    one = lw_alloc(sizeof *one);
+    one->limit = limit;
+    snprintf(one->identity, sizeof one->identity, "%s", identity);
+    HASH_ADD_STR(s->table, identity, one);
+    s->n++;
+}
+
+void suspects_drop(struct suspects *s, const char *identity) {
+    struct suspect *one = find(s, identity);
+    if (one) forget(s, one);
+}
+
+void suspects_close(struct suspects *s) {
+    while (s->table) forget(s, s->table);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trouble: can the command work at all?
+ *
+ * When a process dies with a message, the message is normally at fault and the death costs an attempt. But a
+ * command that cannot start (a missing module, a bad path) would turn every message into a dead letter. So a
+ * process that never answered anything gives its messages back without an attempt if it has read no request,
+ * or if no process of this command has answered recently. The handler is then "unable" for a pause that
+ * doubles up to 30 s. After the pause, one message at a time tests it. */
+#ifndef LW_HANDLERS_EXEC_TROUBLE_H
+#define LW_HANDLERS_EXEC_TROUBLE_H
+
+#include "handlers/handler.h"
+
+#include <pthread.h>
+
+struct trouble {
+    int doubt;     /* processes in a row that ended without ever answering */
+    int doubt_max; /* while `doubt` is not above this, failures are blamed on messages */
+    /* True while the handler is unable. The lock guards the members below. */
+    atomic_bool unable;
+    _Atomic int64_t until_ms;
+    pthread_mutex_t lock;
+    int64_t pause_ms; /* length of the present pause */
+    char why[LW_REASON_MAX];
+};
+
+void trouble_open(struct trouble *t, int doubt_max);
+void trouble_close(struct trouble *t);
+/* A process that never answered has ended, and has read a request or not. Returns true if the command is at
+ * fault and not a message. */
+bool trouble_innocent(struct trouble *t, bool has_read);
+void trouble_unable(struct trouble *t, const char *why); /* starts a pause, or goes on with the present one */
+void trouble_answered(struct trouble *t);                /* a process has answered: the command works */
+bool trouble_pauses(struct trouble *t, int64_t now_ms);
+enum lw_health trouble_health(struct trouble *t, char *why, size_t size); /* any thread may call it */
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "handlers/feed.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Jobs linked by `next`. */
+struct queue {
+    struct lw_job *head, **tail;
+};
+
+struct lw_feed {
+    struct lw_feed_setup set;
+    int wake;
+    pthread_mutex_t lock; /* guards what follows, up to `mine` */
+    struct queue waiting, ended;
+    bool asleep;    /* the handler waits for `wake` */
+    bool signalled; /* notify_fd was written since the last reap */
+    enum lw_feed_stop stop;
+    struct queue mine; /* of the handler's thread: ended and not published */
+};
+
+static void clear(struct queue *q) { *q = (struct queue){NULL, &q->head}; }
+
+/* Moves all jobs of `from` behind those of `to`. */
+static void move_all(struct queue *to, struct queue *from) {
+    if (!from->head) return;
+    *to->tail = from->head;
+    to->tail = from->tail;
+    clear(from);
+}
+
+static void append(struct queue *q, struct lw_job *job) {
+    job->next = NULL;
+    *q->tail = job;
+    q->tail = &job->next;
+}
+
+static void signal_fd(int fd) {
+    if (fd >= 0 && write(fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("handler: eventfd: %s", strerror(errno));
+}
+
+struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err) {
+    struct lw_feed *f = lw_alloc(sizeof *f);
+    f->set = *setup;
+    f->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&f->lock, NULL);
+    clear(&f->waiting), clear(&f->ended), clear(&f->mine);
+    if (f->wake >= 0) return f;
+    lw_fail(err, "eventfd: %s", strerror(errno));
+    lw_feed_close(f);
+    return NULL;
+}
+
+void lw_feed_close(struct lw_feed *f) {
+    if (f->wake >= 0) close(f->wake);
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+/* --- the main thread's side ------------------------------------------------------------------------------------------------------- */
+
+void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n) {
+    struct queue q;
+    clear(&q);
+    for (size_t i = 0; i < n; i++) append(&q, jobs[i]);
+    pthread_mutex_lock(&f->lock);
+    move_all(&f->waiting, &q);
+    bool wake = f->asleep;
+    f->asleep = false;
+    pthread_mutex_unlock(&f->lock);
+    if (wake) signal_fd(f->wake);
+}
+
+size_t lw_feed_reap(struct lw_feed *f, struct lw_job **out, size_t max) {
+    size_t n = 0;
+    pthread_mutex_lock(&f->lock);
+    for (; n < max && f->ended.head; n++) {
+        out[n] = f->ended.head;
+        f->ended.head = out[n]->next;
+    }
+    if (!f->ended.head) {
+        clear(&f->ended);
+        f->signalled = false;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return n;
+}
+
+void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how) {
+    pthread_mutex_lock(&f->lock);
+    f->stop = how;
+    pthread_mutex_unlock(&f->lock);
+    signal_fd(f->wake);
+}
+
+/* --- the handler's side ----------------------------------------------------------------------------------------------------------- */
+
+int lw_feed_fd(const struct lw_feed *f) { return f->wake; }
+
+bool lw_feed_sleep(struct lw_feed *f) {
+    pthread_mutex_lock(&f->lock);
+    f->asleep = !f->waiting.head;
+    bool may = f->asleep;
+    pthread_mutex_unlock(&f->lock);
+    return may;
+}
+
+void lw_feed_awake(struct lw_feed *f, bool readable) {
+    pthread_mutex_lock(&f->lock);
+    f->asleep = false;
+    pthread_mutex_unlock(&f->lock);
+    uint64_t n;
+    if (readable && read(f->wake, &n, sizeof n) < 0 && errno != EAGAIN) lw_error("handler: eventfd: %s", strerror(errno));
+}
+
+struct lw_job *lw_feed_take(struct lw_feed *f) {
+    pthread_mutex_lock(&f->lock);
+    struct lw_job *jobs = f->stop == LW_FEED_DROP ? NULL : f->waiting.head;
+    if (jobs) clear(&f->waiting);
+    pthread_mutex_unlock(&f->lock);
+    return jobs;
+}
+
+enum lw_feed_stop lw_feed_stopped(struct lw_feed *f) {
+    pthread_mutex_lock(&f->lock);
+    enum lw_feed_stop stop = f->stop;
+    pthread_mutex_unlock(&f->lock);
+    return stop;
+}
+
+bool lw_feed_startable(struct lw_job *job, int64_t now_ms) {
+    job->reason[0] = '\0';
+    job->outcome = LW_BACK;
+    return !atomic_load(&job->lease->cancelled) && now_ms < atomic_load(&job->lease->deadline_ms);
+}
+
+void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms) {
+    if (f->set.timeout_ms > 0) job->give_up_ms = now_ms + f->set.timeout_ms;
+    if (f->set.started) f->set.started(f->set.ctx, job);
+}
+
+void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us) {
+    job->took_us = took_us;
+    if (took_us > 0 && f->set.ended) f->set.ended(f->set.ctx, job);
+    append(&f->mine, job);
+}
+
+void lw_feed_publish(struct lw_feed *f) {
+    if (!f->mine.head) return;
+    pthread_mutex_lock(&f->lock);
+    move_all(&f->ended, &f->mine);
+    bool tell = !f->signalled;
+    f->signalled = true;
+    pthread_mutex_unlock(&f->lock);
+    if (tell) signal_fd(f->set.notify_fd);
+}
+
+int lw_feed_run_one(const struct lw_handler_type *t, struct lw_handler *h, struct lw_job *job, struct lw_err *err) {
+    struct lw_feed *f = lw_feed_open(&(struct lw_feed_setup){.notify_fd = -1}, err);
+    if (!f) return -1;
+    lw_feed_submit(f, &job, 1);
+    lw_feed_stop(f, LW_FEED_LAST);
+    t->serve(h, f);
+    lw_feed_close(f);
+    return 0;
+}

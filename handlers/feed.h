@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The feed: how a handler that serves many messages on one thread (`serve` of handlers/handler.h) gets its jobs and hands them back.
+ *
+ *     main thread   submit ──> queue ──> take          the handler's thread
+ *                   reap   <── ended <── lw_feed_ended, then lw_feed_publish
+ *
+ * Both sides work in batches: a submit wakes the handler at most once, and only if it sleeps; a publish wakes the main thread at most
+ * once until the next reap.
+ *
+ * The handler's loop:
+ *
+ *     for (;;) {
+ *         wait for its own descriptors, and for lw_feed_fd() if lw_feed_sleep() returned true
+ *         lw_feed_awake(), then lw_feed_take() if it can start something
+ *         for each job: lw_feed_startable()? lw_feed_started() : lw_feed_ended()
+ *         for each answer: set the outcome, lw_feed_ended(); lw_job_end() names the follower to start
+ *         lw_feed_publish()
+ *         end if lw_feed_stopped(), and none of its jobs is in a handler
+ *     }
+ *
+ * A job belongs to the handler's thread from take to publish, with all it points to. */
+#ifndef LW_HANDLERS_FEED_H
+#define LW_HANDLERS_FEED_H
+
+#include "handlers/handler.h"
+
+struct lw_feed;
+
+struct lw_feed_setup {
+    int64_t timeout_ms; /* handler.timeout_ms; 0: the job's own give_up_ms stays as it is */
+    int notify_fd;      /* an eventfd, written when jobs have ended; -1: none */
+    /* Called on the handler's thread around each job. May be NULL. */
+    void (*started)(void *ctx, const struct lw_job *job);
+    void (*ended)(void *ctx, const struct lw_job *job);
+    void *ctx;
+};
+
+enum lw_feed_stop {
+    LW_FEED_GOES_ON,
+    LW_FEED_LAST, /* what was submitted still runs */
+    LW_FEED_DROP, /* what has not started does not run, and stays the submitter's */
+};
+
+struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err);
+void lw_feed_close(struct lw_feed *f);
+
+/* For the main thread. The jobs' `then` is NULL or a chain that was linked before. */
+void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n);
+/* Takes up to `max` ended jobs, in the order in which they ended. Returns how many; if that is max,
+ * call it again. */
+size_t lw_feed_reap(struct lw_feed *f, struct lw_job **out, size_t max);
+void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how);
+
+/* For the handler's thread. */
+int lw_feed_fd(const struct lw_feed *f);
+/* Announces that the handler is about to wait. Returns false if jobs wait, so that it must not. A
+ * handler that has no room for more does not call it, and is not woken for them. */
+bool lw_feed_sleep(struct lw_feed *f);
+void lw_feed_awake(struct lw_feed *f, bool readable); /* after waiting; whether lw_feed_fd() is readable */
+/* Takes all waiting jobs, oldest first, linked by `next`. */
+struct lw_job *lw_feed_take(struct lw_feed *f);
+enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
+/* Whether a job may start: its lease is live. If not, its outcome is LW_BACK: end it. */
+bool lw_feed_startable(struct lw_job *job, int64_t now_ms);
+void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);
+/* Collects a job that has its outcome, and is closed (lw_job_end). took_us: its time in the handler. */
+void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us);
+void lw_feed_publish(struct lw_feed *f); /* hands what was collected to the main thread */
+
+/* Runs one job to its end on the calling thread. */
+int lw_feed_run_one(const struct lw_handler_type *t, struct lw_handler *h, struct lw_job *job, struct lw_err *err);
+
+#endif
