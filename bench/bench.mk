@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The benchmark: make bench (at most 15 minutes), make bench-full (everything, goes on where it stopped). BENCH: more options of bench/run.py
-BENCHTOOLS := $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/bench.so $(B)/tests/tools/kafkatool
+BENCHTOOLS := $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/bench.so $(B)/tests/tools/kafkatool
 
 $(B)/bench/naive $(B)/bench/writer: $(B)/bench/%: $(B)/bench/%.o $(B)/bench/journal.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
-$(B)/bench/judge: $(B)/bench/judge.o
+$(B)/bench/judge $(B)/bench/answer: $(B)/bench/%: $(B)/bench/%.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^
 $(B)/bench/bench.so: bench/plugin/bench.c bench/journal.c bench/journal.h include/latchwork/handler.h $(B)/flags.mk

@@ -7,7 +7,6 @@ import json
 import os
 
 TTL_MS = 5000
-EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # a handler that answers "done" to each request
 
 
 def digest(*paths):
@@ -103,20 +102,21 @@ class Latchwork:
     """Latchwork, known only by its program, its configuration and its handlers."""
     ours = True
 
-    def __init__(self, name, label, build, handler="plugin"):
-        self.name, self.label, self.handler = name, label, handler
+    def __init__(self, name, label, build, handler="plugin", in_flight=1):
+        self.name, self.label, self.handler, self.in_flight = name, label, handler, in_flight
         self.path, self.plugin = os.path.join(build, "latchwork"), os.path.join(build, "bench/bench.so")
+        self.answer = os.path.join(build, "bench/answer")  # an exec handler that answers "done" to each request
 
     def built(self):
         return os.path.exists(self.path)
 
     def digest(self):
-        return digest(self.path, self.plugin)
+        return digest(self.path, self.plugin, self.answer)
 
     def handler_config(self, run, threads, journal):
         w = run.workload
         if self.handler == "exec":
-            return {"type": "exec", "command": EXEC, "processes": threads}
+            return {"type": "exec", "command": [os.path.abspath(self.answer)], "processes": threads, "in_flight": self.in_flight}
         if self.handler == "insert":
             return {"type": "insert", "store": "sqlite:" + os.path.join(run.folder, "store.db"), "table": "events", "create": True,
                     "columns": {"seq": "/seq", "id": "/id", "amount": "/amount"}, "primary_key": ["seq"], "on_conflict": "ignore",
@@ -163,6 +163,7 @@ def contenders(build, root):
     all_ = [
         Latchwork("ours", "Latchwork", build),
         Latchwork("ours-exec", "Latchwork, exec", build, "exec"),
+        Latchwork("ours-exec-64", "Latchwork, exec, 64 in flight", build, "exec", 64),
         Latchwork("ours-insert", "Latchwork, insert", build, "insert"),
         Program("naive", "naive C loop", os.path.join(build, "bench/naive"), 4, "--ttl-ms", str(TTL_MS)),
         Writer("writer", "bare SQLite writer", os.path.join(build, "bench/writer"), 0),

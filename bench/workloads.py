@@ -85,6 +85,7 @@ def plan(full):
                  ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (1, 1)}),
         Workload("W5", "parked before", "parked", Data(1_000_000, 100_000) if full else Data(100_000, 10_000), ("ours",), limit_s=900),
         Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
+        Workload("W1-exec-64", "no-op by two processes a worker, 64 in flight", "plain", w1, ("ours-exec-64",)),
     ]
     for keys in (1_000, 100_000) + ((10_000_000,) if full else ()):
         list_.append(Workload(f"keys-{keys}", f"no-op, {keys:,} keys", "plain", Data(1_000_000 if full else 200_000, keys), ("ours",)))

@@ -151,12 +151,19 @@ static void take_bytes(struct proc *p, enum channel_kind from, struct lw_bytes c
     if (used <= s->text.n) keep(s, lw_bytes(s->text.p + used, s->text.n - used));
 }
 
-enum heard exec_hear(struct proc *p, enum channel_kind from) {
+static enum heard hear(struct proc *p, enum channel_kind from) {
     int fd = from == CH_SIDE ? p->child.side : p->child.out;
     if (fd < 0) return HEARD_NOTHING;
     ssize_t n = read(fd, p->h->chunk, EXEC_CHUNK);
     if (n > 0) return take_bytes(p, from, lw_bytes(p->h->chunk, (size_t)n)), HEARD_SOME;
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? HEARD_NOTHING : HEARD_END;
+}
+
+/* A hello that was written before what is on stdout now must be read first. A process that has answered on stdout says none. */
+enum heard exec_hear(struct proc *p, enum channel_kind from) {
+    bool may_greet = from == CH_STDOUT && !p->hello && !p->answered;
+    if (may_greet && hear(p, CH_SIDE) == HEARD_SOME) return HEARD_SOME;
+    return hear(p, from);
 }
 
 enum heard exec_hear_all(struct proc *p) {

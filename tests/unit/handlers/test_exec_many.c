@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exec with many messages at a time, on real subprocesses. One script plays every part; the payload says which. */
+#include "tests/support/handler_fixture.h"
+
+#include <pthread.h>
+
+enum { MOST = 64 };
+
+/* Messages are kept while input comes. After 100 ms without any, those that are not to be kept for longer are answered, newest
+ * first. */
+static const char script[] =
+    "import sys, json, os, select\n"
+    "here, mode = sys.argv[1], sys.argv[2]\n"
+    "out, kept, text = 1, [], b''\n"
+    "def note(name, line):\n"
+    "    with open(here + '/' + name, 'a') as f: f.write(line + '\\n')\n"
+    "def say(x): os.write(out, (x if isinstance(x, str) else json.dumps(x)).encode() + b'\\n')\n"
+    "def answer(m):\n"
+    "    what, i = m.get('payload') or '', m['id']\n"
+    "    if what == 'retry': return {'id': i, 'outcome': 'retry', 'reason': 'no'}\n"
+    "    if what == 'odd': return {'id': i, 'outcome': 'perhaps'}\n"
+    "    if what == 'foreign': return {'id': 'x/9/9', 'outcome': 'done'}\n"
+    "    if what == 'big': return {'id': i, 'outcome': 'retry', 'reason': 'r' * 900000}\n"
+    "    if what == 'die': os._exit(3)\n"
+    "    if what == 'half': os.write(out, ('{\"id\": \"%s\", \"outc' % i).encode()); os._exit(4)\n"
+    "    return {'id': i, 'outcome': 'done'}\n"
+    "def batch(all):\n"
+    "    answers = []\n"
+    "    for m in all:\n"
+    "        answers.append(answer(m))\n"
+    "        if answers[-1]['outcome'] != 'done': break\n"
+    "    if mode == 'lines': [say(a) for a in answers]\n"
+    "    else: say({'batch': answers})\n"
+    "def take(m):\n"
+    "    if 'cancel' in m:\n"
+    "        note('cancelled', m['cancel'])\n"
+    "        for k in [k for k in kept if k['id'] == m['cancel'] and k['payload'] == 'polite']:\n"
+    "            kept.remove(k); say({'id': k['id'], 'outcome': 'retry'})\n"
+    "    elif 'batch' in m: note('requests', 'batch %d' % len(m['batch'])); batch(m['batch'])\n"
+    "    else: note('requests', m['id']); kept.append(m)\n"
+    "if mode == 'fds':\n"
+    "    os.write(4, b'{\"hello\":1}\\n'); out = 4\n"
+    "    print('a stray word behind it', flush=True)\n"
+    "if mode == 'future': os.write(4, b'{\"hello\":2}\\n')\n"
+    "while True:\n"
+    "    if not select.select([3 if mode == 'fds' else 0], [], [], 0.1)[0]:\n"
+    "        note('together', str(len(kept)))\n"
+    "        for m in [m for m in reversed(kept) if m['payload'] not in ('keep', 'polite')]: kept.remove(m); say(answer(m))\n"
+    "        continue\n"
+    "    chunk = os.read(3 if mode == 'fds' else 0, 1 << 20)\n"
+    "    if not chunk: break\n"
+    "    *lines, text = (text + chunk).split(b'\\n')\n"
+    "    for line in lines: take(json.loads(line))\n";
+
+struct fx {
+    char *folder;
+    struct lw_config *c;
+    struct lw_handler *h;
+    struct lw_feed *feed;
+    pthread_t thread;
+    struct fx_job j[MOST];
+    struct lw_job *ended[MOST];
+    size_t n_ended;
+};
+
+static void *serve(void *arg) {
+    struct fx *x = arg;
+    lw_handler_exec.serve(x->h, x->feed);
+    return NULL;
+}
+
+static void open_fx(struct fx *x, const char *mode, int processes, int in_flight, int batch) {
+    memset(x, 0, sizeof *x);
+    x->folder = fx_folder();
+    char path[256];
+    snprintf(path, sizeof path, "%s/handler.py", x->folder);
+    fx_write(path, script);
+    const char *python = access("/usr/bin/python3", X_OK) == 0 ? "/usr/bin/python3" : "python3";
+    x->c = fx_config("{\"command\":[\"%s\",\"%s\",\"%s\",\"%s\"],\"processes\":%d,\"in_flight\":%d,\"batch\":%d}", python, path, x->folder,
+                     mode, processes, in_flight, batch);
+    x->c->retry.max_attempts = 5;
+    struct lw_err err = {0};
+    x->h = lw_handler_exec.open(x->c, 0, &err);
+    if (!x->h || lw_handler_exec.start(x->h, processes, &err)) fail_msg("%s", err.text);
+    x->feed = lw_feed_open(&(struct lw_feed_setup){.notify_fd = -1}, &err);
+    assert_non_null(x->feed);
+    assert_int_equal(pthread_create(&x->thread, NULL, serve, x), 0);
+}
+
+static void close_fx(struct fx *x) {
+    lw_feed_stop(x->feed, LW_FEED_DROP);
+    pthread_join(x->thread, NULL);
+    lw_feed_close(x->feed);
+    lw_handler_exec.close(x->h);
+    fx_config_free(x->c);
+    fx_remove(x->folder);
+}
+
+static struct lw_job *job(struct fx *x, int i, const char *payload) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    return fx_job(&x->j[i], i, key, payload);
+}
+
+static void submit(struct fx *x, int i, const char *payload) {
+    struct lw_job *one = job(x, i, payload);
+    lw_feed_submit(x->feed, &one, 1);
+}
+
+static bool has_ended(struct fx *x, size_t n) {
+    x->n_ended += lw_feed_reap(x->feed, x->ended + x->n_ended, MOST - x->n_ended);
+    return x->n_ended >= n;
+}
+
+static void await(struct fx *x, size_t n) {
+    wait_for(has_ended(x, n));
+    assert_int_equal(x->n_ended, n);
+    x->n_ended = 0;
+}
+
+static char *slurp(const struct fx *x, const char *name) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", x->folder, name);
+    return fx_read(path);
+}
+
+/* How often `part` stands in a file of the handler. */
+static size_t count(const struct fx *x, const char *name, const char *part) {
+    char *text = slurp(x, name);
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) n++;
+    free(text);
+    return n;
+}
+
+static enum lw_outcome outcome(const struct fx *x, int i) { return x->j[i].job.outcome; }
+
+static void warm_up(struct fx *x) { /* a process has answered: what fails later is a message's fault */
+    submit(x, 0, "ok");
+    await(x, 1);
+    assert_int_equal(outcome(x, 0), LW_DONE);
+}
+
+static void test_as_many_as_in_flight_in_any_order(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    struct lw_job *jobs[20];
+    for (int i = 0; i < 20; i++) jobs[i] = job(&x, i, i == 5 ? "big" : "ok");
+    lw_feed_submit(x.feed, jobs, 20);
+    wait_for(has_ended(&x, 20));
+    assert_int_equal(x.ended[0]->offset, 7); /* the newest of the first eight */
+    for (int i = 0; i < 20; i++) assert_int_equal(outcome(&x, i), i == 5 ? LW_RETRY : LW_DONE);
+    assert_int_equal(strlen(x.j[5].job.reason), LW_REASON_MAX - 1);
+    assert_true(count(&x, "together", "8\n") >= 2); /* 8, 8 and 4 */
+    assert_int_equal(count(&x, "together", "9"), 0);
+    close_fx(&x);
+}
+
+/* Jobs go where least is under way. */
+static void test_processes_share(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 3, 4, 1);
+    struct lw_job *jobs[6];
+    uint32_t loads[3];
+    for (int i = 0; i < 6; i++) jobs[i] = job(&x, i, "keep");
+    lw_feed_submit(x.feed, jobs, 6);
+    wait_for(count(&x, "requests", "t/0/") == 6);
+    assert_int_equal(lw_handler_exec.loads(x.h, loads, 3), 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(loads[i], 2);
+    for (int i = 0; i < 6; i++) atomic_store(&x.j[i].lease.cancelled, true);
+    await(&x, 6);
+    close_fx(&x);
+}
+
+/* One among 64 kills the process: nobody is charged until it ran alone. */
+static void test_a_death_in_company_charges_nobody(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 2, MOST, 1);
+    warm_up(&x);
+    bool open[MOST];
+    int rounds = 0;
+    for (int i = 0; i < MOST; i++) open[i] = true;
+    for (; open[33] && rounds < 8; rounds++) {
+        struct lw_job *jobs[MOST];
+        size_t n = 0;
+        for (int i = 0; i < MOST; i++)
+            if (open[i]) jobs[n++] = job(&x, i, i == 33 ? "die" : "ok");
+        lw_feed_submit(x.feed, jobs, n);
+        await(&x, n);
+        for (int i = 0; i < MOST; i++) {
+            if (!open[i]) continue;
+            assert_true(outcome(&x, i) == LW_BACK || outcome(&x, i) == (i == 33 ? LW_RETRY : LW_DONE));
+            open[i] = outcome(&x, i) == LW_BACK;
+        }
+    }
+    assert_contains(x.j[33].job.reason, "exited with status 3 before it answered");
+    assert_true(rounds >= 2 && rounds <= 5);
+    submit(&x, 33, "die"); /* it stays a suspect: another attempt runs alone at once */
+    submit(&x, 34, "ok");
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 33), LW_RETRY);
+    assert_int_equal(outcome(&x, 34), LW_DONE);
+    close_fx(&x);
+}
+
+/* What names its message charges that one alone: half an answer, a wrong one. */
+static void test_the_one_that_is_named_is_charged(void **state) {
+    (void)state;
+    static const struct {
+        const char *payload, *reason;
+    } cases[] = {{"half", "exited with status 4"}, {"odd", "unknown outcome \"perhaps\""}};
+    for (size_t k = 0; k < 2; k++) {
+        struct fx x;
+        open_fx(&x, "-", 1, 8, 1);
+        warm_up(&x);
+        struct lw_job *jobs[4];
+        for (int i = 0; i < 4; i++) jobs[i] = job(&x, i, i == 2 ? cases[k].payload : "keep");
+        lw_feed_submit(x.feed, jobs, 4);
+        await(&x, 4);
+        for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 2 ? LW_RETRY : LW_BACK);
+        assert_contains(x.j[2].job.reason, cases[k].reason);
+        close_fx(&x);
+    }
+}
+
+static void test_a_foreign_id_in_company_charges_nobody(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    warm_up(&x);
+    struct lw_job *jobs[3];
+    for (int i = 0; i < 3; i++) jobs[i] = job(&x, i, i == 2 ? "foreign" : "keep");
+    lw_feed_submit(x.feed, jobs, 3);
+    await(&x, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(outcome(&x, i), LW_BACK);
+    close_fx(&x);
+}
+
+static void test_cancel_one_of_many(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    submit(&x, 1, "polite");
+    submit(&x, 2, "keep");
+    wait_for(count(&x, "requests", "t/0/") == 2);
+    atomic_store(&x.j[1].lease.cancelled, true);
+    await(&x, 1);
+    assert_int_equal(outcome(&x, 1), LW_BACK);
+    assert_int_equal(count(&x, "cancelled", "t/0/1\n"), 1);
+    submit(&x, 3, "ok"); /* the same process goes on, and still has the other */
+    await(&x, 1);
+    assert_int_equal(outcome(&x, 3), LW_DONE);
+    atomic_store(&x.j[2].lease.cancelled, true); /* this one does not listen: its process is killed */
+    submit(&x, 4, "keep");
+    wait_for(count(&x, "requests", "t/0/4") == 1);
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 2), LW_BACK);
+    assert_int_equal(outcome(&x, 4), LW_BACK);
+    close_fx(&x);
+}
+
+static void test_time_of_one_of_many_is_over(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    warm_up(&x);
+    struct lw_job *jobs[] = {job(&x, 1, "polite"), job(&x, 2, "keep")};
+    jobs[0]->give_up_ms = lw_boot_ms() + 300;
+    lw_feed_submit(x.feed, jobs, 2);
+    await(&x, 1);
+    assert_int_equal(outcome(&x, 1), LW_RETRY); /* it was asked to stop, and the other one goes on */
+    assert_contains(x.j[1].job.reason, "timed out");
+    struct lw_job *deaf = job(&x, 3, "keep");
+    deaf->give_up_ms = lw_boot_ms() + 300;
+    lw_feed_submit(x.feed, &deaf, 1);
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 3), LW_RETRY);
+    assert_int_equal(outcome(&x, 2), LW_BACK);
+    close_fx(&x);
+}
+
+/* Five of a key; the fourth is not done, so the fifth is neither run nor reported. */
+static void test_a_batch_of_one_key(void **state) {
+    (void)state;
+    static const char *const modes[] = {"lines", "-"};
+    for (size_t k = 0; k < 2; k++) {
+        struct fx x;
+        open_fx(&x, modes[k], 1, 8, 3);
+        struct lw_job *jobs[5];
+        for (int i = 0; i < 5; i++) jobs[i] = job(&x, i, i == 3 ? "retry" : "ok");
+        for (int i = 0; i < 4; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
+        lw_feed_submit(x.feed, jobs, 1);
+        wait_for(has_ended(&x, 4));
+        for (int i = 0; i < 4; i++) assert_ptr_equal(x.ended[i], jobs[i]);
+        for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 3 ? LW_RETRY : LW_DONE);
+        assert_int_equal((int)outcome(&x, 4), 99);
+        assert_int_equal(count(&x, "requests", "batch 3\n"), 1);
+        assert_int_equal(count(&x, "requests", "batch 2\n"), 1);
+        close_fx(&x);
+    }
+}
+
+/* A process that dies with a batch charges none of it; each then runs alone. */
+static void test_a_batch_that_kills(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 4);
+    warm_up(&x);
+    struct lw_job *jobs[3];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) jobs[i] = job(&x, i, i == 1 ? "die" : "ok");
+        for (int i = 0; i < 2; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
+        lw_feed_submit(x.feed, jobs, 1);
+        await(&x, round ? 2 : 1);
+        assert_int_equal(outcome(&x, 0), round ? LW_DONE : LW_BACK);
+    }
+    assert_int_equal(outcome(&x, 1), LW_RETRY);
+    assert_int_equal((int)outcome(&x, 2), 99);
+    close_fx(&x);
+}
+
+static void test_descriptors_of_its_own(void **state) {
+    (void)state;
+    char *folder = fx_folder(), log[256];
+    snprintf(log, sizeof log, "%s/log", folder);
+    int keep = fx_capture(log);
+    struct fx x;
+    open_fx(&x, "fds", 1, 4, 1);
+    for (int i = 0; i < 4; i++) submit(&x, i, "ok");
+    wait_for(has_ended(&x, 4));
+    enum lw_outcome first = outcome(&x, 0);
+    close_fx(&x);
+    fx_release(keep);
+    char *said = fx_read(log);
+    if (first != LW_DONE) fail_msg("%s", said);
+    free(said);
+    char *text = fx_read(log);
+    assert_contains(text, "stdout: a stray word behind it");
+    free(text);
+    fx_remove(folder);
+}
+
+static void test_another_version(void **state) {
+    (void)state;
+    struct fx x;
+    char why[512];
+    open_fx(&x, "future", 1, 4, 1);
+    wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_UNABLE);
+    assert_contains(why, "speaks version 2 of the protocol, this Latchwork version 1");
+    close_fx(&x);
+}
+
+int main(void) {
+    lw_log_setup(LW_LOG_INFO, false, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_many_as_in_flight_in_any_order),
+        cmocka_unit_test(test_processes_share),
+        cmocka_unit_test(test_a_death_in_company_charges_nobody),
+        cmocka_unit_test(test_the_one_that_is_named_is_charged),
+        cmocka_unit_test(test_a_foreign_id_in_company_charges_nobody),
+        cmocka_unit_test(test_cancel_one_of_many),
+        cmocka_unit_test(test_time_of_one_of_many_is_over),
+        cmocka_unit_test(test_a_batch_of_one_key),
+        cmocka_unit_test(test_a_batch_that_kills),
+        cmocka_unit_test(test_descriptors_of_its_own),
+        cmocka_unit_test(test_another_version),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
