@@ -3,7 +3,7 @@
  *
  * When a process dies with several messages, nobody can know which of them is at fault, so none is charged
  * with an attempt. Each of them becomes a suspect, that may only run in smaller company next time: a quarter
- * of what it ran in, so after four deaths at most even the one among 64 runs alone. A death of a message that
+ * of what it ran in, so after three deaths at most even the one among 64 runs alone. A death of a message that
  * ran alone costs it an attempt, and it stays a suspect that runs alone. Any answer ends the suspicion. */
 #ifndef LW_HANDLERS_EXEC_SUSPECTS_H
 #define LW_HANDLERS_EXEC_SUSPECTS_H
