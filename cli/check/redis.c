@@ -354,6 +354,31 @@ static void check_found(const struct lw_config *c, size_t i, const struct lw_red
     free(s.shown);
 }
 
+/* Whether the place is named in `seen`, one per line, and names it there: shards of a cluster may share a node, which is checked once. */
+static bool seen_before(struct lw_buf *seen, const struct lw_redis_url *at) {
+    char where[160], line[164];
+    int n = snprintf(line, sizeof line, "\n%s\n", lw_redis_url_where(at, where, sizeof where));
+    bool before = seen->n && memmem(seen->p, seen->n, line, (size_t)n);
+    if (!before) lw_buf_add(seen, line, (size_t)n);
+    return before;
+}
+
+static void check_servers(const struct lw_config *c, struct lw_redis_servers *servers, struct lw_check_report *r) {
+    struct lw_buf seen = {0};
+    bool found = true;
+    for (size_t i = 0; i < lw_redis_servers_count(servers) && (found || !c->redis.cluster.on); i++) {
+        struct lw_redis_url at;
+        struct lw_err err = {0};
+        found = !lw_redis_servers_find(servers, (int)i, r->wait_ms, &at, &err);
+        if (!found)
+            lw_problem(&r->problems, "redis: %s", err.text);
+        else if (!c->redis.cluster.on || !seen_before(&seen, &at))
+            check_found(c, i, &at, r);
+        lw_redis_url_free(&at);
+    }
+    lw_buf_free(&seen);
+}
+
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
     struct lw_redis_servers servers;
     struct lw_err err = {0};
@@ -362,14 +387,7 @@ void lw_check_redis(const struct lw_config *c, struct lw_check_report *r) {
         return;
     }
     lw_check_sentinels(&servers, r);
-    for (size_t i = 0; i < lw_redis_servers_count(&servers); i++) {
-        struct lw_redis_url at;
-        err = (struct lw_err){0};
-        if (lw_redis_servers_find(&servers, (int)i, r->wait_ms, &at, &err))
-            lw_problem(&r->problems, "redis: %s", err.text);
-        else
-            check_found(c, i, &at, r);
-        lw_redis_url_free(&at);
-    }
+    lw_check_cluster(&servers, r);
+    check_servers(c, &servers, r);
     lw_redis_servers_free(&servers);
 }
