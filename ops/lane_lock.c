@@ -83,7 +83,7 @@ static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_e
 static bool entered(struct attempt *a, const redisReply *r, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
-    if (r->type == REDIS_REPLY_STRING && !strcmp(r->str, "UNSURE")) {
+    if (r->type == REDIS_REPLY_STRING && !strcmp(r->str, "UNVOUCHED")) {
         if (!l->unsure_ms) l->unsure_ms = lw_boot_ms();
         lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
                      "shard %d: its slot has come to another node of the cluster, and no worker has joined it there yet", l->shard);

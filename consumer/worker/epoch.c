@@ -154,7 +154,7 @@ static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisRepl
 
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == ENTERING);
-    if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "UNSURE") == 0) {
+    if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "UNVOUCHED") == 0) {
         move_unsure(w, sh);
         return;
     }

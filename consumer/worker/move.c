@@ -21,7 +21,7 @@
 enum {
     PAUSE_MS = 5,       /* the first rest after a refused call, */
     PAUSE_MAX_MS = 80,  /* and the longest */
-    UNSURE_MS = 50,     /* how often a worker that cannot vouch asks again */
+    ASK_AGAIN_MS = 50,  /* how often a worker that cannot vouch asks again */
     UPTIME_SLACK_S = 2, /* INFO counts whole seconds of two readings */
 };
 
@@ -147,7 +147,7 @@ void move_unsure(struct lw_worker *w, struct shard *sh) {
                 " ms for one that can",
                 sh->index, sh->move.node.id, w->c->lock.ttl_ms / 4);
     }
-    sh->move.rest_ms = now + UNSURE_MS;
+    sh->move.rest_ms = now + ASK_AGAIN_MS;
 }
 
 void move_joined(struct lw_worker *w, struct shard *sh, bool another) {

@@ -10,7 +10,7 @@
 --      rule "moved whole"), or '', 13 '1': another worker may know more, so nothing is written where a new epoch would begin for another
 --      life alone, 14.. name, value… of the schema: all workers must agree
 -- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group is known (lift.lua), else ''}
---      or {'REFUSED', field, theirs}, or 'UNSURE' (13)
+--      or {'REFUSED', field, theirs}, or 'UNVOUCHED' (13)
 -- Order of writes: what tells that an epoch has ended is overwritten only after the new epoch stands there.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
@@ -30,7 +30,7 @@ end
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
 local moved_whole = not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))
-if id and jumped ~= id and not same and not moved_whole and patient then return 'UNSURE' end
+if id and jumped ~= id and not same and not moved_whole and patient then return 'UNVOUCHED' end
 for i = 14, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
 local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
 if ttl > used then

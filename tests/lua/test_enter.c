@@ -109,7 +109,7 @@ static void the_patient_change_nothing(void **state) {
     char *before = lt_dump(l, true);
     struct lt_enter e = mover("b", "there", "");
     e.patient = true;
-    assert_string_equal(lt_enter(l, &e, &out), "UNSURE");
+    assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
     e.life = "life"; /* they join what they find in place, */
     assert_string_equal(entered(l, e).id, "a");

@@ -159,7 +159,7 @@ struct lt_entered {
     int64_t now_ms, not_before_ms, ttl_ms;
     bool first; /* true while no commit of the group is known */
 };
-/* Returns "OK", "REFUSED" or "UNSURE". */
+/* Returns "OK", "REFUSED" or "UNVOUCHED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
 /* Values of the last answer: for gate those of message i; for settle those of the first grant of item i;
