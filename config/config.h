@@ -55,9 +55,9 @@ struct lw_config {
         char **urls; /* shard s lives on urls[s % n_urls]; none with Sentinels or a cluster */
         size_t n_urls;
         int shards;
-        char *username, *password; /* where the URL has none; NULL: none */
-        struct lw_tls tls;         /* for rediss://, and for servers that are found: then `on` if the section is given */
-        int db;                    /* of a server that Sentinels name */
+        char *username, *password; /* login for URLs that have none; NULL: none */
+        struct lw_tls tls;         /* for rediss://, and for servers found by Sentinels or in a cluster, if `on`: the section is given */
+        int db;                    /* database number on a server that Sentinels name */
         struct {
             bool on;          /* the section is given */
             char **addresses; /* host[:port], as written */

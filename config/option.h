@@ -85,7 +85,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
-/* A short form of a value for messages: never a secret, never long. */
+/* Maximum size of a value's short form in reported problems, which never shows a secret. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);

@@ -115,7 +115,7 @@ static void put(json_t *root, const char *path, json_t *v) {
     json_object_set_new(root, path, v);
 }
 
-/* Sections that say something even if they are empty. */
+/* Adds TLS sections that were given empty: with Sentinels or a cluster, even an empty section turns TLS on. */
 static void show_given(const struct lw_config *c, json_t *root) {
     json_t *redis = json_object_get(root, "redis"), *sentinel = json_object_get(redis, "sentinel");
     if (!c->redis.sentinel.on && !c->redis.cluster.on) return;

@@ -101,7 +101,7 @@ void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *t
     snprintf(k->trouble, sizeof k->trouble, "%s", text);
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && !k->down_ms) k->down_ms = lw_boot_ms();
     if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && code != RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION) return;
-    for (size_t i = 0; i < s->config->kafka.n_topics; i++) { /* the text is "Subscribed topic not available: NAME: …" */
+    for (size_t i = 0; i < s->config->kafka.n_topics; i++) { /* librdkafka's text is "Subscribed topic not available: NAME: …" */
         const char *name = s->config->kafka.topics[i], *at = strstr(text, name);
         size_t length = strlen(name);
         if (at && at > text && at[-1] == ' ' && at[length] == ':') k->missing[i] = true;

@@ -71,7 +71,7 @@ enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
 int lw_broken_code(enum lw_redis_error error);
 
 /* Does what latchwork_client_open() does for a server whose address is asked for before each connection. Takes over *servers, even if it
- * fails, and leaves it empty. `where` is the server's name in messages. */
+ * fails, and leaves it empty. `where` is the server's name in errors. */
 struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard, const char *where,
                                                 struct latchwork_error *error);
 /* Returns false, with the error, if this process is a child of the one that opened the client. */

@@ -42,7 +42,7 @@ struct lw_shape; /* defined in one.c */
 struct latchwork_lock {
     atomic_int refs;
     const struct lw_lock_ops *ops;
-    struct latchwork_client *client; /* for Redlock the client of the first server, which notices a fork */
+    struct latchwork_client *client; /* the lock's client; with Redlock that of the first server, kept to notice a fork */
     /* Returns the keeper of the client, or the lock's own if it has one. */
     struct lw_keeper *(*keeper)(struct latchwork_lock *lock, struct latchwork_error *error);
     struct latchwork_lock_options o; /* a copy of the options; names is NULL */

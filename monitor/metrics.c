@@ -36,10 +36,10 @@ struct metric {
     const char *name, *type; /* name without "latchwork_"; type as Prometheus calls it */
     const char *labels;      /* names of the labels, separated by commas; NULL: none */
     const char *help;
-    struct series series[5]; /* a metric is either sums over the workers, */
-    size_t hist;             /* or a histogram at this offset in struct lw_counts, with its bounds, */
-    const struct lw_hist_bounds *bounds;
-    void (*write)(const struct writing *w); /* or what this function writes */
+    struct series series[5];                /* counters to sum over the workers; not used if `bounds` or `write` is set */
+    size_t hist;                            /* offset of the histogram in struct lw_counts */
+    const struct lw_hist_bounds *bounds;    /* bounds of the histogram; NULL: the metric is none */
+    void (*write)(const struct writing *w); /* writes the metric; NULL: it is written from the counters above */
 };
 
 /* Escapes a label's value: backslash, quote and newline, as the format requires. */

@@ -40,8 +40,8 @@ int lw_lane_lock_shard(const struct lw_lane_lock *l);
 /* Reads the number of waiting messages, and whether the lane is paused. Returns false with
  * *error on failure. */
 bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, struct latchwork_error *error);
-/* Ends the lock, whoever holds it. *fence becomes the raised fence, `was` the old value. Returns
- * BUSY if nobody held it. `by` names the operator, for the audit. */
+/* Ends the lock, whoever holds it. Stores the raised fence in *fence and appends the value that the
+ * lock had to `was`. Returns BUSY if nobody held it. `by` names the operator in the audit. */
 enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence, struct lw_buf *was,
                                          struct latchwork_error *error);
 

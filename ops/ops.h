@@ -155,9 +155,9 @@ struct ops_lane {
     struct lw_bytes name;
     int shard;
     int64_t n;       /* number of elements in its list, finished ones included; -1: the list's name holds another type */
-    bool has_head;   /* true if a message waits; the next members describe the oldest: */
-    char head[320];  /* its identity, */
-    char topic[256]; /* and what filters compare */
+    bool has_head;   /* true if a message waits; the members from `head` to `due_ms` describe the oldest one */
+    char head[320];  /* identity */
+    char topic[256]; /* filters compare topic, partition, first_ms and attempts */
     int64_t partition, first_ms, attempts, due_ms;
     struct lw_bytes lock; /* value of the lock; empty: nobody holds it */
     int64_t left_ms;      /* ms until the lock ends; -1: never */

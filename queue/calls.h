@@ -99,7 +99,7 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
 struct lw_settle_item {
     int value; /* index of the lock's value among the values of the call */
     int n_done;
-    enum lw_outcome outcome; /* of the last of the n_done messages (those before it are done); LW_DONE if n_done is 0 */
+    enum lw_outcome outcome; /* outcome of the last of the n_done messages (those before it are done); LW_DONE if n_done is 0 */
     enum lw_go go;
     int n_named;
     int want, before; /* number of heads wanted, and of messages that stand before them in the list */

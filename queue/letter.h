@@ -18,12 +18,12 @@
 enum { LW_LETTER_HEADERS = 8 }; /* maximum number of headers that are added */
 
 struct lw_letter {
-    struct lw_bytes topic; /* of the message, as its partition, offset and timestamp */
+    struct lw_bytes topic; /* topic, partition, offset and timestamp_ms are those of the message */
     int32_t partition;
     int64_t offset, timestamp_ms; /* timestamp_ms is Kafka's; -1 if it is unknown, and then its header is left out */
     struct lw_bytes identity, reason;
     int attempts;
-    char digits[24]; /* from here on: room for the values of headers, filled in by lw_letter_headers() */
+    char digits[24]; /* this and the members below are room for values of headers, filled in by lw_letter_headers() */
     unsigned char partition_be[4], offset_be[8], timestamp_be[8];
 };
 

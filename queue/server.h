@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct lw_server {
-    char text[64]; /* for messages: "Redis 8.0.2", "Valkey 8.1.1", "Redis of unknown version" */
+    char text[64]; /* for people: "Redis 8.0.2", "Valkey 8.1.1", "Redis of unknown version" */
     bool too_old;  /* below Redis 7.0, which the scripts need; every Valkey is newer */
 };
 

@@ -29,7 +29,7 @@ struct lw_redis_servers {
     char *master;              /* its name in the Sentinels */
     atomic_size_t first;       /* the Sentinel to ask first: the last that answered */
     struct lw_cluster *cluster;
-    int *slot; /* of each shard, in a cluster */
+    int *slot; /* in a cluster the slot of each shard */
     size_t n_slots;
 };
 

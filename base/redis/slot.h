@@ -15,9 +15,9 @@ uint16_t lw_crc16(const char *p, size_t n);
 /* The slot of a name, 0 to 16383. */
 int lw_slot(const char *name, size_t n);
 
-/* Where shard `shard` of `shards` should be, so that the shards spread over masters that share the slots evenly. Shard 0 is at the same
- * place for any number of shards, so that workers which differ in it meet there, and all others follow at equal distances. Shard 0 is a
- * little behind slot 0, because masters usually begin at multiples of 16384 / their number. */
+/* Returns the slot near which a shard's names should be, so that `shards` shards spread evenly over masters that share the slots evenly.
+ * Shard 0 has the same place for any number of shards, so that workers configured with different numbers meet on it. The others follow at
+ * equal distances. Shard 0 is a little behind slot 0, because masters usually begin at multiples of 16384 / their number. */
 int lw_slot_place(int shard, int shards);
 /* The smallest K for which the slot of "NAME.SHARD.K" is at most 64 from its place: usually below 1,000. */
 int lw_slot_suffix(const char *name, int shard, int shards);

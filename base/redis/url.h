@@ -33,7 +33,7 @@ int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_u
 /* Makes a deep copy in *out. Returns -1 if an allocation failed; *out is then empty. */
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err);
 void lw_redis_url_free(struct lw_redis_url *u);
-/* Writes the address without user and password, for messages: "host:port" or the path of the socket. Returns out. */
+/* Writes the address without user and password, for log lines and errors: "host:port" or the path of the socket. Returns out. */
 const char *lw_redis_url_where(const struct lw_redis_url *u, char *out, size_t size);
 
 /* Returns a copy of any URL with its password as "***", for people, or NULL if an allocation failed. The caller frees it. */

@@ -68,7 +68,7 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* its queue holds the reasons of the failure */
+    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* serves events, which tell the reasons of the failure */
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
                r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
 }
@@ -98,8 +98,8 @@ static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, str
     if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) tell_group(c, err, r);
 }
 
-/* Without the right to see the group there is no coordinator. librdkafka reports the reason in its main
- * queue and keeps retrying. */
+/* Returns why no coordinator was found. Without the right to see the group none is ever found: librdkafka
+ * reports this in its main queue and keeps retrying. */
 static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
     rd_kafka_poll_set_consumer(rk);

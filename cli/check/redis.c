@@ -19,7 +19,7 @@ struct server {
     const struct lw_config *c;
     struct lw_check_report *r;
     struct lw_redis *redis;
-    char *shown;      /* its URL, for messages */
+    char *shown;      /* the server's URL as reported problems name it */
     const char *user; /* name of the user as which we log in */
     bool no_lua;      /* the server has no Lua; this problem is already reported */
 };

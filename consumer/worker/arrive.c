@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrive: Kafka delivers a record. It becomes a message that waits in its lane, unless it was
- * delivered before or has no key. */
+/* arrive: Kafka delivers a record. It becomes a message in the memory of this worker, the last of its
+ * lane, unless it was delivered before, or has no key and key.missing says to skip it. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/owed.h"

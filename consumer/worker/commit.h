@@ -28,7 +28,7 @@ struct floors { /* only commit.c changes it */
     int n;
 };
 
-struct commits {   /* of the worker; only commit.c changes it */
+struct commits {   /* a worker's commits to Kafka; only commit.c changes it */
     bool confirm;  /* Kafka must accept a commit of every watermark before anything else is sent */
     int64_t at_ms; /* when the next commit is due */
     int64_t confirm_ms;

@@ -208,7 +208,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
 }
 
 /* Called when the lease belongs to another. Messages that finished while the settle was in
- * flight are not settled: they would be recorded, and skipped, although earlier ones run again. */
+ * flight are not settled: if they were recorded as done, earlier messages of the lane, which were
+ * not, would run again after them. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);

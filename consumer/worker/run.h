@@ -61,7 +61,7 @@ void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
 void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes on what was started */
-void run_leave(struct lw_worker *w, const struct part *p); /* gives back runs of a leaving partition that no handler has */
+void run_leave(struct lw_worker *w, const struct part *p); /* the partition leaves: gives back those of its runs that no handler has */
 bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes the run from the queue behind a suspect, if it is there */
 bool run_lost(struct lw_worker *w, struct run *r); /* called when the epoch is lost; true if no thread or topic will answer for the run */
 void late_remove(struct lw_worker *w, struct run *r);

@@ -96,7 +96,7 @@ static void my_own_lock_runs_again(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* another token that begins with ours */
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* only the beginning of the holder's token */
     assert_string_equal(lt_lock(l, m), "t12");
 }
 

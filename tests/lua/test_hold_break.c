@@ -146,7 +146,7 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
-    assert_string_equal(hold(l, like_mine), "B"); /* another token that begins with ours */
+    assert_string_equal(hold(l, like_mine), "B"); /* only the beginning of the holder's token */
 }
 
 static void another_epoch_is_lost(void **state) {

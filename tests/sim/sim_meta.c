@@ -29,8 +29,9 @@ static struct scene {
     int n_job;
     int64_t committed, asked; /* asked: a commit under way, -1 none */
     uint32_t asked_gen;
-    int premature;                      /* commits of a partition that is held back still */
-    bool can_look, looking, no_commits; /* the group's commits are told; they are awaited; none is taken */
+    int premature; /* commits of a partition before it was no longer held back */
+    /* can_look: Kafka can list the group's commits; looking: the worker waits for that list; no_commits: Kafka leaves commits unanswered */
+    bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
     int repairs; /* calls */
     bool held;

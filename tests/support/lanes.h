@@ -88,7 +88,7 @@ struct lt_msg {
     bool bare;   /* gate gets no envelope of it */
     size_t size; /* bytes of its payload; 0: a short payload */
     bool behind; /* for gate with drop: the caller already runs a message of the lane */
-    /* for settle: */
+    /* Only settle uses the members below. */
     const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more or heads */
     const struct lt_msg *next;           /* the single message that the item names */
     int64_t backoff_ms;
@@ -170,7 +170,7 @@ int lt_attempts_of(const struct lt *l, int i, int k); /* attempts of grant k (fr
 /* Returns "PARTITION/OFFSET" of the envelopes that item i was given, oldest first; "" if none. */
 const char *lt_heads(struct lt *l, int i);
 struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
-int64_t lt_duplicates(const struct lt *l); /* for settle and claim */
+int64_t lt_duplicates(const struct lt *l); /* returns how many duplicates the last settle or claim dropped */
 
 /* These read Redis as the administrator. If a command fails, the test fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);

@@ -20,7 +20,7 @@ def exec_handler(name="work.py", processes=4, **more):
 
 
 def crash_plugin(t):
-    """The plugin that does what its payload says: crash, abort, exit, hang."""
+    """Builds the plugin that does what a message's payload says (crash, abort, exit or hang), and returns the handler section for it."""
     out = os.path.join(t.dir, "plugin")
     root = os.path.abspath(os.path.join(HANDLERS, "..", "..", ".."))
     built = subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.join(root, "include")],

@@ -129,7 +129,7 @@ static void check_cell(enum lw_sup_state state, enum lw_sup_event e) {
         fail_msg("%s + %s: became %s with effects %d, wanted %s with %d", lw_sup_state_name[state], lw_sup_event_name[e],
                  lw_sup_state_name[w->state], effects_of(w), lw_sup_state_name[next], x->effects);
     assert_int_equal(w->pid, x->effects & SPAWNED ? PID + 1 : lives(next) ? PID : 0);
-    if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready)); /* of a life that is over */
+    if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready)); /* the process is gone */
     if (x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].seats[3].busy));
 }
 
@@ -185,7 +185,7 @@ static void test_ends_are_told_apart(void **state) {
     for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) assert_int_equal(lw_sup_classify(sup, w, crash[i]), LW_SUP_CRASHED);
     for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++) assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
     static const int statuses[] = {0, 1, LW_EXIT_REFUSED, 255};
-    for (size_t i = 0; i < 4; i++) assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* not its own */
+    for (size_t i = 0; i < 4; i++) assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* a handler's */
     assert_non_null(strstr(w->why, "exited unasked with status 255"));
     atomic_store(&board->workers[0].returned, true);
     assert_int_equal(lw_sup_classify(sup, w, exit_of(0)), LW_SUP_EXIT_CLEAN);
@@ -194,7 +194,7 @@ static void test_ends_are_told_apart(void **state) {
     w->hung = true;
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_CRASHED);
     w->hung = false, w->state = LW_SUP_STOPPING;
-    assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN); /* asked before it listened */
+    assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN); /* the request to end came before it handled signals */
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_KILLED);
 }
 
@@ -242,7 +242,7 @@ static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
         assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
-        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* that was an earlier process of this worker */
+        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* not this process was fenced, but an earlier one */
         assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
     }
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));

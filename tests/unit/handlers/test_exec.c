@@ -234,7 +234,7 @@ static void test_word_out_of_turn_costs_no_message(void **state) {
     close_fx(&x);
 }
 
-/* A process that never answered, and has not read its request, costs no message an attempt, whatever was before. */
+/* A process that never answered, and has not read its request, costs no message an attempt, whatever earlier processes did. */
 static void test_command_that_dies_at_its_start(void **state) {
     (void)state;
     struct fx x;
@@ -245,7 +245,7 @@ static void test_command_that_dies_at_its_start(void **state) {
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     path_of(&x, "handler.py", path);
     fx_write(path, "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n"); /* a bad deploy */
-    assert_int_equal(play(&x, "exit"), LW_RETRY);                                                         /* it had answered: as ever */
+    assert_int_equal(play(&x, "exit"), LW_RETRY); /* this process had answered before, so its death counts */
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_string_equal(x.j.job.reason, "");
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
@@ -262,7 +262,7 @@ static void test_command_that_dies_at_its_start(void **state) {
     close_fx(&x);
 }
 
-/* It reads its request and dies. Until a process has answered that is the command's fault; then it is the message's, but not for ever. */
+/* A process reads its request and dies. Until one has answered, that is the command's fault; then it is the message's, but not for ever. */
 static void test_whose_fault_a_death_is(void **state) {
     (void)state;
     struct fx x;
@@ -274,9 +274,9 @@ static void test_whose_fault_a_death_is(void **state) {
     }
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* a process that has answered before is not on trial */
-    for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts of such */
+    for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts processes that never answered */
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
-    assert_int_equal(play(&x, "exit"), LW_BACK); /* nothing has worked for long */
+    assert_int_equal(play(&x, "exit"), LW_BACK); /* now the command is blamed again */
     close_fx(&x);
 }
 
@@ -336,7 +336,7 @@ static void test_backoff_of_a_useless_command(void **state) {
     fx_release(keep);
     assert_int_equal(first, LW_DONE);
     for (int i = 0; i < 4; i++) assert_int_equal(others[i], LW_RETRY);
-    assert_int_equal(last, LW_BACK); /* not started: no try is counted */
+    assert_int_equal(last, LW_BACK); /* the message was not started, so no attempt is counted */
     char *text = fx_read(log);
     assert_contains(text, "2 processes in a row ended without an answer; the next starts in 100 ms");
     assert_contains(text, "the next starts in 200 ms");
@@ -463,7 +463,7 @@ static void test_deaf_child_cannot_block_us(void **state) {
     memset(big, 'p', 1000000);
     struct lw_job *job = fx_job(&j, 1, "k", big);
     job->give_up_ms = lw_boot_ms() + 300;
-    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK); /* it never read */
+    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK); /* the process never read its request */
     free(big);
     lw_handler_exec.close(h);
     fx_config_free(c);
@@ -538,7 +538,7 @@ static void test_stderr_goes_to_the_log(void **state) {
     int keep = fx_capture(log);
     struct fx x;
     open_fx(&x, 20000);
-    enum lw_outcome o = play(&x, "loud"); /* far more than a pipe holds */
+    enum lw_outcome o = play(&x, "loud"); /* it writes 900 kB to stderr, far more than a pipe holds */
     close_fx(&x);
     fx_release(keep);
     assert_int_equal(o, LW_DONE);

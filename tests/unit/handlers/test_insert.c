@@ -125,7 +125,7 @@ static void test_values(void **state) {
     assert_string_equal(ask(&x, "SELECT hex(id) || '|' || amount || '|' || ifnull(extra, 'null') FROM orders WHERE typeof(id) = 'text'"),
                         "620063|1|null");
     assert_int_equal(put(&x, &j, 3, "c", "{\"id\":\"1\"}"), LW_DONE);
-    assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* another value: columns have no type */
+    assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* not the text "1" of the row before: columns have no type */
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "4");
     const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : 1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
     assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* both at once */
@@ -274,7 +274,7 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
         strcpy(jobs[i]->identity, identities[i]);
     }
     lw_handler_insert.run(x.h, x.s, jobs, 5);
-    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_RETRY); /* nothing was written: none is known */
+    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_RETRY); /* the batch was rolled back, so no message is done */
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "0");
     lw_handler_insert.run(x.h, x.s, jobs, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
@@ -529,7 +529,7 @@ static void test_passed_identities_are_cleaned(void **state) {
     wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_replayed"), "1") == 0); /* the old replay went */
     lw_handler_insert.passed(x.h, "t", 0, 3000 * LW_SEEN_OFFSETS);
     lw_handler_insert.passed(x.h, "t", 1, 1);
-    close_handler(&x); /* cleans what it was told last */
+    close_handler(&x); /* closing cleans up to the last watermarks that passed() was given */
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE app = 'app' AND partition = 0"), "0");
     assert_string_equal(seen(&x, "WHERE app = 'app' AND segment = 0"), "1023: 1 2 3 4");
     fx_remove(x.folder);

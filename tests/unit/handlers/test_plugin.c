@@ -249,7 +249,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(play(&x, &j, "back"), LW_BACK);
     assert_int_equal(play(&x, &j, "odd"), LW_RETRY);
     assert_contains(j.job.reason, "unknown outcome 77");
-    struct lw_job *job = fx_job(&j, 1, "k", "hang"); /* until it is told that the time is up */
+    struct lw_job *job = fx_job(&j, 1, "k", "hang"); /* it hangs until it is told that the time is up */
     job->give_up_ms = lw_boot_ms() + 50;
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
     assert_string_equal(j.job.reason, "timed out");
@@ -259,7 +259,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
     static const struct {
         const char *payload;
-        int status; /* as waitpid tells */
+        int status; /* as waitpid() reports it */
     } ends[] = {{"segv", 11}, {"abort", 6}, {"exit", 3 << 8}, {"exit0", 0}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         pid_t pid = fork();

@@ -110,7 +110,7 @@ static void test_quick(void **state) {
     lw_http_close(w.h);
 }
 
-/* One is answered and fifteen wait: no more; meanwhile what is quick is answered. */
+/* One slow request is answered while fifteen wait, and further ones are refused. Quick requests are answered meanwhile. */
 static void test_slow_ones_are_bounded(void **state) {
     struct world w;
     char body[1024];

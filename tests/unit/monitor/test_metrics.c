@@ -173,7 +173,7 @@ static void test_sums_over_workers(void **state) {
 static void test_histogram(void **state) {
     struct world *w = *state;
     struct lw_hist *h = &w->board->workers[0].counts.handler;
-    lw_hist_add(h, &lw_bounds_handler, -5);  /* of a clock that went back */
+    lw_hist_add(h, &lw_bounds_handler, -5);  /* a duration is negative if the clock went back */
     lw_hist_add(h, &lw_bounds_handler, 100); /* a bound belongs to its bucket */
     lw_hist_add(h, &lw_bounds_handler, 101);
     lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2); /* beyond the last bound */

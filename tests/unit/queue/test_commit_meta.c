@@ -52,7 +52,7 @@ static void test_round_trip(void **state) {
         assert_true(got >= 0 && (size_t)got <= n);
         assert_memory_equal(in, out, (size_t)got * sizeof *in); /* a prefix: the highest are left out */
         if (len + 40 < LW_META_MAX) assert_int_equal(got, n);
-        if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES); /* and no more than necessary */
+        if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES); /* no range is left out without need */
         assert_int_equal(decode(committed + 1, text, len, &err), n ? -1 : 0);
     }
 }
@@ -78,7 +78,7 @@ static void test_limits(void **state) {
     assert_true(one[0].lo == 10 && one[0].hi == 13);
 }
 
-/* Whose commit it is: with or without ranges, as short as may be, and nothing of it is believed under a wrong checksum. */
+/* The metadata names the fleet, with ranges and without, down to the smallest size. Under a wrong checksum neither is believed. */
 static void test_fleet(void **state) {
     (void)state;
     static const char fleet[] = "0123456789abcdef";

@@ -12,7 +12,7 @@
 enum { SPAN = 300, BASE = 1000, ROUNDS = 3000, STEPS = 150 };
 
 struct model {
-    enum lw_offset_state state[SPAN]; /* of delivered records; UNKNOWN: not delivered */
+    enum lw_offset_state state[SPAN]; /* states of the delivered records; UNKNOWN: not delivered */
     bool ahead[SPAN];                 /* at or above next */
     int next;
 };
@@ -276,7 +276,7 @@ static bool mark_three_fn(void *ctx, int64_t offset, uint32_t tag) {
     return true;
 }
 
-/* A caller may finish records while it walks over them, also some that it has not come to yet: none is passed over, none seen again. */
+/* A caller may finish records during the walk, even some that the walk has not reached: those are left out, and every other is visited. */
 static void test_each_may_mark(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
