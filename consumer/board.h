@@ -67,16 +67,18 @@ enum lw_ending {
 
 struct lw_board_worker {
     _Atomic int32_t pid;
-    _Atomic int64_t heartbeat_ms; /* time of the main loop's last turn, ms on the boot clock */
-    _Atomic uint64_t waiting;     /* number of messages of the worker's partitions that wait in Redis now */
-    _Atomic uint64_t in_handler;  /* number of messages that the worker's handlers have not answered yet */
-    atomic_bool ready;            /* connected to every shard, and a member of the group whose assignment is served */
-    _Atomic uint32_t kafka;       /* enum lw_kafka_state + 1; 0: unknown */
-    struct lw_note why;           /* why the worker is not ready or makes no progress; "" if there is no reason */
-    _Atomic uint64_t starts;      /* number of times that the worker was forked; written by the supervisor */
-    atomic_int ending;            /* enum lw_ending, written by the supervisor: why this process ends */
-    atomic_int fenced;            /* enum lw_fenced */
-    atomic_bool returned;         /* true once lw_worker_main() returned: the exit that follows is not a handler's exit() */
+    _Atomic int64_t heartbeat_ms;           /* time of the main loop's last turn, ms on the boot clock */
+    _Atomic uint64_t waiting;               /* number of messages of the worker's partitions that wait in Redis now */
+    _Atomic uint64_t in_handler;            /* number of messages that the worker's handlers have not answered yet */
+    _Atomic uint32_t n_loads;               /* number of its handler processes; 0 unless the handler is exec */
+    _Atomic uint32_t loads[LW_BOARD_SEATS]; /* number of requests that each of them has */
+    atomic_bool ready;                      /* connected to every shard, and a member of the group whose assignment is served */
+    _Atomic uint32_t kafka;                 /* enum lw_kafka_state + 1; 0: unknown */
+    struct lw_note why;                     /* why the worker is not ready or makes no progress; "" if there is no reason */
+    _Atomic uint64_t starts;                /* number of times that the worker was forked; written by the supervisor */
+    atomic_int ending;                      /* enum lw_ending, written by the supervisor: why this process ends */
+    atomic_int fenced;                      /* enum lw_fenced */
+    atomic_bool returned;                   /* true once lw_worker_main() returned: the exit that follows is not a handler's exit() */
     struct lw_counts counts;
     /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker
      * writes them. If it dies, nobody knows whether Redis recorded them, so the worker that later

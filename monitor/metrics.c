@@ -142,6 +142,17 @@ static void write_handlers(const struct writing *w) {
     sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
 }
 
+static void write_loads(const struct writing *w) {
+    for (int i = 0; i < w->m->board->n_workers; i++) {
+        const struct lw_board_worker *k = &w->m->board->workers[i];
+        uint32_t n = atomic_load(&k->pid) ? atomic_load(&k->n_loads) : 0;
+        for (uint32_t p = 0; p < n && p < LW_BOARD_SEATS; p++) {
+            begin(w, "");
+            lw_buf_addf(w->out, "{worker=\"%d\",process=\"%" PRIu32 "\"} %" PRIu32 "\n", i, p, atomic_load(&k->loads[p]));
+        }
+    }
+}
+
 static void write_suspects(const struct writing *w) {
     int32_t n = atomic_load(&w->m->board->n_suspects);
     sample(w, NULL, NULL, n > 0 ? (uint64_t)n : 0);
@@ -357,6 +368,11 @@ static const struct metric metrics[] = {
      .help = "Worker processes started; more than there are workers: restarts."},
     {.name = "handlers", .type = "gauge", .write = write_handlers, .help = "How many messages this supervisor's workers can run at once."},
     {.name = "in_handler_messages", .type = "gauge", .write = write_in_handler, .help = "Messages given to handlers and not answered yet."},
+    {.name = "handler_process_requests",
+     .type = "gauge",
+     .labels = "worker,process",
+     .write = write_loads,
+     .help = "Requests that each handler process of `exec` has now; at most `handler.in_flight`. Written twice a second."},
     {.name = "suspects",
      .type = "gauge",
      .write = write_suspects,

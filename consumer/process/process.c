@@ -283,11 +283,21 @@ static void take_records(struct process *p) {
     lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
 }
 
+/* Writes how busy each handler process is, for metrics. */
+static void write_loads(struct process *p) {
+    uint32_t loads[LW_BOARD_SEATS];
+    if (!p->type->loads) return;
+    int n = p->type->loads(p->handler, loads, LW_BOARD_SEATS);
+    for (int i = 0; i < n && i < LW_BOARD_SEATS; i++) atomic_store_explicit(&p->self->loads[i], loads[i], memory_order_relaxed);
+    atomic_store_explicit(&p->self->n_loads, (uint32_t)n, memory_order_relaxed);
+}
+
 static void beat(struct process *p) {
     int64_t now = lw_boot_ms();
     atomic_store_explicit(&p->self->heartbeat_ms, now, memory_order_relaxed);
     if (now - p->observed_ms >= OBSERVE_MS) {
         p->observed_ms = now;
+        write_loads(p);
         lw_worker_observe(p->logic, p->index, p->source ? process_log_end : NULL, p);
     }
     atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);

@@ -223,6 +223,16 @@ static void test_reading_while_it_grows(void **state) {
     assert_sample(w, "latchwork_redis_round_trip_seconds_count", "400000");
 }
 
+static void test_requests_of_each_process(void **state) {
+    struct world *w = *state;
+    struct lw_board_worker *k = &w->board->workers[1];
+    atomic_store(&k->pid, 1);
+    atomic_store(&k->n_loads, 2);
+    atomic_store(&k->loads[1], 64);
+    assert_sample(w, "latchwork_handler_process_requests{worker=\"1\",process=\"0\"}", "0");
+    assert_sample(w, "latchwork_handler_process_requests{worker=\"1\",process=\"1\"}", "64");
+}
+
 static void test_partitions_have_one_owner(void **state) {
     struct world *w = *state;
     struct lw_board_partition *a = lw_board_own(w->board, 0, "orders", 1), *b = lw_board_own(w->board, 1, "orders", 1);
@@ -425,6 +435,7 @@ int main(void) {
         T(test_histogram),
         T(test_bounds_rise),
         T(test_reading_while_it_grows),
+        T(test_requests_of_each_process),
         T(test_partitions_have_one_owner),
         T(test_silent_shard_tells_no_old_numbers),
         T(test_contract),
