@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For --drain: finds out whether only paused lanes are left. Called only after nothing has moved
- * for a while. */
+/* For --drain: finds out whether only paused lanes are left. It is called only after nothing has
+ * moved for a while. */
 #ifndef LW_CLI_QUEUE_PAUSED_LANES_H
 #define LW_CLI_QUEUE_PAUSED_LANES_H
 
@@ -10,10 +10,11 @@
 
 enum { LW_PAUSED_NAMES_MAX = 100 };
 
-/* Returns how many paused lanes have waiting messages, if no other lane has any and no lane is
- * locked (by a handler at work, or a backoff): then nothing will move any more. Appends the first
- * names, printable, separated by ", ". Returns 0 if something may still move, -1 if Redis could not
- * be asked. Blocks for some seconds at most; never blocks Redis (cursors, no KEYS). */
+/* Returns the number of paused lanes with waiting messages if nothing will move any more: no
+ * other lane has waiting messages, and no lane is locked, by a handler at work or a backoff.
+ * Appends the names of the first ones, printable, separated by ", ". Returns 0 if something may
+ * still move, -1 if Redis could not be asked. It may take some seconds, but never blocks Redis,
+ * because it uses cursors and no KEYS. */
 int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_err *err);
 
 #endif

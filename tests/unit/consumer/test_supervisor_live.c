@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor with real processes: workers that crash, exit, hang and are killed; signals, reload and drain. */
+/* Tests the supervisor with real processes: workers that crash, exit, hang and are killed; signals, reload and
+ * drain. */
 #include "consumer/fleet/supervisor.h"
 
 #include "base/clock.h"
@@ -23,12 +24,12 @@
 
 enum { PATIENCE_MS = 20000, WORKERS = 3 };
 
-/* What test, supervisor and workers tell each other. */
+/* Shared memory in which the test, the supervisor and the workers report to each other. */
 struct shared {
     atomic_int starts[WORKERS], terms, said[WORKERS], max_away, away, quick_seen, go, reloads, wanted;
     _Atomic int32_t pids[WORKERS];
     char reason[LW_REASON_MAX];
-    char names[WORKERS][32]; /* config.name that the worker's last life saw */
+    char names[WORKERS][32]; /* config.name in the last process of each worker */
 };
 static struct shared *shared;
 static struct lw_board *in_worker;
@@ -40,7 +41,7 @@ static void listen_for_term(void) {
     sigaction(SIGTERM, &sa, NULL);
 }
 
-/* A worker as it should be: ready, beating, ends on SIGTERM. */
+/* Behaves as a healthy worker: it is ready, beats, and ends on SIGTERM. */
 static int live_until_term(struct lw_board *b, int i) {
     atomic_store(&b->workers[i].ready, true);
     while (!got_term) {
@@ -64,7 +65,8 @@ static int good_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 
-/* First life: dies as `death` says with a message in its hands. Second life: says what the board tells of it. */
+/* The first process of this worker dies by `death` while it has a message. The second one reports what the
+ * board says of that message. */
 static void (*death)(void);
 static bool death_alone;
 static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {
@@ -82,7 +84,7 @@ static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 static void die_of(int sig) {
-    signal(sig, SIG_DFL); /* a sanitizer may have taken it */
+    signal(sig, SIG_DFL); /* a sanitizer may have its own handler for it */
     raise(sig);
 }
 static void by_segv(void) { die_of(SIGSEGV); }
@@ -99,7 +101,7 @@ static int refusing_worker(const struct lw_config *c, struct lw_board *b, int i)
     return i == 1 ? LW_EXIT_REFUSED : live_until_term(b, i);
 }
 
-/* Takes note of SIGTERM and does not end. */
+/* Counts each SIGTERM and does not end. */
 static int stubborn_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
     atomic_store(&b->workers[i].ready, true);
@@ -107,7 +109,7 @@ static int stubborn_worker(const struct lw_config *c, struct lw_board *b, int i)
         if (got_term > seen) seen++, atomic_fetch_add(&shared->terms, 1);
         if (atomic_load(&b->quick)) atomic_store(&shared->quick_seen, 1);
     }
-    return 0; /* not reached */
+    return 0; /* never reached */
 }
 
 static struct lw_config live_config = {.name = (char *)"old", .workers = WORKERS, .shutdown.grace_ms = 60000, .log.level = LW_LOG_WARN};
@@ -187,7 +189,7 @@ static void test_stops_when_asked(void **state) {
     }
 }
 
-/* Runs dying_worker and returns what its second life was told of the message. */
+/* Runs dying_worker and returns what its second process was told of the message. */
 static enum lw_suspicion told_after_death(void) {
     live.worker_main = dying_worker;
     launch();
@@ -196,7 +198,7 @@ static enum lw_suspicion told_after_death(void) {
     kill(child.pid, SIGTERM);
     assert_int_equal(end_status(), 0);
     assert_true(says(child.log, "started again in 10 ms"));
-    assert_true(says(child.log, "done 7 dead 0")); /* counts of both lives */
+    assert_true(says(child.log, "done 7 dead 0")); /* counts of both processes */
     for (int i = 1; i < WORKERS; i++) assert_int_equal(shared->starts[i], 1);
     return (enum lw_suspicion)(atomic_load(&shared->said[0]) - 1);
 }
@@ -244,7 +246,7 @@ static void test_refusal_ends_the_run(void **state) {
     (void)state;
     live.worker_main = refusing_worker;
     launch();
-    assert_int_equal(end_status(), 78); /* sysexits.h: EX_CONFIG; the unit's RestartPreventExitStatus */
+    assert_int_equal(end_status(), 78); /* EX_CONFIG of sysexits.h, which is RestartPreventExitStatus of the systemd unit */
     assert_int_equal(shared->starts[1], 1);
     assert_true(says(child.log, "worker 1 refused"));
 }
@@ -270,7 +272,7 @@ static void test_second_signal_ends_at_once(void **state) {
     kill(child.pid, SIGTERM);
     wait_until(&shared->terms, WORKERS);
     kill(child.pid, SIGINT);
-    assert_int_equal(end_status(), 0); /* grace is a minute: only the second signal can end them */
+    assert_int_equal(end_status(), 0); /* the grace period is a minute, so only the second signal can have ended them */
     assert_int_equal(shared->quick_seen, 1);
 }
 
@@ -296,7 +298,7 @@ static void test_workers_end_with_the_supervisor(void **state) {
 
 static int rolled_worker(const struct lw_config *c, struct lw_board *b, int i) {
     bool again = begin(c, b, i) > 1;
-    if (again) lw_sleep_ms(20); /* not ready yet: the next one must wait */
+    if (again) lw_sleep_ms(20); /* until it is ready, the next worker must wait */
     if (again) atomic_fetch_sub(&shared->away, 1);
     int status = live_until_term(b, i);
     int away = atomic_fetch_add(&shared->away, 1) + 1;
@@ -341,7 +343,8 @@ static void test_reload_rolls_one_at_a_time(void **state) {
     assert_int_equal(end_status(), 0);
 }
 
-/* Says how its life is to end, which decides what becomes of its place in the group. */
+/* A worker that tells how the supervisor ends it, which decides whether it keeps its place in
+ * the group. */
 static int ending_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
     int status = live_until_term(b, i);
@@ -356,7 +359,8 @@ static void reload_to(int workers) {
     wait_until(&shared->reloads, before + 1);
 }
 
-/* Workers are added and taken away; who is taken away gives up its place in the group, who has a turn keeps it. */
+/* A reload adds and removes workers. A removed worker gives up its place in the group; a worker that is only
+ * restarted keeps it. */
 static void test_reload_changes_the_number_of_workers(void **state) {
     (void)state;
     live.worker_main = ending_worker;
@@ -442,7 +446,7 @@ static void test_drain_ends_with_a_summary(void **state) {
         launch_drain(json);
         wait_for_starts(1 + json);
         lw_sleep_ms(50);
-        assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0); /* one partition is not committed yet */
+        assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0); /* the run goes on, because one partition is not committed yet */
         atomic_store(&shared->go, 1);
         assert_int_equal(end_status(), 0);
         assert_true(says(child.out, json ? "{\"done\":14,\"dead\":1,\"dropped\":0,"
@@ -450,7 +454,7 @@ static void test_drain_ends_with_a_summary(void **state) {
     }
 }
 
-/* The first life of it dies: it has to be started again. */
+/* The follower's first process dies, so it must be started again. */
 static int follow_group(const struct lw_config *c, struct lw_board *b) {
     (void)c;
     if (atomic_fetch_add(&shared->reloads, 1) == 0) return 1;
@@ -458,10 +462,10 @@ static int follow_group(const struct lw_config *c, struct lw_board *b) {
     while (!atomic_load(&shared->go)) lw_sleep_ms(2);
     lw_board_committed(b, "u", 0, 5);
     for (;;) lw_sleep_ms(1000);
-    return 0; /* not reached */
+    return 0; /* never reached */
 }
 
-/* The partitions belong to another supervisor of the group: this run's workers commit nothing. */
+/* Another supervisor of the group has the partitions, so the workers of this run commit nothing. */
 static void test_drain_ends_by_what_the_group_commits(void **state) {
     (void)state;
     live.follow = follow_group;
@@ -498,7 +502,7 @@ static int ends_that_hang(const struct lw_config *c, int64_t timeout_ms,
     (void)c, (void)timeout_ms, (void)fn, (void)fn_ctx, (void)err;
     atomic_store(&shared->go, 1);
     for (;;) lw_sleep_ms(1000);
-    return 0; /* not reached */
+    return 0; /* never reached */
 }
 
 static void test_drain_whose_ends_hang(void **state) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anchors in commit metadata: what was put behind it comes off again, and nothing else does. */
+/* Tests anchors in commit metadata: the anchor that was added to a text is removed again, and
+ * nothing else is. */
 #include "kafka/anchor.h"
 
 #include <setjmp.h>
@@ -34,7 +35,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* Metadata of others keeps its length, and is no anchor. */
+/* Metadata of other programs is no anchor, and keeps its length. */
 static void test_foreign(void **state) {
     (void)state;
     static const char *const foreign[] = {
@@ -47,7 +48,7 @@ static void test_foreign(void **state) {
     }
 }
 
-/* Records that differ in any way have different anchors; a null is not an empty one. */
+/* Records that differ in any way have different anchors; a null value differs from an empty one. */
 static void test_differs(void **state) {
     (void)state;
     char a[] = "a", b[] = "b";

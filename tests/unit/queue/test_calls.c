@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of gate, settle and claim, one by one. */
+/* Tests the arguments of gate, settle and claim, one by one. */
 #include "queue/calls.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static struct lw_call call_of(void) {
                             .fences = 64};
 }
 
-/* The last argument of `want` is NULL. */
+/* Compares the arguments with `want`, which ends with NULL. */
 static void assert_args(const char *const *want) {
     int n = 0;
     assert_int_equal(commands.n, 1);
@@ -136,7 +136,8 @@ static void gate_drops_and_carries(void **state) {
     assert_args(want);
 }
 
-/* Few messages far apart: each has its page read. */
+/* If a batch has few messages that lie far apart, only the part of the segment around each is
+ * read. */
 static void far_messages_are_not_read_at_once(void **state) {
     (void)state;
     struct lw_call c = call_of();

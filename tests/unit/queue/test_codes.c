@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What C and the lane scripts share: the words of outcomes, and states out of bytes. */
+/* Tests what C and the lane scripts share: the words of outcomes, and how states are read from
+ * bytes. */
 #include "queue/codes.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The envelope: round trips of random messages, and every truncation and mutation handled. */
+/* Tests the envelope: random messages survive a round trip, and every truncation and mutation is
+ * handled. */
 #include "queue/envelope.h"
 
 #include <setjmp.h>
@@ -16,7 +17,7 @@ static unsigned seed;
 
 static unsigned below(unsigned n) { return (unsigned)rand_r(&seed) % n; }
 
-/* Random bytes of a random length, sometimes empty, sometimes null. */
+/* Returns random bytes of a random length, sometimes empty, sometimes null. */
 static struct lw_bytes some_bytes(char *pool, bool may_be_null) {
     if (may_be_null && below(5) == 0) return (struct lw_bytes){0};
     size_t n = below(4) == 0 ? 0 : below(40);
@@ -122,7 +123,8 @@ static void test_every_truncation_is_refused(void **state) {
     }
 }
 
-/* What is still accepted after a change has one form only: it encodes to the same bytes. */
+/* A changed envelope that is still accepted encodes to the same bytes again, so each content has
+ * only one form. */
 static void test_mutations(void **state) {
     (void)state;
     char pool[16][256];

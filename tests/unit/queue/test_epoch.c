@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The id of an epoch. */
+/* Tests the id of an epoch. */
 #include "queue/epoch.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key rule, with jansson as the judge of what is JSON and of what it says. */
+/* Compares the key rule with jansson: which texts are JSON, and which values they hold. */
 #include "queue/key.h"
 
 #include <setjmp.h>
@@ -235,12 +235,13 @@ static void put_document(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* What jansson refuses for reasons of its own: numbers beyond its types, NUL in a name. */
+/* True if only jansson has a reason to refuse the text: a number beyond its types, or a NUL in a
+ * name. */
 static bool jansson_only(const json_error_t *e) {
     return json_error_code(e) == json_error_numeric_overflow || json_error_code(e) == json_error_null_byte_in_key;
 }
 
-/* Walks jansson's document by a pointer whose steps hold no escapes. */
+/* Follows a pointer without escapes through jansson's document. */
 static json_t *walk(json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
@@ -275,7 +276,7 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
 /* Compares with jansson on a copy of exactly the text's length, so that the sanitizer sees a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
-    if (text.n && !text.p[text.n - 1]) text.n--; /* jansson takes a NUL behind the document for its end */
+    if (text.n && !text.p[text.n - 1]) text.n--; /* left out, because jansson would take a NUL behind the document for its end */
     char *copy = malloc(text.n ? text.n : 1);
     assert_non_null(copy);
     if (text.n) memcpy(copy, text.p, text.n);
@@ -327,7 +328,7 @@ static void test_damaged_documents_as_jansson(void **state) {
     assert_true(accepted > 500 && refused > 10000);
 }
 
-/* Every first byte, with the second to fourth at the edges of what UTF-8 allows. */
+/* Tries every first byte, with second to fourth bytes at the edges of what UTF-8 allows. */
 static void test_utf8_as_jansson(void **state) {
     (void)state;
     static const unsigned char edges[] = {0x22, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0};

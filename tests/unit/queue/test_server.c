@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What INFO says of the server's program. The texts are those of real servers. */
+/* Tests how the server's program is recognized from INFO. The texts are those of real servers. */
 #include "queue/server.h"
 
 #include <setjmp.h>
