@@ -211,7 +211,7 @@ static void judge_keys(void) {
 
 static bool again(const struct handling *a, const struct handling *b) { return a->partition == b->partition && a->offset == b->offset; }
 
-/* Keeps only the first handling of each message; the order is judged by these. */
+/* Keeps only the first handling of each message, because only that one counts for the order. */
 static size_t keep_firsts(void) {
     qsort(all.p, all.n, sizeof *all.p, by_identity);
     size_t n = 0;

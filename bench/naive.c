@@ -104,7 +104,8 @@ static void push(struct thread *t, const char *list, const char *p, size_t n) {
     freeReplyObject(ask(t, 3, argv, len));
 }
 
-/* A message in a list is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
+/* Reads a message of the waiting list, which has the form "KEYLENGTH PARTITION OFFSET KEY
+ * PAYLOAD". */
 struct item {
     const char *key;
     size_t n_key;

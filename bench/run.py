@@ -68,9 +68,9 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        break  # the line is torn: the benchmark ended while writing it
+                        break  # the line is incomplete: the benchmark ended while it wrote it
                     self.rows.append(json.loads(line))
-        with open(path, "w") as f:  # write the file again without the torn line
+        with open(path, "w") as f:  # write the file again without the incomplete line
             for row in self.rows:
                 f.write(json.dumps(row) + "\n")
 

@@ -47,9 +47,9 @@ class Workload:
     contenders: tuple  # their names in bench/contenders.py
     work_us: int = 0
     journal: bool = False  # the handler writes one line per message, which bench/judge reads
-    waiting: int = 0  # number of messages that wait behind held locks beforehand (kind waiting)
+    waiting: int = 0  # for kind waiting: number of messages that wait behind held locks beforehand
     shards: int = 1  # each shard has a Redis process of its own
-    rate: float = 0  # messages/s offered (kind latency); below 0: this share of our own median W1 rate
+    rate: float = 0  # for kind latency: messages/s offered; below 0: the part of our own median rate in W1, as -0.5
     limit_s: int = 300
     most_rounds: int = 1000
     shape: dict = field(default_factory=dict, compare=False)  # threads per contender: {"ours": (workers, threads), "naive": threads …}

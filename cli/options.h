@@ -44,7 +44,7 @@ struct cli_option {
     enum cli_kind kind;
     enum cli_need need;
     const char *metavar; /* name of the value in help texts: "FILE" */
-    const char *help;    /* a noun phrase or an imperative, without a full stop */
+    const char *help;    /* help text: a noun phrase or an imperative, without a full stop */
     const char *dflt;    /* the default as it is shown; NULL: not shown */
     unsigned verbs;      /* bits of the verbs that take the option; 0: all */
     size_t at, count;    /* offsets of the value and of the count in the command's arguments */
@@ -63,7 +63,7 @@ struct cli_verb {
     int min_words, max_words;      /* number of arguments; max -1: any number */
     bool tail;                     /* takes a command line behind -- */
     bool ids;                      /* for queue and dead: the arguments are IDs of messages */
-    const char *help;              /* an imperative, without a full stop */
+    const char *help;              /* help text: an imperative, without a full stop */
     int (*operate)(struct ops *o); /* for queue and dead; returns the exit status */
     int (*run)(const void *args);  /* for all other commands; returns the exit status */
 };
@@ -76,8 +76,9 @@ struct cli_status {
 
 struct cli_command {
     const char *name;
-    const char *summary;      /* its line in `latchwork --help` */
-    const char *about;        /* paragraphs, with a blank line between them; lines that begin with four spaces stay as they are */
+    const char *summary; /* its line in `latchwork --help` */
+    const char
+        *about; /* text of the help: paragraphs, with a blank line between them; lines that begin with four spaces stay as they are */
     const char *const *usage; /* the usage lines without the name, ended by NULL; NULL: derived from the options */
     const char *words;        /* arguments of a command without verbs, as in struct cli_verb */
     int max_words;
@@ -85,7 +86,7 @@ struct cli_command {
     size_t n_verbs;
     const struct cli_option *options;  /* ended by a row without a name; every command also has --help */
     const char *const *examples;       /* command lines without "latchwork NAME"; ended by NULL */
-    const struct cli_status *statuses; /* ended by a row without a code */
+    const struct cli_status *statuses; /* exit statuses, ended by a row without a code */
     size_t args_size;
     int (*run)(void *args); /* returns the exit status; NULL: this version lacks the command */
     bool hidden;            /* only for those who build the program; not listed in `latchwork --help` */

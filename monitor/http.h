@@ -38,7 +38,7 @@ struct lw_http_arg {
 /* A request. It is valid only during the call that gets it. */
 struct lw_http_request {
     bool post;                 /* true for POST; false for GET or HEAD */
-    const char *path;          /* as it was sent, with %XX not decoded */
+    const char *path;          /* path as it was sent, with %XX not decoded */
     const char *authorization; /* value of this header; NULL: none */
     char from[64];             /* address of the client, as text */
     struct lw_http_arg args[LW_HTTP_ARGS];

@@ -34,7 +34,7 @@ void lw_metrics_names(struct lw_buf *out);
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
-json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* totals over all workers, and what each shard last answered */
+json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* returns totals over all workers, and the last answer of each shard */
 /* Health. Each fills `why` with what does not work, one line each, and returns true if all is
  * well. alive: the main loops of the supervisor and of each running worker turn. ready: every
  * worker is connected to all shards, is in the consumer group, and can read its partitions. */

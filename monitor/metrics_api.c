@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-/* A main loop may stand still for about a minute while it joins a group; the supervisor ends a
- * worker after 90 s or more. */
+/* STILL_MS is more than the minute for which a main loop may stand still while it joins a group;
+ * the supervisor ends a worker only after 90 s or more. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {

@@ -22,7 +22,7 @@ struct lw_shard_look {
     int64_t oldest_ms; /* when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
 };
 
-struct lw_shard_looker; /* a connection, and the position in the round through the lanes */
+struct lw_shard_looker; /* holds a connection, and the position in the round through the lanes */
 
 /* Opens a looker, which borrows the configuration until it is closed. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);

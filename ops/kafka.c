@@ -26,7 +26,7 @@ struct reading {
     rd_kafka_t *rk;
     struct span *span;
     size_t n, cap, n_over;
-    int64_t from_ms, to_ms; /* --from and --to if they are times; otherwise -1 */
+    int64_t from_ms, to_ms; /* times of --from and --to in ms since 1970; -1: not given, or an offset */
     ops_message_fn *fn;
     void *ctx;
 };

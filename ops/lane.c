@@ -143,9 +143,9 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
 /* ---- what waits ---- */
 
 struct pages {
-    int64_t at;         /* number of elements to skip, from the oldest */
+    int64_t at;         /* number of elements before the next page, from the oldest */
     int64_t size;       /* size of the next page */
-    struct lw_buf last; /* the last envelope passed to fn */
+    struct lw_buf last; /* the envelope that was last passed to fn */
     bool any;
 };
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages that scripts/packages.txt lists and this machine lacks. usage: deps.sh
-# build|test|lint|bench|matrix
+# Installs the packages that scripts/packages.txt lists and this machine lacks.
+# usage: deps.sh build|test|lint|bench|matrix
 #
 # On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.
 # On other systems it looks for the programs, headers and libraries themselves, names what is missing, and stops.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Embeds the pages of the commands in a C file. usage: scripts/embed-pages.sh cli/page.md cli/run/page.md
-# ... > pages.c The name of a page is that of its folder.
+# Embeds the pages of the commands in a C file. The name of a page is that of its folder.
+# usage: scripts/embed-pages.sh cli/page.md cli/run/page.md ... > pages.c
 echo '#include "cli/reference/private.h"'
 echo 'const struct reference_page reference_pages[] = {'
 for page; do

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the test programs: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
-# Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown if it fails. A failure does not stop the others. A program that is
-# missing, or that says SKIP, has failed, because what was not tested may not work. Programs run side by side, as many as there are processors
-# (LW_JOBS: another number), because most of them wait most of the time. With `all`, a test of cli or live that fails beside others runs once more by
-# itself, because a broker without CPU for seconds may fail for reasons that are not ours. The last lines name these tests; the first output stays in
-# NAME.first.log. More than two of them are a failure. LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
+# Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown if it fails. A failure does not stop the others.
+# A program that is missing, or that says SKIP, has failed, because what was not tested may not work.
+# Programs run side by side, as many as there are processors (LW_JOBS: another number), because most of them wait most of the time.
+# With `all`, a test of cli or live that fails beside others runs once more by itself, because a broker without CPU for seconds may
+# fail for reasons that are not ours. The last lines name these tests; the first output stays in NAME.first.log. More than two of
+# them are a failure.
+# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
 # LW_TEST_LIMIT_S: time limit per program.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -17,7 +19,7 @@ mkdir -p "$logs"
 passed=0
 failed=0
 failures=()
-again=() # names of live tests that failed once
+again=() # names of live or cli tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
 declare -A name_of=() start_of=() # process ID of each running program: its name, its start
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }

@@ -97,7 +97,7 @@ void calls_settle(struct calls *c, const struct call_batch *b) {
     append(c);
 }
 
-/* Checks a reply {fence, one letter per message, …}: every letter must be the same. */
+/* Checks a reply {fence, one letter per message, …}, in which every letter must be `letter`. */
 static void check(const char *script, const redisReply *r, size_t parts, int n, char letter) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != parts || !r->element[0]->str || !r->element[1]->str ||
         r->element[1]->len != (size_t)n)
@@ -156,7 +156,7 @@ void calls_close(struct calls *c) {
     free(c);
 }
 
-/* Counts the done states of a reply, which must have no waiting or dead ones. */
+/* Counts the done states of a reply. Ends the program if one is waiting or dead. */
 static int64_t done_in(const redisReply *r) {
     int64_t n = 0;
     if (r->type != REDIS_REPLY_STRING) tool_die("Redis: GETRANGE of a state answered no text");

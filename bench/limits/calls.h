@@ -18,7 +18,7 @@ struct calls; /* defined in calls.c */
 struct call_msg {
     int32_t partition;
     int64_t offset;
-    int64_t key; /* the lane is named k-KEY */
+    int64_t key; /* number of the key; the lane is named k-KEY */
 };
 
 /* The messages of one gate call and of the settle call that follows, sorted by partition and
@@ -31,7 +31,7 @@ struct call_batch {
 };
 
 struct calls_setup {
-    redisContext *redis; /* borrowed */
+    redisContext *redis; /* a borrowed connection */
     const char *topic;
     int32_t partitions;
     int64_t ttl_ms;

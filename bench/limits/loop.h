@@ -15,7 +15,7 @@
 enum { LOOP_BATCH_MAX = 1024, LOOP_DEPTH_MAX = 64 };
 
 struct loop_batch {
-    int slot; /* which of the slots, from 0 to depth - 1 */
+    int slot; /* number of the slot, from 0 to depth - 1 */
     int n;
     int64_t first;                /* number of its first message; the others follow */
     int64_t keys[LOOP_BATCH_MAX]; /* key of each message, 0 … keys - 1 */

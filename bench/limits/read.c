@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The upper limit for any consumer: reads a topic in batches, and does nothing else. */
+/* Measures the upper limit for any consumer: reads a topic in batches, and does nothing else. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The upper limit of gate and settle: calls the project's two scripts in batches, without Kafka,
- * handlers, renewal or commits. --run exists because a fetch from Kafka brings thousands of
- * messages of one partition in a row. */
+/* Measures the upper limit of gate and settle: calls the project's two scripts in batches,
+ * without Kafka, handlers, renewal or commits. --run exists because a fetch from Kafka brings
+ * thousands of messages of one partition in a row. */
 #include "bench/limits/calls.h"
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
@@ -23,7 +23,7 @@ static const char about[] =
 struct scripts {
     struct calls *calls;
     int64_t run, partitions;
-    int64_t count; /* number of calls */
+    int64_t count; /* number of calls so far */
     struct call_batch *slots;
 };
 

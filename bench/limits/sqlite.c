@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The upper limit of the deduplicated insert: one writer writes rows in transactions into a
- * database opened as the insert handler opens it. */
+/* Measures the upper limit of the deduplicated insert: one thread writes rows in transactions
+ * into a database that is opened as the insert handler opens it. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"

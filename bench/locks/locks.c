@@ -169,7 +169,8 @@ struct shared {
 };
 static struct shared *shared;
 
-/* The other process: waits for the lock, notes when it gets it, and releases it when told. */
+/* Runs in the other process: waits for the lock, records the time when it gets it, and releases
+ * it when told. */
 static int other(const char *path, int times) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);
@@ -203,7 +204,7 @@ static int handover(const char *path, int times, int pause_us) {
         struct latchwork_hold *h = take(l, 30000);
         shared->held = i;
         while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
-        usleep((useconds_t)(1000 + rand() % (pause_us + 1))); /* wait until the other process sleeps */
+        usleep((useconds_t)(1000 + rand() % (pause_us + 1))); /* give the other process time to fall asleep */
         int64_t ping_ns = now_ns();
         ask(c, "PING");
         printf("ping %" PRId64 "\n", now_ns() - ping_ns);

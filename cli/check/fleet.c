@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whether the group's commits name another fleet than that of this Redis. Two fleets in
- * one group share its partitions, and neither sees the locks of the other
- * (consumer/worker/rival.c). A foreign name alone proves nothing, because each loss of Redis' data
- * begins a new epoch: only a commit that advances under that name shows a fleet that is alive. */
+/* Finds out whether the group's commits name a fleet that works with another Redis. Two fleets
+ * in one group share its partitions, and neither sees the locks of the other
+ * (consumer/worker/rival.c). A foreign name alone proves nothing, because each loss of Redis'
+ * data begins a new epoch: only a commit that advances under that name shows a fleet that is
+ * alive. */
 #include "base/clock.h"
 #include "cli/check/servers.h"
 #include "kafka/anchor.h"

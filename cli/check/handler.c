@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the handler section, and whether the handler opens. */
+/* Checks the handler section of the configuration, and whether the handler opens. */
 #include "base/clock.h"
 #include "cli/check/check.h"
 #include "cli/check/servers.h"

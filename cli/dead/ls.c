@@ -72,7 +72,7 @@ static int temporary(struct lw_bytes b) {
     return -1;
 }
 
-/* Prints what an edit changed, as diff(1) does. */
+/* Prints the changes that an edit made, in the form of diff(1). */
 static void put_diff(struct lw_bytes was, struct lw_bytes is) {
     int a = temporary(was), b = temporary(is);
     fflush(stdout);

@@ -16,7 +16,7 @@ enum { EXAMPLES = 5, NAME_MAX_BYTES = 400 };
 enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
-    char *name;                       /* "pid identity fence attempt", by which an end is matched with its start */
+    char *name;                       /* "pid identity fence attempt", which joins an end line with its start line */
     char *identity, *key, *partition; /* topic and partition: "topic/0" */
     int64_t offset, start_us, end_us;
     int pid;
@@ -183,7 +183,8 @@ static int by_identity(const void *x, const void *y) {
 
 static bool same_message(const struct run *a, const struct run *b) { return a->offset == b->offset && !strcmp(a->partition, b->partition); }
 
-/* Moves each message's first done run to the front of the array; returns how many there are. */
+/* Moves each message's first run that ended as done to the front of the array; returns the
+ * number of these runs. */
 static size_t first_dones(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_identity);
     size_t n = 0;

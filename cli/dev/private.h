@@ -50,7 +50,7 @@ struct dev_shared {
     struct dev_worker workers[DEV_WORKERS];
 };
 
-/* The folder and the names of its files. */
+/* Names of the folder and of its files. */
 struct dev_home {
     char folder[64];
     char socket[96], database[96], config[96], log[96], journal[96];

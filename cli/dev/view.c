@@ -93,7 +93,7 @@ static int alive(const struct dev_view *v) {
  * are too low, because a killed worker may not have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
     struct dev_rows rows;
-    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* on failure, keep what was read last */
+    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if it fails, the rows of the last time stay */
     return v->rows.inserted + v->rows.ignored;
 }
 

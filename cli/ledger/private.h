@@ -39,10 +39,10 @@ enum ledger_kind {
     LEDGER_UNMARKED,  /* a message is in a list, but its state is not waiting, so its record would be taken twice */
     LEDGER_TWICE,     /* a message is in two lists */
     LEDGER_COMMITTED, /* a message waits below the group's commit, so it would be lost with its list */
-    LEDGER_FLOOR,     /* a shard's floor is above the group's commit */
-    LEDGER_BEYOND,    /* a state above the end of the log */
-    LEDGER_UNSEEN,    /* a list whose lane is not in `lanes`, so tend never looks at it */
-    LEDGER_TORN,      /* an element of a list that is not a message */
+    LEDGER_FLOOR,     /* the floor of a shard is above the group's commit */
+    LEDGER_BEYOND,    /* there is a state at or above the end of the log */
+    LEDGER_UNSEEN,    /* `lanes` does not have the lane of a list, so tend never looks at it */
+    LEDGER_TORN,      /* an element of a list is not a message */
 };
 extern const char *const ledger_kind_text[];
 

@@ -19,8 +19,8 @@ struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
-    int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* 0: not given */
-    int64_t limit;                                      /* 0: none */
+    int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* in ms, as given on the command line; 0: not given */
+    int64_t limit;                                      /* maximum number of locks to list; 0: no limit */
     bool plain, execute, paused, without_ttl;
 };
 
@@ -59,7 +59,7 @@ void lock_target_close(struct lock_target *t);
 /* One hold of a lock, as it is printed. Its strings are borrowed. */
 struct lock_row {
     struct lw_bytes key, token;
-    const char *kind;        /* "lane", "backoff", "mutex", "read", "write", "semaphore", "plain" */
+    const char *kind;        /* "lane", "backoff", "mutex", "read", "write", "semaphore" or "plain" */
     int shard;               /* -1: the lock belongs to no shard */
     struct lw_bytes holder;  /* p is NULL if the holder is unknown */
     uint64_t fence;          /* 0: unknown */

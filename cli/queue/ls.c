@@ -22,7 +22,7 @@ struct rows {
     uint64_t lanes, waiting;
 };
 
-/* Returns > 0 if a is shown behind b. */
+/* Returns a number above 0 if a is shown behind b. */
 static int order(const struct rows *rs, const struct row *a, const struct row *b) {
     int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l), y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
     if (!rs->by_size) x = a->l.has_head ? -a->l.first_ms : INT64_MIN, y = b->l.has_head ? -b->l.first_ms : INT64_MIN;

@@ -62,7 +62,7 @@ static int look_at_lane(struct look *l, const char *key, size_t n) {
 }
 
 static int look_at_lanes(struct look *l, const redisReply *page) {
-    for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2) /* the page holds pairs of member and score */
+    for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2) /* steps of two, because the page holds pairs of member and score */
         if (look_at_lane(l, page->element[i]->str, page->element[i]->len) == -1) return -1;
     return 0;
 }

@@ -124,7 +124,7 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
 /* Counts that are read twice, so that rates can be computed. */
 struct counts {
     int64_t at_ms, committed;
-    int64_t produced; /* -1: Kafka does not answer */
+    int64_t produced; /* records that Kafka received; -1: Kafka does not answer */
 };
 
 static int count(struct ops *o, struct ops_log *log, struct counts *c) {
@@ -147,7 +147,8 @@ static int rates(struct ops *o, struct stats *s) {
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
-    double walked = (double)(lw_boot_ms() - walked_ms) / 1000; /* from the end of the earlier walk over the lanes to the end of this one */
+    double walked =
+        (double)(lw_boot_ms() - walked_ms) / 1000; /* seconds from the end of the earlier walk over the lanes to the end of this one */
     ops_log_close(log);
     if (bad) return -1;
     o->err = redis; /* restore the earlier error, because one of Kafka is not fatal here */

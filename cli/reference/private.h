@@ -9,7 +9,8 @@
 /* Text that a page adds to the table: cli/NAME/page.md, embedded by scripts/embed-pages.sh. */
 struct reference_page {
     const char *command; /* name of the command; "cli": the program as a whole */
-    const char *text;    /* Markdown: paragraphs, `code`, **bold**, [links](URL), tables of two columns, ```, and headings with ### */
+    const char
+        *text; /* in Markdown with paragraphs, `code`, **bold**, [links](URL), tables of two columns, ``` blocks, and headings with ### */
 };
 extern const struct reference_page reference_pages[];
 extern const size_t reference_n_pages;

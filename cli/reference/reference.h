@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork reference`: the generated pages of the documentation, for `make reference` and the tests. */
+/* `latchwork reference` writes the generated pages of the documentation, for `make reference` and the
+ * tests. */
 #ifndef LW_CLI_REFERENCE_REFERENCE_H
 #define LW_CLI_REFERENCE_REFERENCE_H
 

@@ -63,7 +63,7 @@ struct top {
     struct top_shard *shard;
     struct top_lane lane[TOP_LANES];
     size_t n_lane;
-    struct top_dead died[TOP_DEAD]; /* newest first */
+    struct top_dead died[TOP_DEAD]; /* the newest dead letters, newest first */
     size_t n_died;
 
     struct top_fleet fleet;

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips them. If nobody holds the lane, those at the oldest
--- end of the list are removed at once.
+-- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips them. If nobody holds the lane,
+-- those at the oldest end of the list are removed at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
 -- ARGV 1 maximum number of messages that a lane's holder may have been granted, 2 'dry': only answer what would be done; then per message:
--- topic:partition[#replay], offset
+--      topic:partition[#replay], offset
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
---      X dropped   D it was finished before   N it is not waiting   H not dropped: the holder of its lane may have it   - not examined: ask again,
---                  the call was long enough
+--      X dropped   D it was finished before   N it is not waiting   H not dropped: the holder of its lane may have it
+--      - not examined, because the call was long enough: ask again
 -- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
@@ -40,7 +40,7 @@ local function granted(lock)
             local name = tp and tp .. ':' .. text(offset)
             if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts once
                 bytes = bytes + #list[k]
-                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a lane is never granted more at once
+                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- the holder is never granted more at once
                 g[name] = true
                 n = n + 1
             end

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh
-# [BUILD_DIR]
+# Tests `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh [BUILD_DIR]
 #   the demo: it exits with 0, and its database and journal confirm the figures of its table
 #   dev:      it shows rows, survives a worker's kill -9, and after SIGINT leaves no process and no
 #             folder

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tests that `make install` puts every file in its place, that examples build from the installed files alone, and that `make uninstall`
-# leaves nothing. Usage: tests/cli/test_install.sh [BUILD_DIR]
+# leaves nothing.
+# Usage: tests/cli/test_install.sh [BUILD_DIR]
 build=${1:-build}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT

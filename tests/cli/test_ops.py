@@ -561,12 +561,12 @@ def the_audit_tells_who_did_what(w):
     w.park("a", 1)
     w.bury(2, "a")
     w.run("queue", "pause", "a")
-    w.run("queue", "pause", "a")  # changes nothing
+    w.run("queue", "pause", "a")  # not recorded, because the lane is already paused
     w.env = {"EDITOR": "sed -i s/1/2/"}
     w.run("dead", "edit", "orders/0/2")
     w.env = {}
     w.run("dead", "replay", "--where", "/total>1", "--execute")
-    w.run("dead", "replay", "--match", "*")  # a dry run
+    w.run("dead", "replay", "--match", "*")  # not recorded, because it is a dry run
     rows = w.rows("queue", "audit")
     assert [(r["event"], r.get("done")) for r in rows] == [("pause", 1), ("edit", 1), ("begin", None), ("end", 1)], rows
     assert all("@" in r["who"] and r["at_ms"] > 0 for r in rows) and rows[0]["words"]["words"] == ["a"] and rows[3]["words"]["where"] == ["/total>1"], rows

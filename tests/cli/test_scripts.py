@@ -78,7 +78,7 @@ def main():
         check(f'{part}.gen.c: scripts found', len(some) >= least, True)
         for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
         check(f'{part}: scripts that carry the line with the licence to Redis', [name for name, text in some if 'SPDX' in text], [])
-    # names of numbers and letters are replaced
+    # names LW_… become numbers and letters
     for line, want in (("return LW_SIZE + 1, LW_GO, 'LW_GO' .. 'LW'", "return 12 + 1, 103, 'g' .. 'LW'"), ('  -- LW_GO stays', '  -- LW_GO stays'),
                        ('return LW_GONE', None), ("return 'LW_SIZE'", None), ("return 'LW_GO.'", None)):
         check(f'embedded: {line}', embedded(line), want)

@@ -137,7 +137,7 @@ static UNUSED char *fx_read(const char *path) {
     return text;
 }
 
-/* Waits until the condition holds, but not for ever. */
+/* Waits until the condition holds, at most 20 s. */
 #define wait_for(condition)                                                           \
     do {                                                                              \
         for (int64_t until_ = lw_boot_ms() + 20000; !(condition);) {                  \

@@ -99,7 +99,7 @@ struct lt_msg {
 struct lt_item {
     const struct lt_msg *done;
     size_t n_done;
-    char mode; /* as in settle.lua */
+    char mode; /* letter of the mode, as in settle.lua */
     const struct lt_msg *named;
     size_t n_named;
     int want, before;
@@ -189,7 +189,8 @@ void lt_encode(const struct lt_msg *m, struct lw_buf *out);
 /* Sends the last call again, exactly as it was built. */
 const char *lt_call_again(struct lt *l);
 
-/* For tests that start their own server, which becomes the struct's: NULL if it could not be reached. lt_close ends both. */
+/* For tests that start their own server. lt_open() takes the server over (NULL: it could not be reached); lt_close() ends
+ * both. */
 struct lt *lt_open(struct lw_test_redis *server);
 void lt_close(struct lt *l);
 

@@ -114,7 +114,7 @@ static void choose_bytes(const struct lt *l) {
         const unsigned char *first = places.bytes;
         while (*first != g + 1) first += 3;
         if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
-        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT; /* makes the segment look full, or empty */
+        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT; /* tells the script that the segment is full, or empty */
     }
 }
 
