@@ -37,7 +37,7 @@ struct bench_journal {
     bool lines;      /* write one line per message */
     pthread_mutex_t lock;
     struct bench_thread *threads;
-    uint64_t serial; /* distinguishes this journal from earlier ones, so that a thread's file belongs to it */
+    uint64_t serial; /* number of this journal, which tells a thread whether its file belongs to it */
 };
 
 int64_t bench_us(void); /* reads CLOCK_MONOTONIC, in µs */

@@ -165,7 +165,7 @@ static int by_source_start(const void *x, const void *y) {
     if (!c) c = by_key(a, b);
     if (!c) c = order(a->start_us, b->start_us);
     if (!c) c = order(a->end_us, b->end_us);
-    return c ? c : order(a->offset, b->offset); /* sort equal times by offset, because they prove no wrong order */
+    return c ? c : order(a->offset, b->offset); /* equal times do not prove a wrong order, so the offset decides */
 }
 
 static int by_identity(const void *x, const void *y) {

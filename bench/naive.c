@@ -3,8 +3,7 @@
  * one consumer and one Redis connection per thread, and allocates nothing per message.
  *     poll one ── SET lock TOKEN NX PX ── yes ── handle (nothing) ── EVALSHA compare and delete ── store the offset
  *              │                        └─ no ── LPUSH waiting (Kafka may forget the message)
- *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken, busy: back to
- *              waiting
+ *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken; busy: put back
  * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are already done, and survives crashes; this
  * loop does nothing of that. Prints one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a
  * handler), and its counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles (bench/journal.h).

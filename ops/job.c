@@ -565,7 +565,8 @@ static void summary(struct ops_job *j, const char *state) {
 }
 
 /* Reports the named messages that were not found. It must be called only after everything was read:
- * after a limit or an error, a message may only not have been reached. */
+ * after a limit or an error, the search may not have reached
+ * the message. */
 static void tell_missing(struct ops_job *j) {
     bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);

@@ -99,7 +99,7 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     return l->has_head ? 0 : i->fn(o, l, i->ctx);
 }
 
-/* Reads a page of a cursor over `lanes` (names and scores) or `paused` (names). */
+/* Reads the next page of a cursor over `lanes` (names and scores) or `paused` (names). */
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx) {
     const char *command = idle ? "SSCAN" : "ZSCAN";
     struct idle only = {fn, ctx};

@@ -174,8 +174,8 @@ static int add_base64(const char *s, size_t n, struct lw_buf *out) {
     return 0;
 }
 
-/* Copies the bytes of a string into `own`, which must have room for them, because it must not
- * move. */
+/* Copies the bytes of a string into `own`, which must have room for them, so that earlier pointers
+ * into it stay valid. */
 static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct lw_bytes *out) {
     *out = (struct lw_bytes){0};
     if (!v || json_is_null(v)) return 0;

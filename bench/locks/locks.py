@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the lock library on a private Redis: uncontended pairs of acquire and release against a bare loop, and hand-over between
-processes against redis-py's Lock.
+"""Figures of the lock library on a private Redis: acquire and release against a bare loop, and hand-over against redis-py's Lock.
 
 Both sides of a comparison take turns, round by round, in one run. usage: locks.py [--build DIR] [--rounds N]; writes
 BUILD/bench/locks.json"""

@@ -66,7 +66,7 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        if (poll(&p, 1, (int)left) <= 0) continue; /* interrupted by a signal, or the time is up, which the loop's condition tells */
+        if (poll(&p, 1, (int)left) <= 0) continue; /* interrupted by a signal, or the time is up and the loop ends */
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;
         n += (size_t)got;

@@ -39,7 +39,7 @@ struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, i
     return &l->parts[l->n_parts++];
 }
 
-/* Returns the lane's key as printable text: keys may hold any bytes, so the others become '?'. */
+/* Returns the lane's key as text. Keys may hold any bytes, so those that are not printable become '?'. */
 static char *safe(struct lw_bytes lane) {
     if (!lane.p) return NULL;
     char *s = lw_memdup(lane.p, lane.n);

@@ -151,7 +151,7 @@ static int rates(struct ops *o, struct stats *s) {
         (double)(lw_boot_ms() - walked_ms) / 1000; /* seconds from the end of the earlier walk over the lanes to the end of this one */
     ops_log_close(log);
     if (bad) return -1;
-    o->err = redis; /* restore the earlier error, because one of Kafka is not fatal here */
+    o->err = redis; /* restore the earlier error, because an error of Kafka is not fatal here */
     double seconds = (double)(after.at_ms - before.at_ms) / 1000;
     s->knows_in = before.produced >= 0 && after.produced >= 0;
     s->in = (double)(after.produced - before.produced) / seconds;

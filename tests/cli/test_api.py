@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests /api/v1/ of a running supervisor, on a private Redis and the dev broker. Usage: test_api.py
-[BUILD [TEST…]] Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Tests /api/v1/ of a running supervisor, on a private Redis and the dev broker.
+Usage: test_api.py [BUILD [TEST…]]
+Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import http.client
 import json
 import os

@@ -81,7 +81,7 @@ mkdir "$dir/other"
 (
     IFS=:
     for folder in $PATH; do
-        case $folder in */ccache) continue ;; esac # its programs search PATH for the real compiler, and this PATH has none
+        case $folder in */ccache) continue ;; esac # ccache's compilers search PATH for the real one, and this PATH has none
         for program in "$folder"/*; do
             case ${program##*/} in
             dpkg* | apt* | sudo | luac5.1) ;;

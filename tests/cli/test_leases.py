@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the lease with which a command holds a lane: it is never longer than the schema's TTL, it is renewed as long as it is needed,
 and its end is noticed. Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a private Redis.
-`Watch` reads the lock from outside: how long its TTL ever was, and whether it was there all the time."""
+`Watch` reads the lock from outside: its longest TTL, and whether it was there all the time."""
 import json
 import os
 import subprocess
@@ -49,8 +49,7 @@ def test(function):
 
 
 class Watch:
-    """Reads the lock of a lane every few ms: how long its TTL ever was, and whether it was ever
-    missing."""
+    """Reads the lock of a lane every few ms, and notes its longest TTL and how often it was missing."""
 
     def __init__(self, w, lane):
         self.w, self.name, self.longest_ms, self.seen, self.gaps, self.over = w, P + "lock:" + lane, 0, 0, 0, False

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork lock`: exit statuses, messages, signals, loss of the lock, lanes of an application, plain locks shared with
-# redis-py, and the inventory example, on private redis-servers. Usage: tests/cli/test_lock.sh [BUILD_DIR] Nothing here asserts a
-# time; the waits have limits only so that a hang is a failure.
+# Tests `latchwork lock`: exit statuses, messages, signals, loss of the lock, lanes of an application, plain locks shared with redis-py,
+# and the inventory example, on private redis-servers.
+# Usage: tests/cli/test_lock.sh [BUILD_DIR]
+# Nothing here asserts a time; the waits have limits only so that a hang is a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev broker. Usage:
-test_metrics.py [BUILD] Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev broker.
+Usage: test_metrics.py [BUILD]
+Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import json
 import os
 import re

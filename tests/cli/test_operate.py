@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs doc/tutorial-operate.md step by step on a running demo. The commands, the handler and the configuration are read from the page, so
-that page and program cannot differ. Then it runs every command of queue and dead with --json, beside loaded workers. Usage:
-test_operate.py [BUILD] Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Runs doc/tutorial-operate.md step by step on a running demo. The commands, the handler and the configuration are read from the page, so that
+page and program cannot differ. Then it runs every command of queue and dead with --json, beside loaded workers.
+Usage: test_operate.py [BUILD]
+Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import json
 import os
 import re

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork top` beside a running supervisor, on a private Redis and the dev broker: on a pseudo-terminal, as text and
-as JSON. Usage: test_top.py [BUILD [TEST…]] Nothing here asserts a time; waits have limits only so that a hang is a
-failure."""
+"""Tests `latchwork top` beside a running supervisor, on a private Redis and the dev broker: on a pseudo-terminal, as text and as JSON.
+Usage: test_top.py [BUILD [TEST…]]
+Nothing here asserts a time; waits have limits only so that a hang is a failure."""
 import fcntl
 import json
 import os

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs one cell of the matrix: builds on a distribution, and runs tests there with a server, a version of librdkafka
-# and a version of Kafka.
+# Runs one cell of the matrix: builds on a distribution, and runs tests there with a server, a librdkafka and a Kafka.
 # usage: tests/matrix/cell.sh DISTRIBUTION SERVER LIBRDKAFKA KAFKA PART…
 #        tests/matrix/cell.sh here valkey-8.1 own 3.9.1 live no_faults_drain
 #
@@ -10,7 +9,8 @@
 # LIBRDKAFKA    own: that of the distribution; or a version that tests/matrix/librdkafka.sh can build, which the program then loads
 # KAFKA         a version; none: no part needs one
 # PART          server, lua, lock: those tests; live [SCENARIO…], which comes last: tests/matrix/live.py
-# The line "versions: …" names the versions that were used. exit: 0 all passed, 1 something failed, 2 usage, or the cell can't be set up
+# The line "versions: …" names the versions that were used.
+# exit: 0 all passed, 1 something failed, 2 usage, or the cell can't be set up
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 5 ] || { sed -n '4,5s/^# //p' "$0" >&2; exit 2; }

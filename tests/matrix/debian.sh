@@ -7,7 +7,8 @@
 # that git ignores, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
 # $LW_DEBIAN_MIRROR. Needs root, for chroot and mount; it mounts in its own namespace, and all processes of the command end with it.
 # $LW_CHROOT_TREE: another name than latchwork below /src, so that two runs can work at the same time. $LW_CHROOT_SHARED: folders that appear inside
-# at the same paths. exit: that of the command; 2 usage, or no chroot can be made
+# at the same paths.
+# exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }

@@ -7,8 +7,8 @@
 # The program is build/servers/NAME/bin/redis-server ($LW_SERVERS: another folder than build/servers). All its libraries are in its folder, so it
 # runs on every Linux of this processor, also in a chroot. Nothing is installed, and root is not needed. A folder that is complete is used again.
 # Debian's packages come from the mirror that apt uses here, or from $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian: it is built from the
-# source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags. exit: 0 its path was printed, 1 the server cannot be made here (the
-# reason is on stderr), 2 usage
+# source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags.
+# exit: 0 its path was printed, 1 the server cannot be made here (the reason is on stderr), 2 usage
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 table=tests/matrix/servers.txt

@@ -146,7 +146,7 @@ static UNUSED char *fx_read(const char *path) {
         }                                                                             \
     } while (0)
 
-/* fx_capture() redirects stderr, where the log goes, to a file; the next function ends that. */
+/* fx_capture() redirects stderr, where the log goes, to a file; fx_release() ends that. */
 static UNUSED int fx_capture(const char *path) {
     int keep = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
     assert_true(keep >= 0 && fd >= 0);
