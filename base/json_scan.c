@@ -63,7 +63,7 @@ static int scan_unicode(struct scan *s, unsigned *code) {
     return 0;
 }
 
-/* Scans an escape; the scan stands behind its backslash. */
+/* Scans an escape, from behind its backslash. */
 static int scan_escape(struct scan *s) {
     unsigned code = 0;
     if (next_is(s, 'u')) {
@@ -104,7 +104,7 @@ static const unsigned char *skip_plain(const unsigned char *p, const unsigned ch
     return p;
 }
 
-/* Scans a string; the scan stands at its opening quote. */
+/* Scans a string, from its opening quote. */
 static int scan_string(struct scan *s, struct lw_json_value *v) {
     const unsigned char *open = s->p++;
     v->kind = LW_JSON_STRING;
@@ -265,7 +265,7 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* Returns the mark of the step at `next`, which is made of the length and the first byte of its unescaped name. */
+/* Returns the mark of the step at `next`: the length and the first byte of its unescaped name, in one number. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;
@@ -381,7 +381,7 @@ static int too_deep(const struct scan *s) {
     return lw_fail(s->err, "malformed JSON at byte %zu: nested deeper than %d", (size_t)(s->p - s->begin), s->rules.depth_max);
 }
 
-/* Scans an object or array; the scan stands at its opening brace or bracket. */
+/* Scans an object or array, from its opening brace or bracket. */
 static int scan_container(struct scan *s, bool wanted, struct lw_json_value *v) {
     const unsigned char *open = s->p;
     bool object = *open == '{';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ${VAR}, ${VAR:-default} and ${file:PATH} in strings; $${ stands for a literal ${. */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings; $${ stands for a literal ${. */
 #include "config/option.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ void lw_expand_free(struct lw_loader *l) {
     l->n_expanded = 0;
 }
 
-/* what: a format with one %s for `name` */
+/* Reports a problem. `what` is a format with one %s, for `name`. */
 #define FAIL(x, what, name) ((x)->failed = true, lw_problem((x)->l->problems, "%s: " what, (x)->path, name))
 
 static void file_problem(struct expansion *x, const char *path, const char *why) {
@@ -50,7 +50,7 @@ static void file_problem(struct expansion *x, const char *path, const char *why)
     lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
-/* A named pipe would block for ever: only regular files, read to their bound. */
+/* Appends the content of a file, up to a limit. Only regular files are read, because a named pipe would block for ever. */
 static void put_file(struct expansion *x, const char *path) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;
@@ -80,7 +80,7 @@ static bool is_name(const char *s, size_t n) {
     return n > 0;
 }
 
-/* Expands what stands between ${ and }. */
+/* Expands the text between ${ and }. */
 static void put_reference(struct expansion *x, const char *body) {
     if (!strncmp(body, "file:", 5)) {
         put_file(x, body + 5);
@@ -134,7 +134,7 @@ static void expand_string(struct lw_loader *l, const char *path, json_t *v) {
     lw_buf_free(&x.out);
 }
 
-/* Recursion is bounded by the parser's depth. */
+/* Expands every string below v. The depth of recursion is limited by the JSON parser. */
 void lw_expand(struct lw_loader *l, const char *path, json_t *v) {
     char below[256];
     const char *name;

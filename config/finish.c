@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that concern more than one key; they run after every key was taken and every default
+/* Checks that concern more than one key. They run after every key was read and every default was
  * filled in. */
 #include "config/option.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kafka.properties: passed to librdkafka as it is, except what would break the guarantees. */
+/* kafka.properties: each property goes to librdkafka as it is, unless it would break a guarantee. */
 #include "config/librdkafka.h"
 #include "config/option.h"
 
@@ -11,7 +11,7 @@
 
 enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
-/* Values that are refused; NULL refuses every value. */
+/* Properties and the values of them that are refused; NULL refuses every value. */
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {
@@ -38,7 +38,7 @@ static const char *refused(const char *name, const char *value) {
 }
 
 /* Lets librdkafka check the property. Its message may quote the value, which may be a secret or
- * come from a variable, so it is masked. */
+ * come from a variable, so the value is masked. */
 static void ask_librdkafka(struct lw_loader *l, const char *path, const struct lw_property *p, bool quote) {
     char text[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -118,7 +118,7 @@ static void finish_reset(struct lw_loader *l) {
     lw_problem(l->problems, "kafka.properties.auto.offset.reset: must be \"earliest\" or \"latest\": where a group without commits begins");
 }
 
-/* In the new group protocol (KIP-848) the broker decides what these say, and librdkafka would not start with them. */
+/* Refuses properties that the broker decides in the new group protocol (KIP-848), because librdkafka would not start with them. */
 static void finish_protocol(struct lw_loader *l) {
     static const char *const moved[][2] = {
         {"session.timeout.ms", "the broker sets it: group.consumer.session.timeout.ms"},
@@ -127,7 +127,7 @@ static void finish_protocol(struct lw_loader *l) {
     };
     const char *protocol = property(l->c, "group.protocol");
     l->c->kafka.new_protocol = protocol && !strcasecmp(protocol, "consumer");
-    /* a broker refuses a static member that comes back before the session of the process that died is over */
+    /* a static member that comes back is refused by the broker until the session of the process that died is over */
     if (l->c->kafka.new_protocol && !l->c->kafka.member_id) l->c->kafka.dynamic = true;
     for (size_t i = 0; l->c->kafka.new_protocol && i < sizeof moved / sizeof *moved; i++)
         if (property(l->c, moved[i][0]))
@@ -142,7 +142,7 @@ static const char *mechanism(const struct lw_config *c) {
     return given ? given : property(c, "sasl.mechanisms");
 }
 
-/* librdkafka gets an unsigned token from these properties, or a signed one by OIDC; it has no other source. */
+/* Checks the properties for tokens: librdkafka makes an unsigned token from them, or gets a signed one by OIDC; it has no other source. */
 static void finish_oauth(struct lw_loader *l) {
     const char *method = property(l->c, "sasl.oauthbearer.method"), *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
     if ((method && !strcasecmp(method, "oidc")) || (own && same_value("true", own))) return;
@@ -180,7 +180,7 @@ static void finish_security(struct lw_loader *l) {
                             l->c->kafka.properties[i].name, protocol);
 }
 
-/* The worker does not poll while a rebalance waits for handlers, so librdkafka counts that wait
+/* Checks the limit of the wait for handlers in a rebalance. The worker does not poll during that wait, so librdkafka counts it
  * against max.poll.interval.ms. */
 static void finish_poll_interval(struct lw_loader *l) {
     enum { DEFAULT_MS = 300000, MARGIN_MS = 10000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of keys: parsing, types, ranges, defaults, suggestions, `check` and the reference page all read it. */
+/* The one table of keys. Parsing, types, ranges, defaults, suggestions, `check` and the reference page all read it. */
 #include "base/nearest.h"
 #include "config/option.h"
 
@@ -8,7 +8,7 @@
 
 #define AT(field) offsetof(struct lw_config, field)
 
-/* In the order of their enums. */
+/* The words of each key, in the order of its enum. */
 static const char *const missing_words[] = {"dead", "skip", "own", NULL};
 static const char *const busy_words[] = {"park", "drop", NULL};
 static const char *const stop_words[] = {"leave", "stay", NULL};
@@ -425,8 +425,8 @@ static const char *leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* Looks among the keys of the same section first, then among all: "ttl_ms" at the top means
- * lock.ttl_ms. */
+/* Finds the key nearest to `path`, in the same section or in all sections. The caller tries both in this order, so "ttl_ms" at the
+ * top means lock.ttl_ms. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

@@ -19,12 +19,12 @@ static bool is_scram(const char *value) { return !strncmp(value, "SCRAM-", 6); }
 static bool is_oauth(const char *value) { return !strcmp(value, "OAUTHBEARER"); }
 static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 
-/* NOTE: for `version --verbose` only, since it concerns nearly everybody and harms nobody's messages. */
+/* What to do about a limit. NOTE: tell it only in `version --verbose`, because it concerns nearly everybody and harms no message. */
 enum how { NOTE, WARN, REFUSE };
 
-/* A limit concerns versions from `from` to below `below` (EVERY: no bound), or, if `feature` is set, a
- * library without that feature. Every property in `properties` (ended by a space each) with a value that
- * `meets` is concerned; NULL: every configuration is. */
+/* A limit holds for versions of librdkafka from `from` to below `below` (EVERY: no bound) or, if `feature` is set, for a
+ * library without that feature. It concerns every property listed in `properties` (each followed by a space) whose value
+ * `meets` accepts; NULL: every configuration. */
 static const struct limit {
     int from, below;
     const char *feature, *properties;
@@ -79,7 +79,7 @@ static bool limited(const struct lw_librdkafka *k, const struct limit *l) {
     return version >= l->from && version < l->below;
 }
 
-/* True if `properties`, in which a space follows each name, holds `name`. */
+/* Returns true if `name` is one of `properties`, each of which is followed by a space. */
 static bool listed(const char *properties, const char *name) {
     size_t n = strlen(name);
     for (const char *p = properties; (p = strstr(p, name)); p += n)

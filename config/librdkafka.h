@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the librdkafka that is loaded can do, and what it can't: its version and what was compiled into it decide that at run time, since
- * a program that was built with one version runs with another. One table holds every limit that concerns us (config/librdkafka.c). `check`
- * and every start report a limit that the configuration meets, before a broker fails on it with a message that names another cause. */
+/* What the loaded librdkafka can do, and what it cannot. This is known only at run time, by its version and the features compiled into it,
+ * since a program built with one version runs with another. One table has every limit that concerns us (config/librdkafka.c). `check` and
+ * every start report a limit that the configuration meets, before a broker fails on it with a misleading message. */
 #ifndef LW_CONFIG_LIBRDKAFKA_H
 #define LW_CONFIG_LIBRDKAFKA_H
 
@@ -11,22 +11,22 @@
 #include <stdbool.h>
 
 struct lw_librdkafka {
-    int version;          /* as rd_kafka_version(): 0x020601ff is 2.6.1 */
+    int version;          /* version as rd_kafka_version() returns it: 0x020601ff is 2.6.1 */
     const char *text;     /* "2.6.1" */
-    const char *features; /* as builtin.features: "gzip,ssl,sasl_plain" */
+    const char *features; /* features as builtin.features lists them: "gzip,ssl,sasl_plain" */
 };
 
-/* The library that is loaded. Lives as long as the process. */
+/* Returns the loaded library, which lives as long as the process. */
 const struct lw_librdkafka *lw_librdkafka_loaded(void);
-/* True if the feature was compiled in. */
+/* Returns true if the feature was compiled in. */
 bool lw_librdkafka_has(const struct lw_librdkafka *k, const char *feature);
-/* Reports what this library can't do with this property of kafka.properties. Returns true if the value is refused. */
+/* Reports what this library cannot do with this property of kafka.properties. Returns true if the value is refused. */
 bool lw_librdkafka_judge(const struct lw_librdkafka *k, const char *name, const char *value, struct lw_problems *problems);
 /* Reports defects that concern every configuration. */
 void lw_librdkafka_judge_all(const struct lw_librdkafka *k, struct lw_problems *problems);
-/* Every limit of this library, one per line, each after `before`. */
+/* Appends every limit of this library, one per line, each after `before`. */
 void lw_librdkafka_limits(const struct lw_librdkafka *k, const char *before, struct lw_buf *out);
-/* True if the library must not push client metrics to the brokers, which 2.5.0 does not survive. */
+/* Returns true if the library must not push client metrics to the brokers, because it would abort: 2.5.0 does. */
 bool lw_librdkafka_mute(const struct lw_librdkafka *k);
 
 #endif

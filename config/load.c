@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → what concerns several keys. */
+/* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → checks of several keys. */
 #include "config/option.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 
 /* ---- reading ---- */
 
-/* Reports malformed JSON by its position. jansson's text quotes what is near the error, which may
- * be a secret; only a duplicate key is named. */
+/* Reports malformed JSON by its position. jansson's text quotes the input near the error, which may
+ * be a secret, so only a duplicate key is named. */
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
     if (json_error_code(e) == json_error_null_character) {
@@ -77,7 +77,7 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
     json_object_foreach(object, name, v) {
         char path[256];
         snprintf(path, sizeof path, "%s%s%.200s", section, *section ? "." : "", name);
-        /* a dot in a name must not reach into another section */
+        /* a name with a dot must not reach into another section */
         if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER))
             unknown(l, path);
         else
@@ -96,7 +96,7 @@ static json_t *given(json_t *root, const char *path) {
     return json_object_get(root, path);
 }
 
-/* Fills in the defaults before the values are taken, so that a rejected value leaves its default in
+/* Fills in the defaults before the values are read, so that a rejected value leaves its default in
  * place. */
 static void take_defaults(struct lw_loader *l, json_t *root) {
     for (size_t i = 0; i < lw_n_options; i++) {
@@ -116,7 +116,7 @@ static void check_required(struct lw_loader *l, json_t *root) {
         const struct lw_option *o = &lw_options[i];
         if (!o->required || given(root, o->path)) continue;
         bool below = !strncmp(o->path, "handler.", 8);
-        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* the problem is already reported */
+        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* the problem was already reported */
         lw_problem(l->problems, "%s: missing; it has no default", o->path);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside config/: a row of the table of keys, and what its functions work with. */
+/* Inside config/: a row of the table of keys, and the data that its functions work with. */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H
 
@@ -19,12 +19,12 @@ enum {
     LW_MEMBER_ID_MAX = 100
 };
 
-/* A string that held ${…}: how it stood in the file, so that messages never show what was put in. */
+/* A string with ${…}, as it was in the file, so that messages never show the expanded value. */
 struct lw_expanded {
     json_t *string;
     char *raw;
     bool from_file;
-    bool failed; /* a problem was already reported: do not check the value */
+    bool failed; /* a problem was already reported, so the value is not checked */
 };
 
 struct lw_loader {
@@ -35,13 +35,13 @@ struct lw_loader {
 };
 
 enum lw_option_kind {
-    LW_OPT_INT,     /* int at `at`, min to max */
-    LW_OPT_INT64,   /* int64_t */
-    LW_OPT_WORD,    /* one of `words`; its index, an enum, at `at` */
-    LW_OPT_EITHER,  /* one of two `words`; bool at `at`, true for the second */
-    LW_OPT_TEXT,    /* a string of at most `max` bytes; char * at `at`, NULL if not given */
-    LW_OPT_CUSTOM,  /* handled by `take` and `show` */
-    LW_OPT_HANDLER, /* the handler section: its type knows the rest of its keys */
+    LW_OPT_INT,     /* an int at `at`, from min to max */
+    LW_OPT_INT64,   /* an int64_t at `at`, from min to max */
+    LW_OPT_WORD,    /* one of `words`; its index, an enum, is stored at `at` */
+    LW_OPT_EITHER,  /* one of two `words`; a bool at `at` is true for the second */
+    LW_OPT_TEXT,    /* a string of at most `max` bytes; a char * at `at`, NULL if the key is not given */
+    LW_OPT_CUSTOM,  /* a value that `take` reads and `show` writes */
+    LW_OPT_HANDLER, /* the handler section: the handler type knows the rest of its keys */
 };
 
 struct lw_option {
@@ -49,15 +49,15 @@ struct lw_option {
     enum lw_option_kind kind;
     size_t at; /* offset in struct lw_config */
     int64_t min, max;
-    const char *const *words; /* NULL-terminated */
-    const char *dflt;         /* JSON text, taken as if it had been given; NULL: computed, or none */
-    const char *dflt_text;    /* what the reference says where dflt is NULL */
-    const char *form;         /* what the reference says for LW_OPT_CUSTOM */
+    const char *const *words; /* list of words, ended by NULL */
+    const char *dflt;         /* the default as JSON text, read as if it had been given; NULL: computed, or none */
+    const char *dflt_text;    /* the default as the reference tells it, if dflt is NULL */
+    const char *form;         /* the form of a value as the reference tells it, for LW_OPT_CUSTOM */
     const char *unless[2];    /* no default if one of these keys or sections is given */
     bool required;
-    bool secret; /* LW_OPT_TEXT: never shown */
+    bool secret; /* the text of an LW_OPT_TEXT is never shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
-    json_t *(*show)(const struct lw_config *c); /* secrets masked; NULL: nothing to show */
+    json_t *(*show)(const struct lw_config *c); /* returns the value with secrets masked; NULL: there is nothing to show */
     const char *help;
 };
 
@@ -67,7 +67,7 @@ extern const size_t lw_n_options;
 /* keys.c */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
-void lw_option_nearest(const char *path, char *out, size_t size); /* sets "" if no key is near */
+void lw_option_nearest(const char *path, char *out, size_t size); /* sets "" if no key is similar */
 
 /* take.c */
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
@@ -89,16 +89,16 @@ void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
-/* A string of 1 to max bytes, or NULL with a problem. */
+/* Returns a string of 1 to max bytes, or NULL after reporting a problem. */
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
 
 bool lw_unusable(const struct lw_loader *l, const json_t *v);
 
-/* expand.c: ${VAR}, ${VAR:-default}, ${file:PATH} in every string below v. */
+/* expand.c: expands ${VAR}, ${VAR:-default} and ${file:PATH} in every string below v. */
 void lw_expand(struct lw_loader *l, const char *path, json_t *v);
 void lw_expand_free(struct lw_loader *l);
 
-/* override.c: one --set */
+/* override.c: applies one --set */
 void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *set);
 
 /* kafka.c */
@@ -106,18 +106,18 @@ void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *
 void lw_finish_kafka(struct lw_loader *l);
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 
-/* finish.c: what concerns more than one key */
+/* finish.c: checks that concern more than one key */
 void lw_finish(struct lw_loader *l);
 
 /* redis.c */
-void lw_section_given(struct lw_loader *l, const char *path); /* some sections say something just by being there */
+void lw_section_given(struct lw_loader *l, const char *path); /* notes that a section is given, since it may matter even if empty */
 void lw_finish_redis(struct lw_loader *l);
 
 /* secret.c */
-bool lw_secret_name(const char *name); /* does a key of this name hold a secret? */
+bool lw_secret_name(const char *name); /* returns true if a key of this name contains a secret */
 json_t *lw_masked(const struct lw_loader *l, json_t *v);
 
-/* print.c: how values are shown again */
+/* print.c: the functions that show values */
 json_t *lw_show_name(const struct lw_config *c);
 json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);

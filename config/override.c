@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --set path=value */
+/* Applies --set path=value. */
 #include "config/option.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char
     return NULL;
 }
 
-/* Names of Kafka properties hold dots: what follows kafka.properties. is one name. */
+/* The rest of a path behind this prefix is one name, because names of Kafka properties contain dots. */
 static const char properties[] = "kafka.properties.";
 
 static json_t *value_of(const char *text) {
@@ -23,7 +23,7 @@ static json_t *value_of(const char *text) {
     return v ? v : json_string(text);
 }
 
-/* The length of the path's next step. */
+/* Returns the length of the path's next step. */
 static size_t step_length(const char *whole, const char *at) {
     if (at - whole == sizeof properties - 1 && !strncmp(whole, properties, sizeof properties - 1)) return strlen(at);
     return strcspn(at, ".");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows a configuration again, and writes the reference page, from the table of keys. */
+/* Shows a configuration, and writes the reference page, by the table of keys. */
 #include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
@@ -11,7 +11,7 @@
 json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
 json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
 
-/* Returns NULL when no name is configured and the host's name is used. */
+/* Returns NULL if no name is configured, so that the host's name is used. */
 json_t *lw_show_member_id(const struct lw_config *c) {
     if (c->kafka.dynamic) return json_string("off");
     return c->kafka.member_id ? json_string(c->kafka.member_id) : NULL;
@@ -58,7 +58,7 @@ json_t *lw_show_nodes(const struct lw_config *c) { return show_list(c->redis.clu
 
 json_t *lw_show_db(const struct lw_config *c) { return c->redis.db ? json_integer(c->redis.db) : NULL; }
 
-/* Shown only if they differ: most have no TLS at all. */
+/* Returns NULL for the default, because most fleets have no TLS at all. */
 json_t *lw_show_sentinel_verify(const struct lw_config *c) { return c->redis.sentinel.tls.no_verify ? json_false() : NULL; }
 json_t *lw_show_tls_verify(const struct lw_config *c) { return c->redis.tls.no_verify ? json_false() : NULL; }
 
@@ -103,7 +103,7 @@ static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     return NULL;
 }
 
-/* Makes the sections on the way. */
+/* Stores a value under its path, and makes the sections on the way. */
 static void put(json_t *root, const char *path, json_t *v) {
     for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
         char section[64];
@@ -126,7 +126,7 @@ static void show_given(const struct lw_config *c, json_t *root) {
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_t *root = json_object();
     for (size_t i = 0; i < lw_n_options; i++) {
-        if (!strncmp(lw_options[i].path, "handler.", 8)) continue; /* shown with their section */
+        if (!strncmp(lw_options[i].path, "handler.", 8)) continue; /* these are shown with the whole section */
         json_t *v = show(c, &lw_options[i]);
         if (v) put(root, lw_options[i].path, v);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a shard's Redis is reached: what several keys say together. */
+/* How to reach the Redis of a shard, which several keys say together. */
 #include "base/redis/connection.h"
 #include "base/text.h"
 #include "config/option.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* *to becomes a copy of `from` if it is empty and there is one. */
+/* Copies `from` to *to if *to is empty and `from` is not. Returns false if an allocation failed. */
 static bool fill(char **to, const char *from) { return *to || lw_text_copy(to, from); }
 
 static bool fill_tls(struct lw_tls *t, const struct lw_tls *from) {
@@ -19,7 +19,7 @@ static bool fill_tls(struct lw_tls *t, const struct lw_tls *from) {
            fill(&t->server_name, from->server_name);
 }
 
-/* What redis.username, redis.password and redis.tls say, for a server whose URL does not. */
+/* Adds redis.username, redis.password and redis.tls to a server whose URL does not have them. */
 static int fill_login(struct lw_redis_url *u, const struct lw_config *c, struct lw_err *err) {
     bool whole = u->password || (fill(&u->user, c->redis.username) && fill(&u->password, c->redis.password));
     return whole && fill_tls(&u->tls, &c->redis.tls) ? 0 : lw_fail_memory(err);

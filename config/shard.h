@@ -9,9 +9,9 @@
 #include "config/config.h"
 
 enum { LW_SHARD_PREFIX = 128 };
-/* "lw:{TAG}:" into `out`. Returns its length. */
+/* Writes "lw:{TAG}:" into `out`. Returns its length. */
 size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_PREFIX]);
-/* The slot of a shard's keys, if they are in a cluster. */
+/* Returns the slot of a shard's keys in a cluster. */
 int lw_shard_slot(const struct lw_config *c, int shard);
 
 #endif

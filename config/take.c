@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes one value of a known key into the configuration, or says what is wrong with it. */
+/* Reads one value of a known key into the configuration, or says what is wrong with it. */
 #include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
@@ -36,7 +36,7 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
 
 /* ---- simple kinds ---- */
 
-/* Numbers may come out of a variable: "${WORKERS:-2}". */
+/* Returns true if the value is an integer, also as the text of an expanded variable: "${WORKERS:-2}". */
 static bool as_integer(const struct lw_loader *l, json_t *v, int64_t *out) {
     if (json_is_integer(v)) return *out = json_integer_value(v), true;
     if (!json_is_string(v) || !lw_was_expanded(l, v)) return false;
@@ -111,7 +111,7 @@ const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_
     return json_string_value(v);
 }
 
-/* Names of Kafka topics, and of Latchwork's own applications, hold nothing else. */
+/* The characters allowed in names of Kafka topics and of applications. */
 static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
@@ -201,7 +201,7 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
         add_url(l, o->path, v);
         return;
     }
-    size_t n = json_array_size(v); /* 0 if it is not an array */
+    size_t n = json_array_size(v); /* n is 0 if it is not an array */
     if (n == 0 || n > LW_URLS_MAX) {
         lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path, (int)LW_URLS_MAX,
                    json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
@@ -240,7 +240,7 @@ static void add_address(struct lw_loader *l, const struct addresses *a, const ch
 
 static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v, const struct addresses *a) {
     char path[64], buf[LW_SHOWN_MAX];
-    size_t n = json_array_size(v); /* 0 if it is not an array */
+    size_t n = json_array_size(v); /* n is 0 if it is not an array */
     if (n == 0 || n > a->max) {
         lw_problem(l->problems, "%s: must be a list of 1 to %zu addresses, as 10.0.0.7:%d, is %s", o->path, a->max, a->port,
                    lw_shown(l, v, buf));
@@ -264,7 +264,7 @@ void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     take_addresses(l, o, v, &a);
 }
 
-/* No LW_OPT_INT, because it is shown only if it is given. */
+/* Not an LW_OPT_INT, because the number is shown only if it was given. */
 void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     int64_t n;
@@ -292,7 +292,7 @@ static bool pointer_problem(struct lw_loader *l, const char *path, const char *p
     return false;
 }
 
-/* header:NAME or json:/pointer, or the plain word. Returns false with a problem. */
+/* Reads header:NAME, json:/pointer, or the plain word. Returns false after reporting a problem. */
 static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word, struct lw_rule *out) {
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, path, v, RULE_MAX);
@@ -337,7 +337,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
 
 /* ---- handler, http ---- */
 
-/* Accepts any name: only the registry knows which types exist (lw_handler_find()). */
+/* Accepts any name, because only the registry knows which types exist (lw_handler_find()). */
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;
@@ -349,7 +349,7 @@ void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t
     l->c->handler.type = lw_strdup(text);
 }
 
-/* host must hold 64 bytes. Returns true if the text is no HOST:PORT. */
+/* Splits HOST:PORT; `host` must have room for 64 bytes. Returns true if the text has another form. */
 static bool listen_problem(const char *text, char *host, int *port) {
     unsigned char address[16];
     bool v6 = *text == '[';
@@ -380,7 +380,7 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     l->c->http.port = port;
 }
 
-/* No message shows the value, not even an invalid one. */
+/* Reads the token. No message shows its value, not even an invalid one. */
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = json_string_value(v);
     size_t n = json_string_length(v);

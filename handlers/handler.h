@@ -44,7 +44,7 @@ struct lw_job {
     size_t n_headers;
     int attempt;    /* number of the attempt, from 1 */
     bool alone;     /* a suspect: no other job runs in this worker meanwhile */
-    uint64_t fence; /* fencing token, which grows with every message of a key; messages that run under one lease have one each */
+    uint64_t fence; /* fencing token, which grows with every message of a key, also between messages that run under one lease */
     struct lw_job_lease *lease;
     int64_t give_up_ms;  /* boot clock; handler.timeout_ms after the start of this job, set by the pool; INT64_MAX: no limit */
     struct lw_job *next; /* next job in a list of the pool, between submit and reap */

@@ -33,7 +33,7 @@ struct lw_handler {
     void *self;
     bool inited;
     const json_t *config;     /* borrowed from the configuration; may be NULL */
-    struct setting *settings; /* numbers as text; only setting() adds to the list, under the lock */
+    struct setting *settings; /* list of numbers as text, to which setting() alone adds, with the lock held */
     pthread_mutex_t lock;
     size_t batch_max;
 };

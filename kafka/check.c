@@ -14,7 +14,7 @@
 
 enum {
     CHECK_MS = 5000,
-    CANDIDATE_MS = 1000, /* minimum time between two candidates, because hashing every record costs too much */
+    CANDIDATE_MS = 1000, /* minimum time between two candidates, because it would cost too much to hash every record */
     METADATA_MAX = 4096, /* the broker's default limit; the anchor is left out if it does not fit */
 };
 

@@ -133,7 +133,7 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Lets librdkafka refresh tokens in a thread of its own. A client that nobody polls would otherwise wait
+/* Lets librdkafka refresh tokens in a thread of its own. Otherwise a client that nobody polls would wait
  * for an answer without ever getting a token. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);

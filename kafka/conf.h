@@ -14,7 +14,7 @@
  * message names it). member_id is the group.instance.id; "": none; NULL: as the properties say.
  * The caller owns the result until rd_kafka_new() takes it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err);
-/* Calls rd_kafka_new() with such a configuration, and takes ownership of it in any case. Returns NULL with a
+/* Calls rd_kafka_new() and takes ownership of `conf` in any case. Returns NULL with a
  * permanent `err`. A thread of librdkafka refreshes the tokens of SASL OAUTHBEARER, whether or not the
  * client is polled. */
 rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf, struct lw_err *err);
@@ -23,7 +23,7 @@ const char *lw_kafka_property(const struct lw_config *c, const char *name);
 /* Makes the configuration of a client that only asks (for end offsets or the cluster id). It has isolation.level, and
  * the properties that describe the cluster and our login. */
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err);
-/* Opens such a client that can read the commits of the group, without joining it. Returns NULL with
+/* Opens a client that can read the commits of the group without joining it. Returns NULL with
  * a permanent `err`. */
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
 /* Makes the configuration of an idempotent producer that never creates topics. It has the same properties as such

@@ -52,7 +52,7 @@ struct lw_source {
     bool dead;              /* `fatal` was called, so nothing more is delivered */
     struct lw_part **parts; /* sorted by generation */
     size_t n_parts, cap_parts, turn;
-    int64_t swept_ms;            /* boot clock; when the queues that looked empty were last read as well */
+    int64_t swept_ms;            /* boot clock; last time at which even queues that looked empty were read */
     struct lw_sent *sent;        /* list of unanswered commits */
     bool commit_busy;            /* a call of lw_source_commit() is unanswered */
     int64_t auth_since_ms;       /* boot clock; first failed authentication since anything last worked; 0: none */

@@ -124,8 +124,8 @@ static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t 
     return all;
 }
 
-/* Gives a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in flight, otherwise as
- * lw_sink_send(). */
+/* Gives a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in flight, otherwise what
+ * lw_sink_send() returns. */
 static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
                    struct lw_err *err) {
     struct lw_sink *k = l->sink;

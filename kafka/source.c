@@ -221,9 +221,9 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Serves rebalances (in the callback) and errors. It delivers any record that comes here: such a record would date from before its own
- * queue was separated, so it would be in order. librdkafka's code suggests that there is none. This call also tells librdkafka that we are
- * alive (max.poll.interval.ms). */
+/* Serves rebalances (in the callback) and errors. If a record comes here, it is delivered: it would date from before its own queue was
+ * separated, so it would be in order. librdkafka's code suggests that none comes. This call also tells librdkafka that we are alive
+ * (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;
@@ -354,7 +354,7 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
     }
 }
 
-/* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for such a member when it
+/* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for a static member when it
  * unsubscribes, but never when it closes. In the new protocol it always asks to keep the place. A join in flight must end first, because
  * the broker may already list this member, or still list the previous process under its id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {

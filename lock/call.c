@@ -231,6 +231,8 @@ static const struct {
     {"ASK ", LATCHWORK_E_READONLY, "; its slot is being moved: try again"},
     {"TRYAGAIN", LATCHWORK_E_READONLY, "; its slot is being moved: try again"},
     {"CLUSTERDOWN", LATCHWORK_E_READONLY, "; try again when the cluster is up"},
+    {"ERR Could not find scripting engine", LATCHWORK_E_NO_SCRIPTS,
+     "; load the server's Lua module, or open the client with LATCHWORK_FLAG_NO_SCRIPTS"},
 };
 
 static int meaning_of(const char *text) {

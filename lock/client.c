@@ -54,7 +54,7 @@ static void default_label(char *label) {
         if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0) *p = '-';
 }
 
-/* Reads the caller's options. An earlier version of the library may have laid them out, with fewer fields. */
+/* Reads the caller's options. A program that was built with an earlier version of the header has fewer of them. */
 static bool read_options(const struct latchwork_client_options *given, struct latchwork_client_options *o, struct latchwork_error *error) {
     *o = (struct latchwork_client_options){0};
     if (!given) return true;

@@ -49,7 +49,7 @@ struct latchwork_client {
 };
 
 struct lw_call {
-    const struct lw_script *script; /* NULL: arg[] holds a whole command */
+    const struct lw_script *script; /* the script to call; NULL: arg[] is a whole command */
     int n;
     const char *arg[LW_CALL_ARGS]; /* borrowed; valid until the call has ended */
     size_t size[LW_CALL_ARGS];

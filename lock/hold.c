@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does what all kinds of locks share, and holds the public functions. */
+/* The code that all kinds of locks share, and the public functions. */
 #include "lock/hold.h"
 
 #include "base/clock.h"

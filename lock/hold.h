@@ -14,7 +14,7 @@ enum {
     LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,       /* a value is TOKEN:FENCE */
     LW_LOCK_KEYS = 6,
     LW_FENCE_KEEP_MS =
-        7 * 24 * 3600 * 1000, /* a fence counter that was unused for this long is forgotten, so Redis' clock must not go back by more */
+        7 * 24 * 3600 * 1000, /* ms; an unused fence counter is forgotten after this time, so Redis' clock must not go back by more */
 };
 
 struct lw_lock_ops {
@@ -28,7 +28,7 @@ struct lw_lock_ops {
     /* Writes the call that extends a lease, so that many holds are renewed in one pipeline; the reply is the integer
      * 1 or 0. NULL: the kind has only `keep`. */
     void (*keep_call)(struct latchwork_hold *hold, int64_t ttl_ms, struct lw_call *call);
-    uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* NULL: all names of the lock share one fence */
+    uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* fence of the i-th name; NULL: all names share one */
     void (*hold_fini)(struct latchwork_hold *hold);                    /* frees hold->more; may be NULL */
     void (*lock_fini)(struct latchwork_lock *lock);                    /* frees lock->more; may be NULL */
     /* May be NULL: the result is then UNSUPPORTED. */

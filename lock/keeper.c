@@ -123,7 +123,7 @@ static redisReply *reply_in_time(struct lw_keeper *k) {
 
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours, int64_t sent_ms, int64_t ttl_ms) {
     pthread_mutex_lock(&k->mutex);
-    if (h->kept) { /* not kept: it was released meanwhile */
+    if (h->kept) { /* a hold that is not kept was released meanwhile */
         if (ours) {
             lw_hold_leased(h, sent_ms, ttl_ms);
             h->renew_ms = at_its_end(h) ? INT64_MAX : sent_ms + ttl_ms / 3;
@@ -186,7 +186,7 @@ static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) 
 
 static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
-    bool kept = h->kept; /* not kept: it was released meanwhile */
+    bool kept = h->kept; /* a hold that is not kept was released meanwhile */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;

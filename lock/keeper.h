@@ -18,7 +18,7 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
 void lw_keeper_close(struct lw_keeper *k); /* ignores NULL */
 /* Returns false, with *error, if an allocation failed. */
 bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *hold, struct latchwork_error *error);
-/* Removes the hold. From then on its callback neither runs nor will be called, unless this function was
+/* Removes the hold. After this call its callback does not run and will not be called, unless this function was
  * called from that callback. */
 void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *hold);
 

@@ -11,7 +11,7 @@ struct lw_shape {
     enum latchwork_kind kind;
     bool queues, shared;             /* shared: the lease is a member of a zset, not a string */
     int leases;                      /* index of the key that contains the lease */
-    const char *names[LW_LOCK_KEYS]; /* the names of the keys are lwl:{NAME}: and one of these */
+    const char *names[LW_LOCK_KEYS]; /* endings of the keys' names, which begin with lwl:{NAME}: */
 };
 
 static const struct lw_shape shapes[] = {

@@ -5,7 +5,7 @@
  *
  * Every row is a mutex named PREFIX TABLE:ID, so a lock of one row, a lock of several rows and a mutex of that name exclude each other.
  * Rows are taken in one order, and a waiter holds only smaller rows than the one that it waits for, so waiters never form a circle. All
- * rows of a hold have the same token, by which Redis knows whose they are. */
+ * rows of a hold have the same token, by which the scripts know that they are ours. */
 #include "base/clock.h"
 #include "lock/keeper.h"
 #include "lock/one.h"

@@ -13,17 +13,17 @@
 
 enum {
     WHERE_SIZE = 160,
-    ASKED_MAX = 8,   /* nodes that one search asks, so that each has time to answer */
-    NODES_MAX = 512, /* nodes that are remembered */
-    SPAN_WORDS = 3,  /* first slot, last slot, owner; replicas follow */
-    STEPS = 3,       /* connecting, login and the question have a limit each */
+    ASKED_MAX = 8,   /* maximum number of nodes per search, so that each has time to answer */
+    NODES_MAX = 512, /* maximum number of nodes that are remembered */
+    SPAN_WORDS = 3,  /* number of words before the replicas: first slot, last slot, owner */
+    STEPS = 3,       /* number of steps that have a limit each: connecting, login, the question */
 };
 
 struct lw_cluster {
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     struct lw_redis_url *node;
-    size_t n, n_given; /* the first n_given were given, the others learned from the last map */
-    size_t first;      /* the one to ask first, modulo n */
+    size_t n, n_given; /* the first n_given nodes were given, the others come from the last map */
+    size_t first;      /* index of the node to ask first, modulo n */
 };
 
 /* --- a map ---------------------------------------------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static const char *address_of(const redisReply *node) {
     return NULL;
 }
 
-/* NULL: the answer is malformed, or does not say where the node is. */
+/* Returns the host of a node, or NULL if the answer is malformed or does not tell it. */
 static const char *host_of(const redisReply *node, const struct lw_redis_url *asked) {
     const redisReply *host = node->element[0];
     if (host->type == REDIS_REPLY_NIL || (is_text(host) && !host->len)) return asked->host;
@@ -99,7 +99,7 @@ int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, stru
     if (!out->span) return lw_fail_memory(err);
     for (; out->n < r->elements; out->n++)
         if (read_span(r->element[out->n], asked, &out->span[out->n], err)) {
-            out->n++; /* what was read of it is freed, too */
+            out->n++; /* counts a broken entry too, so that it is freed */
             lw_slot_map_free(out);
             return -1;
         }
@@ -140,7 +140,7 @@ void lw_cluster_doubt(struct lw_cluster *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* The same login at another place. */
+/* Makes *out the same login at another place. */
 static int node_at(const struct lw_redis_url *like, const struct lw_place *at, struct lw_redis_url *out) {
     if (lw_redis_url_copy(like, out, NULL)) return -1;
     free(out->host);
@@ -159,7 +159,8 @@ static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
     return i;
 }
 
-/* Replaces what was learned before by the nodes of this map. What finds no memory is left out: the next map names it again. */
+/* Replaces the nodes of earlier maps by those of this one. A node for which there is no memory is left out, since the next map names it
+ * again. */
 static void learn(struct lw_cluster *c, const struct lw_slot_map *m, const struct lw_redis_url *asked) {
     pthread_mutex_lock(&c->mutex);
     for (; c->n > c->n_given; c->n--) lw_redis_url_free(&c->node[c->n - 1]);
@@ -191,7 +192,7 @@ static void add_failure(struct lw_err *all, const struct lw_redis_url *node, con
     snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(node, where, sizeof where), why);
 }
 
-/* The ith node of a search that began at `first`: a copy, because others may learn meanwhile. */
+/* Copies the k-th node of a search that began at `first`, because others may change the list meanwhile. */
 static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     pthread_mutex_lock(&c->mutex);
     int failed = lw_redis_url_copy(&c->node[k % c->n], out, NULL);
@@ -199,7 +200,7 @@ static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     return failed;
 }
 
-/* Whether the map is what is searched for: slot -1 is any. */
+/* Returns 0 if the map has an owner for the slot, or the slot is -1; otherwise -1 with *why. */
 static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
     if (slot < 0 || lw_slot_map_find(m, slot)) return 0;
     return lw_fail(why, "its map has no owner of slot %d", slot);
@@ -224,7 +225,7 @@ static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct 
         lw_redis_url_free(asked);
         if (why.memory) return lw_fail_memory(err);
     }
-    lw_cluster_doubt(c); /* a cluster of more nodes than a search asks is gone through in the end */
+    lw_cluster_doubt(c); /* over several searches all nodes of a large cluster are asked */
     return lw_fail(err, "no cluster node names its owner: %s", all.text);
 }
 
@@ -245,7 +246,7 @@ int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct l
     *out = (struct lw_redis_url){0};
     if (search(c, slot, timeout_ms, &m, err)) return -1;
     const struct lw_span *span = lw_slot_map_find(&m, slot);
-    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0; /* node 0 was given: it never changes */
+    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0; /* node 0 was given, so it never changes */
     if (!failed) out->only_master = true;
     lw_slot_map_free(&m);
     return failed;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes of a Redis Cluster: which of them owns a slot.
+/* The nodes of a Redis Cluster, and which of them owns a slot.
  *
- * Any node knows the map of all. The nodes that the user gave are asked first; each map that is read names more of them, which are asked
- * when those are gone. Whatever node a map names is spoken to with the same user, password and TLS as those that were given.
+ * Each node knows the map of all. The nodes that the user gave are asked first. Each map names more nodes, which are asked if the first
+ * ones are gone. All nodes get the same user, password and TLS settings as those that were given.
  *
- * A map is an opinion: a node that is cut off from the others has an old one. So the login of an owner that was found asks for its ROLE,
- * the owner itself refuses slots which it knows to be elsewhere (MOVED), and after a connection that failed another node is asked. */
+ * A map may be wrong, since a node that is cut off from the others has an old one. So the login of an owner that was found checks its ROLE,
+ * the owner itself refuses slots that it knows to be elsewhere (MOVED), and after a connection that failed another node is asked. */
 #ifndef LW_BASE_REDIS_CLUSTER_H
 #define LW_BASE_REDIS_CLUSTER_H
 
@@ -21,7 +21,7 @@ struct lw_place {
     int port;
 };
 
-/* Slots first to last, and who has them. */
+/* A range of slots, from `first` to `last`, and the nodes that have them. */
 struct lw_span {
     int first, last;
     struct lw_place *node; /* the owner, then its replicas */
@@ -33,23 +33,24 @@ struct lw_slot_map {
     size_t n;
 };
 
-/* Reads an answer to CLUSTER SLOTS by the node at `asked`: a node without a host in it is that one. -1 with *err; then *out is empty. */
+/* Reads the answer of the node at `asked` to CLUSTER SLOTS; a node without a host is that node. Returns -1 with *err and an empty *out. */
 int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out, struct lw_err *err);
-/* The span of a slot, or NULL: nobody has it. */
+/* Returns the range of a slot, or NULL if nobody has the slot. */
 const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot);
 void lw_slot_map_free(struct lw_slot_map *m);
 
 struct lw_cluster;
 
-/* Copies the nodes that were given, with all that says how to log in. An allocation that fails is an error: NULL with *err. */
+/* Copies the nodes that were given, with their login. Returns NULL with *err if an allocation failed. */
 struct lw_cluster *lw_cluster_open(const struct lw_redis_url *given, size_t n, struct lw_err *err);
-void lw_cluster_close(struct lw_cluster *c); /* NULL, too */
+void lw_cluster_close(struct lw_cluster *c); /* ignores NULL */
 
-/* Both are thread-safe, and take at most timeout_ms, but for the resolver. -1 with *err, which says what each node answered. */
+/* Both are thread-safe, and take at most timeout_ms, not counting the resolver. They return -1 with *err, which tells the answer of each
+ * node. */
 int lw_cluster_map(struct lw_cluster *c, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err);
-/* Where the owner of a slot is, as what its login has to say; the caller frees *out. */
+/* Finds the owner of a slot, with the login for it. The caller frees *out. */
 int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err);
-/* The owner that was found was of no use: the next search begins with another node. */
+/* Tells that the owner that was found was useless, so that the next search begins with another node. */
 void lw_cluster_doubt(struct lw_cluster *c);
 
 #endif

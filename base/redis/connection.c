@@ -24,7 +24,7 @@ static struct lw_redis *new_connection(struct lw_err *err) {
     if (c) c->stream.fd = -1;
     if (c) c->reader = redisReaderCreate();
     if (c && c->reader) {
-        c->reader->maxbuf = 0; /* hiredis asserts that it can allocate a smaller buffer for the one that it drops */
+        c->reader->maxbuf = 0; /* otherwise hiredis asserts that it can allocate a smaller buffer in place of the one that it drops */
         return c;
     }
     free(c);
@@ -98,7 +98,7 @@ static void flush(struct lw_redis *c) {
     c->out.n = 0;
 }
 
-/* Takes what hiredis formatted; n < 0: it could not. */
+/* Appends a command that hiredis formatted; n < 0: hiredis failed. */
 static void append(struct lw_redis *c, char *bytes, int n) {
     if (n < 0) lw_redis_break(c, LW_REDIS_MEMORY, "out of memory");
     lw_text_add(&c->out, bytes, n < 0 ? 0 : (size_t)n);

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/redis/stream.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -19,17 +20,18 @@ struct lw_finding {
     int shard, fd;
     unsigned asked, searching, answered; /* numbers of questions: the newest, the one being searched for, the last answered */
     bool taken;
-    struct lw_redis_url found; /* the answer, or */
+    struct lw_redis_url found; /* the answer, if `err` is empty */
     struct lw_err err;
     struct lw_finding *next;
 };
 
 struct lw_finder {
     struct lw_redis_servers servers;
-    pthread_mutex_t mutex; /* guards all below, and the findings */
+    pthread_mutex_t mutex; /* guards all fields below, and the findings */
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
+    unsigned resolved; /* names of hosts: another address each time */
     pthread_t thread;
 };
 
@@ -58,7 +60,14 @@ static void answer(struct lw_finding *q, const struct lw_redis_url *found, const
     if (q->answered == q->asked) rouse(q);
 }
 
-/* Searches for one server without the mutex, and answers everybody who had asked for it before. */
+/* Also resolves a host's name, because that can block. */
+static void find(struct lw_finder *f, int shard, struct lw_redis_url *out, struct lw_err *err) {
+    struct lw_err why = {0};
+    if (lw_redis_servers_find(&f->servers, shard, SEARCH_MS, out, err) || !lw_stream_resolve(out, f->resolved++, &why)) return;
+    why.memory ? lw_fail_memory(err) : lw_fail(err, "%s: %s", out->host, why.text);
+}
+
+/* Searches for one server, without the mutex, and answers every question that was asked for it before. */
 static void search(struct lw_finder *f, const struct lw_finding *first) {
     struct lw_redis_url found;
     struct lw_err err = {0};
@@ -67,7 +76,7 @@ static void search(struct lw_finder *f, const struct lw_finding *first) {
     for (struct lw_finding *q = f->all; q; q = q->next)
         if (place_of(q) == place && q->asked != q->answered) q->searching = q->asked;
     pthread_mutex_unlock(&f->mutex);
-    lw_redis_servers_find(&f->servers, shard, SEARCH_MS, &found, &err);
+    find(f, shard, &found, &err);
     pthread_mutex_lock(&f->mutex);
     for (struct lw_finding *q = f->all; q; q = q->next)
         if (q->searching && place_of(q) == place) answer(q, &found, &err);
@@ -159,14 +168,14 @@ void lw_finding_doubt(struct lw_finding *q) { lw_redis_servers_doubt(&q->finder-
 void lw_finding_ask(struct lw_finding *q) {
     if (!q->finder->threaded) return;
     pthread_mutex_lock(&q->finder->mutex);
-    if (!++q->asked) q->asked = 1; /* 0 means none */
+    if (!++q->asked) q->asked = 1; /* skip 0, which means that there is no question */
     pthread_cond_signal(&q->finder->asked);
     pthread_mutex_unlock(&q->finder->mutex);
 }
 
 static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
     uint64_t n;
-    ssize_t r = read(q->fd, &n, sizeof n); /* EAGAIN means that it was empty */
+    ssize_t r = read(q->fd, &n, sizeof n); /* fails with EAGAIN if there was nothing to read */
     (void)r;
     if (q->asked != q->answered || q->taken) return 0;
     q->taken = true;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHERE_SIZE = 160, STEPS = 3 /* connecting, login and the question have a limit each */ };
+enum { WHERE_SIZE = 160, STEPS = 3 /* number of steps that have a limit each: connecting, login, the question */ };
 
 void lw_redis_servers_free(struct lw_redis_servers *s) {
     for (size_t i = 0; i < s->n; i++) lw_redis_url_free(&s->at[i]);
@@ -92,16 +92,23 @@ static void add_failure(struct lw_err *all, const struct lw_redis_url *sentinel,
     snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(sentinel, where, sizeof where), why);
 }
 
-/* A dead Sentinel may use up its share of the time only, so that those behind it are asked, too. */
+/* Asks a Sentinel, with its share of the time: the `others` behind it are asked as well if it is dead. */
+static int ask_in_time(const struct lw_redis_servers *s, size_t k, int64_t until_ms, size_t others, struct lw_redis_url *out,
+                       struct lw_err *err) {
+    int64_t left_ms = until_ms - lw_boot_ms(), step_ms = left_ms / (int64_t)(others + 1) / STEPS;
+    if (left_ms <= 0) return lw_fail(err, "not asked, because no time was left");
+    return ask_one(s, &s->at[k], step_ms > 1 ? step_ms : 1, out, err);
+}
+
+/* Asks the Sentinels in turn. */
 static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
     struct lw_err all = {0};
     size_t first = atomic_load(&s->first);
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     for (size_t i = 0; i < s->n; i++) {
         size_t k = (first + i) % s->n;
-        int64_t step_ms = (until_ms - lw_boot_ms()) / (int64_t)(s->n - i) / STEPS;
         struct lw_err why = {0};
-        if (!ask_one(s, &s->at[k], step_ms > 1 ? step_ms : 1, out, &why)) {
+        if (!ask_in_time(s, k, until_ms, s->n - i - 1, out, &why)) {
             if (i) atomic_store(&s->first, k);
             return 0;
         }

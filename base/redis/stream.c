@@ -22,7 +22,7 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    UNACKNOWLEDGED_MS = 25000, /* as long as the keepalive: a peer that acknowledges nothing for this time is gone */
+    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this time is gone; as long as the keepalive */
 };
 
 void lw_stream_close(struct lw_stream *s) {
@@ -72,23 +72,50 @@ static const struct addrinfo *address_of_family(const struct addrinfo *a, int fa
         if (a->ai_family == family && index-- == 0) return a;
 }
 
-static int start_host(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err) {
+/* The addresses of the host, which the caller frees: at least one. */
+static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_err *err) {
     char service[12];
     snprintf(service, sizeof service, "%d", at->port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
-    int failed = getaddrinfo(at->host, service, &hints, &list);
-    if (failed) return failed == EAI_MEMORY ? lw_fail_memory(err) : lw_fail(err, "%s", gai_strerror(failed));
-    unsigned v4 = count_addresses(list, AF_INET), v6 = count_addresses(list, AF_INET6);
+    if (at->address) hints.ai_flags |= AI_NUMERICHOST;
+    int failed = getaddrinfo(at->address ? at->address : at->host, service, &hints, &list);
+    if (!failed && count_addresses(list, AF_INET) + count_addresses(list, AF_INET6)) return list;
+    if (!failed) freeaddrinfo(list);
+    if (failed == EAI_MEMORY)
+        lw_fail_memory(err);
+    else
+        lw_fail(err, "%s", failed ? gai_strerror(failed) : "the host has no address");
+    return NULL;
+}
+
+/* The one to try: all of IPv4 first, then those of IPv6, then from the beginning. */
+static const struct addrinfo *choose(const struct addrinfo *list, unsigned attempt, unsigned *addresses) {
+    unsigned v4 = count_addresses(list, AF_INET), v6 = count_addresses(list, AF_INET6), i = attempt % (v4 + v6);
     *addresses = v4 + v6;
-    if (v4 + v6) {
-        unsigned i = attempt % (v4 + v6);
-        const struct addrinfo *a = i < v4 ? address_of_family(list, AF_INET, i) : address_of_family(list, AF_INET6, i - v4);
-        failed = start_at(s, a->ai_family, a->ai_addr, a->ai_addrlen, err);
-    } else {
-        failed = lw_fail(err, "the host has no address");
-    }
+    return i < v4 ? address_of_family(list, AF_INET, i) : address_of_family(list, AF_INET6, i - v4);
+}
+
+static int start_host(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err) {
+    struct addrinfo *list = addresses_of(at, err);
+    if (!list) return -1;
+    const struct addrinfo *a = choose(list, attempt, addresses);
+    int failed = start_at(s, a->ai_family, a->ai_addr, a->ai_addrlen, err);
     freeaddrinfo(list);
     return failed;
+}
+
+int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *err) {
+    char text[NI_MAXHOST];
+    unsigned n;
+    if (at->path || at->address) return 0;
+    struct addrinfo *list = addresses_of(at, err);
+    if (!list) return -1;
+    const struct addrinfo *a = choose(list, attempt, &n);
+    int failed = getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+    freeaddrinfo(list);
+    if (failed) return lw_fail(err, "%s", gai_strerror(failed));
+    at->address = strdup(text);
+    return at->address ? 0 : lw_fail_memory(err);
 }
 
 int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err) {

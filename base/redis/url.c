@@ -145,6 +145,7 @@ int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_u
 
 void lw_redis_url_free(struct lw_redis_url *u) {
     free(u->host);
+    free(u->address);
     free(u->path);
     free(u->user);
     free(u->password);
@@ -154,8 +155,8 @@ void lw_redis_url_free(struct lw_redis_url *u) {
 
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err) {
     *out = (struct lw_redis_url){.port = from->port, .db = from->db, .only_master = from->only_master, .via = from->via};
-    if (lw_text_copy(&out->host, from->host) && lw_text_copy(&out->path, from->path) && lw_text_copy(&out->user, from->user) &&
-        lw_text_copy(&out->password, from->password) && !lw_tls_copy(&from->tls, &out->tls, err))
+    if (lw_text_copy(&out->host, from->host) && lw_text_copy(&out->address, from->address) && lw_text_copy(&out->path, from->path) &&
+        lw_text_copy(&out->user, from->user) && lw_text_copy(&out->password, from->password) && !lw_tls_copy(&from->tls, &out->tls, err))
         return 0;
     lw_redis_url_free(out);
     return lw_fail_memory(err);

@@ -14,14 +14,14 @@
 
 enum {
     CONNECT_MS = 2000,
-    FIND_MS = 10000, /* longer than a search lasts, so that only a resolver that hangs is given up */
+    FIND_MS = 10000, /* limit of a search, longer than any search takes except with a resolver that hangs */
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
-    STEADY_MS = 2000,    /* after a connection that lasted this long, reconnect at once */
-    COMPLAIN_MS = 10000, /* log failed attempts at most once per this period */
-    READS = 16,          /* a serve, so that other connections get their turn */
-    KEEP_OUT = 1 << 20,  /* an output buffer larger than this is not kept from one pipeline to the next */
+    STEADY_MS = 2000,    /* if a connection lasted this long, the next attempt follows at once */
+    COMPLAIN_MS = 10000, /* minimum time between log lines about failed attempts */
+    READS = 16,          /* maximum number of reads per serve, so that other connections have their turn */
+    KEEP_OUT = 1 << 20,  /* an output buffer larger than this is freed after its pipeline */
     WHY_SIZE = 512,
 };
 
@@ -31,23 +31,23 @@ struct lw_wire {
     struct lw_wire_setup set;
     char *name, *client_name;
     enum state state;
-    struct lw_finding *finding;    /* NULL: the place is known */
-    struct lw_redis_url found;     /* what it last answered */
-    const struct lw_redis_url *at; /* where the attempt goes */
+    struct lw_finding *finding;    /* NULL: the server's address is known */
+    struct lw_redis_url found;     /* the server that the finding last named */
+    const struct lw_redis_url *at; /* the server to which the attempt goes */
     struct lw_stream stream;
-    struct lw_redis_login login; /* its answers: login.n - unanswered have come */
-    unsigned life;               /* counts connections: who holds an older number looks at one that is gone */
+    struct lw_redis_login login; /* commands of the login, of which login.n - unanswered are answered */
+    unsigned life;               /* number of the connection, by which code notices that the one it worked on is gone */
     redisReader *reader;
     struct lw_buf out;
-    size_t out_at; /* bytes of `out` already written */
+    size_t out_at; /* number of bytes of `out` that are written */
     size_t unanswered;
-    struct lw_err failed; /* a write failed within lw_wire_send(): told by the next serve; "" if not */
-    int64_t deadline_ms;  /* of the attempt, or of the next progress; INT64_MAX: none */
+    struct lw_err failed; /* error of a write in lw_wire_send(), which the next serve reports; "": none */
+    int64_t deadline_ms;  /* boot clock; limit of the attempt or of the next progress; INT64_MAX: none */
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
-    int64_t anew_ms; /* time of the last lw_wire_connect() that dropped a connection */
+    int64_t anew_ms; /* boot clock; last time that lw_wire_connect() dropped a connection */
     unsigned attempts;
     uint64_t random;
-    char trouble[WHY_SIZE]; /* why the last attempt failed; "": it has not */
+    char trouble[WHY_SIZE]; /* reason why the last attempt failed; "": it has not failed */
 };
 
 static int64_t or_default(int64_t v, int64_t def) { return v > 0 ? v : def; }
@@ -86,7 +86,7 @@ static void drop(struct lw_wire *w) {
     w->life++;
 }
 
-static int64_t jitter(struct lw_wire *w, int64_t ms) { /* A random time between half of ms and all of it. */
+static int64_t jitter(struct lw_wire *w, int64_t ms) { /* returns a random time between half of ms and all of it */
     w->random = w->random * 6364136223846793005U + 1442695040888963407U;
     return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
 }
@@ -112,7 +112,7 @@ static void complain(struct lw_wire *w, bool placed, const char *why) {
 }
 
 static void broken(struct lw_wire *w, const char *what) {
-    char why[WHY_SIZE]; /* a copy, because `what` may live in the connection that is dropped now */
+    char why[WHY_SIZE]; /* a copy, because `what` may be part of the connection that is now dropped */
     snprintf(why, sizeof why, "%s", what);
     bool was_up = w->state == UP, placed = w->state != FINDING;
     if (!was_up) memcpy(w->trouble, why, sizeof why);
@@ -125,7 +125,7 @@ static void broken(struct lw_wire *w, const char *what) {
         complain(w, placed, why);
 }
 
-/* Reading or writing failed. */
+/* Drops the connection after a read or write failed. */
 static void cut(struct lw_wire *w, const char *why) {
     struct lw_err early = {0};
     if (w->state == LOGIN) lw_redis_login_broken(w->at, why, &early);
@@ -135,7 +135,7 @@ static void cut(struct lw_wire *w, const char *why) {
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
-    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0; /* requested connections that are far apart are made at once */
+    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0; /* rare requests for a new connection are met at once */
     w->anew_ms = now;
     drop(w);
     schedule(w);
@@ -155,7 +155,7 @@ void lw_wire_close(struct lw_wire *w) {
 
 static void progress(struct lw_wire *w) { w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX; }
 
-/* Writes what the stream takes. A failure stays in w->failed. */
+/* Writes as much as the stream takes. An error is kept in w->failed. */
 static void flush(struct lw_wire *w) {
     bool wrote = false;
     while (w->out_at < w->out.n) {
@@ -303,7 +303,7 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
         now_up(w);
 }
 
-/* Returns false if the connection is gone afterwards. */
+/* Handles the replies that were read. Returns false if the connection is gone afterwards. */
 static bool take_replies(struct lw_wire *w) {
     unsigned life = w->life;
     void *r;
@@ -329,7 +329,7 @@ static void read_some(struct lw_wire *w) {
             return;
         }
         if (!take_replies(w)) return;
-        if (!w->stream.ssl && n < (ssize_t)sizeof in) return; /* a read of TLS ends with a record, not with what is there */
+        if (!w->stream.ssl && n < (ssize_t)sizeof in) return; /* with TLS a short read means only the end of a TLS record, so read again */
     }
 }
 
@@ -348,7 +348,7 @@ int64_t lw_wire_due_ms(const struct lw_wire *w) {
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* first: what came before the end is told before it */
+    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* first, so that replies come before the end */
     if (w->life != life) return;
     if (revents & (POLLOUT | w->stream.wants) && !w->failed.text[0]) flush(w);
     if (w->failed.text[0]) cut(w, w->failed.text);

@@ -20,7 +20,7 @@ static void transfer(int file, int from, int to, long amount) {
     for (int i = 0; i < 2; i++) {
         int account = i ? to : from;
         off_t at = (off_t)(account * sizeof(long));
-        /* an account that is not in the file yet has its first balance */
+        /* an account that is not in the file yet begins with START */
         if (pread(file, &balance[account], sizeof(long), at) != sizeof(long)) balance[account] = START;
         balance[account] += i ? amount : -amount;
         if (pwrite(file, &balance[account], sizeof(long), at) != sizeof(long)) exit(1);

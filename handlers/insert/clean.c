@@ -88,7 +88,7 @@ static bool step(struct lw_cleaner *c, sqlite3_stmt *st) {
     return false;
 }
 
-/* Runs such a statement as a transaction of its own, in its turn among the slots. */
+/* Runs a statement that changes rows as a transaction of its own, in its turn among the slots. */
 static bool change(struct lw_cleaner *c, sqlite3_stmt *st) {
     pthread_mutex_lock(c->writer);
     bool ok = step(c, st);
@@ -163,7 +163,7 @@ static bool trim_segment(struct lw_cleaner *c, const char *topic, int32_t partit
     return step(c, c->remove);
 }
 
-/* Clears those bits in a transaction of its own, so that no bit is lost that others set meanwhile. */
+/* Clears the bits below the watermark in a transaction of its own, so that no bit is lost that others set meanwhile. */
 static bool trim(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8];
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Latchwork handler plugins: the one header that a handler written in C (or C++) needs.
  *
- * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest whole one:
+ * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest complete example:
  *
  *     #include <latchwork/handler.h>
  *     #include <stdio.h>
@@ -23,10 +23,10 @@
  *     "handler": {"type": "plugin", "path": "./my.so", "config": {"any": "JSON"}, "threads": 8}
  *
  * What Latchwork promises to a handler: while it runs on a message under a live lease, no other handler anywhere runs on that message's
- * key, and messages of a key come in order. Several may run under one lease, one after the other: the next one starts when the one before
- * has returned LATCHWORK_DONE, and before that is recorded. So after a crash a message may come again, together with the few of its key
- * that were done just before. Its identity stays the same, and `fence` grows with every message and every attempt of a key. A store that
- * remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was frozen past its lease.
+ * key, and messages of a key come in order. Several messages may run under one lease, one after the other: the next starts when the one
+ * before it has returned LATCHWORK_DONE, and before that is recorded. So after a crash a message may come again, together with the few of
+ * its key that were done just before. Its identity stays the same, and `fence` grows with every message and every attempt of a key. A store
+ * that remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was frozen past its lease.
  *
  * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A crash of the plugin ends its worker. The
  * message then runs alone, and becomes a dead letter after `retry.max_attempts` crashes.
@@ -144,7 +144,7 @@ struct latchwork_host {
     const char *(*setting)(const struct latchwork_host *host, const char *pointer);
 };
 
-/* An answer that handle_batch fills in. Before, `outcome` is LATCHWORK_RETRY, and `reason` is a buffer of reason_size bytes that holds "".
+/* An answer that handle_batch fills in. At first `outcome` is LATCHWORK_RETRY, and `reason` is a buffer of reason_size bytes with "" in it.
  */
 struct latchwork_answer {
     uint32_t size; /* size of this structure in the running Latchwork */
@@ -159,7 +159,7 @@ struct latchwork_handler {
 
     /* Optional. Latchwork calls it once in each worker process, on the main thread, before any message; it may block for some seconds.
      * `config` is the JSON text of handler.config in the configuration ("null" if there is none), lent for the call. The other functions
-     * get `*self`, which is NULL unless init sets it. Returns 0. With any other number, and a text in error[error_size], it ends the
+     * get `*self`, which is NULL unless init sets it. Returns 0; any other number, with a text in error[error_size], ends the
      * worker. */
     int (*init)(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size);
 

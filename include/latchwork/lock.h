@@ -205,7 +205,8 @@ LATCHWORK_API enum latchwork_result latchwork_client_ping(struct latchwork_clien
 /* Ends every call that waits for a lock, now or later, with ERROR and LATCHWORK_E_CLOSED. Releases still work. A program that shuts down
  * gets its waiting threads back in this way. Any thread may call it, but no signal handler. NULL is ignored. */
 LATCHWORK_API void latchwork_client_interrupt(struct latchwork_client *client);
-/* Ends the client's threads and connections. Release or forget all holds, and close all locks, before. NULL is ignored. */
+/* Ends the client's threads and connections. All holds must be released or forgotten, and all locks closed, before this call. NULL is
+ * ignored. */
 LATCHWORK_API void latchwork_client_close(struct latchwork_client *client);
 
 /* --- lock: what to lock, and how -------------------------------------------------------------------------------------------------- */
@@ -213,7 +214,7 @@ LATCHWORK_API void latchwork_client_close(struct latchwork_client *client);
 struct latchwork_lock;
 struct latchwork_hold;
 
-/* Kinds of locks. Use one kind for a name: mutex, reentrant and fair locks of a name exclude each other, but no others. */
+/* Kinds of locks. Use one kind for a name: mutex, reentrant and fair locks of a name exclude each other, but not locks of other kinds. */
 enum latchwork_kind {
     LATCHWORK_KIND_MUTEX = 0,
     /* A mutex that its owner may take again. Nested acquires give the same hold and are counted, without a round trip. The lock is free
@@ -264,7 +265,7 @@ struct latchwork_lock_names {
     struct latchwork_name lock;  /* string with the token */
     struct latchwork_name fence; /* counter of fences; several locks may share it; it never expires */
     struct latchwork_name wait;  /* zset of waiting clients; p NULL: nobody is woken, and waiters look by themselves */
-    /* For a release to tell others: if the zset `hint_if` has the member `hint`, the release pushes `hint` on the left of the list
+    /* Lets a release tell others: if the zset `hint_if` has the member `hint`, the release pushes `hint` on the left of the list
      * `hint_to`. p NULL: nothing is pushed. A lane of the consumer learns in this way that `lock exec -c` is done, with hint_if …:lanes,
      * hint_to …:ready and the key as the hint. */
     struct latchwork_name hint_if, hint_to, hint;
@@ -298,7 +299,7 @@ struct latchwork_lock_options {
  * begin with lwl:{name}: and are in one Cluster slot. options may be NULL. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name,
                                                          const struct latchwork_lock_options *options, struct latchwork_error *error);
-/* Frees the object, but releases nothing: release or forget its holds before. NULL is ignored. */
+/* Frees the object, but not its holds, which must be released or forgotten before this call. NULL is ignored. */
 LATCHWORK_API void latchwork_lock_close(struct latchwork_lock *lock);
 
 /* Attempts once, without waiting. Returns OK with *hold, BUSY, or ERROR; *hold is NULL unless it returns OK. Codes: as of acquire. */
@@ -345,7 +346,7 @@ LATCHWORK_API const char *latchwork_hold_token(const struct latchwork_hold *hold
 
 /* --- looking, and breaking -------------------------------------------------------------------------------------------------------- */
 
-/* A lock that somebody holds. A semaphore and a read lock have one of these for each hold. Lent for the call. */
+/* A lock that somebody holds. For a semaphore or a read lock there is one per hold. Lent for the call. */
 struct latchwork_lock_info {
     uint32_t size;
     enum latchwork_kind kind; /* mutex, reentrant and fair locks look alike and are shown as MUTEX */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock: a lock that needs the votes of a majority of several servers.
+/* Redlock: a lock that needs the votes of a majority of several servers. An attempt goes like this:
  *
- *     [ask all for the lock → a majority gave it → tell all the largest fence → a majority knows it
- * and time is left → held
- *      else: release on all → random pause]… */
+ *     1. ask all servers for the lock
+ *     2. if a majority gave it, tell all servers the largest fence
+ *     3. if a majority knows that fence and time is left, the lock is held
+ *     4. otherwise release on all servers, and try again after a random pause */
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
@@ -69,7 +70,7 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
-    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* the last renewal reaches max_hold_ms despite the drift */
+    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* add the drift to the last renewal, so that it reaches max_hold_ms */
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_string_keep, 1);
     add_key(&c, l, LW_KEY_LOCK);

@@ -14,8 +14,8 @@
 enum {
     ROUND_MS = 2,
     PAYLOAD = 200,
-    BURST = 64 /* records of a partition in a row */,
-    RECORDS = 512 /* a round */,
+    BURST = 64 /* number of records of a partition in a row */,
+    RECORDS = 512 /* number of records per round */,
     JOBS = 4096,
     REPLIES = 64,
     ROUNDS_MAX = 200000
@@ -28,11 +28,11 @@ struct rec {
     int key_number, runs;
 };
 
-struct log { /* a partition */
+struct log { /* the log of one partition */
     struct rec *rec;
-    int n, next; /* next: to be delivered */
+    int n, next; /* next: index of the record to deliver next */
     int ran;
-    int *after; /* by key: the next one to run lies at or above */
+    int *after; /* per key, a lower bound for the index of the record that must run next */
     uint32_t gen;
     bool held;
     int64_t committed;
@@ -46,7 +46,7 @@ struct member {
     char ready[64], claimed[96];
     redisReply *reply[REPLIES];
     int n_replies;
-    struct lw_job *job[JOBS]; /* in the handler: done in the next round */
+    struct lw_job *job[JOBS]; /* jobs with the handler, which are done in the next round */
     int n_jobs;
     struct lw_commit commit[FLEET_PARTITIONS];
     int n_commit;
@@ -78,7 +78,7 @@ static void die(const char *fmt, ...) {
     exit(1);
 }
 
-/* splitmix64 */
+/* Draws a number below `below` with the generator splitmix64. */
 static uint64_t draw(struct fleet *f, uint64_t below) {
     uint64_t z = f->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -96,10 +96,10 @@ static size_t digits(size_t n) {
 
 static redisReply *ask(struct fleet *f, int argc, const char *const *argv, const size_t *len) {
     f->commands++;
-    f->bytes += 1 + digits((size_t)argc) + 2; /* *ARGC\r\n */
+    f->bytes += 1 + digits((size_t)argc) + 2; /* the bytes of *ARGC\r\n */
     for (int i = 0; i < argc; i++) {
         size_t n = len ? len[i] : strlen(argv[i]);
-        f->bytes += 1 + digits(n) + 2 + n + 2; /* $LEN\r\nBYTES\r\n */
+        f->bytes += 1 + digits(n) + 2 + n + 2; /* the bytes of $LEN\r\nBYTES\r\n */
     }
     store_set_time_us(f->store, (f->now_ms + WALL_MS) * 1000);
     redisReply *r = store_call(f->store, argc, argv, len);
@@ -112,7 +112,7 @@ static void io_connect(void *ctx, int shard) {
     ((struct member *)ctx)->connecting = true;
 }
 
-/* Executed at once, answered in the next round. */
+/* Executes the commands at once; they are answered in the next round. */
 static void io_send(void *ctx, int shard, const struct lw_commands *c) {
     struct member *me = ctx;
     (void)shard;
@@ -144,7 +144,7 @@ static void serve_redis(struct member *me) {
     redisReply *reply[REPLIES];
     int n = me->n_replies;
     memcpy(reply, me->reply, sizeof reply);
-    me->n_replies = 0; /* the last answer may send the next pipeline */
+    me->n_replies = 0; /* reset first, because the last answer may send the next pipeline */
     for (int i = 0; i < n; i++) {
         meter_enter();
         lw_worker_reply(me->lw, 0, reply[i]);
@@ -153,7 +153,7 @@ static void serve_redis(struct member *me) {
     }
 }
 
-/* A pop that blocks in life costs one command a hint; so it does here. */
+/* Takes one hint per command, because in real life a blocking pop costs one command per hint. */
 static void serve_hints(struct member *me) {
     struct fleet *f = me->fleet;
     if (!me->wants_hints || !store_length(f->store, me->ready, strlen(me->ready))) return;
@@ -307,7 +307,7 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* What is not said here has its default, as for users. */
+/* A setting that is not named here has its default, as for users. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] = "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
                                " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
@@ -372,7 +372,7 @@ static void leave(struct fleet *f) {
     lw_config_free(f->config);
 }
 
-/* In the quarantine of a fresh Redis nothing can run, so nothing is fed, and the clock may hurry. */
+/* Runs one round. In the quarantine of a fresh Redis nothing can run, so no records are delivered, and the clock goes faster. */
 static void one_round(struct fleet *f) {
     bool quiet = f->now_ms < START_MS + 2 * TTL_MS;
     for (int i = 0; i < f->shape->workers; i++) {
@@ -389,7 +389,7 @@ static void one_round(struct fleet *f) {
     f->rounds++;
 }
 
-/* Commands run in the store, those of scripts too. */
+/* Returns how many commands the store has run, including those of scripts. */
 static uint64_t all_runs(void) {
     uint64_t n = 0;
     for (size_t i = 0; store_command(i); i++) n += store_command_runs(i);
@@ -433,7 +433,8 @@ static void rounds_until(struct fleet *f, uint64_t n) {
     }
 }
 
-/* The partition of the record that stays is held back with so many remembered, and one round of arrivals; the others are all done. */
+/* Goes on until the partition with the record that stays is held back, at the bound of remembered records or at most one round above it,
+ * while all records of the others are done. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records, others = (uint64_t)(f->shape->records - f->log[0].n);
     rounds_until(f, others + most / 2);
@@ -471,7 +472,7 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     meter_turn(false);
     *out = less(figures(f), before);
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
-    f->paused = false; /* the janitor finds the lanes */
+    f->paused = false; /* tend finds the lanes, which are no longer paused */
     if (shape->part_records) {
         until_full(f);
         lane_paused(f, "SREM", 0);

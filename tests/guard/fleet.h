@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small fleet in this process: the real worker logic and the real scripts over the fake Redis of the simulation
- * (tests/sim/redis/store.h), a fake Kafka and a handler that is done at once, under a clock that goes 2 ms a round. No faults, no threads,
- * no chance: the same shape gives the same calls every time, so what they cost can be bounded without a stopwatch.
+/* A small fleet in this process: the real worker logic and the real scripts on the fake Redis of the simulation
+ * (tests/sim/redis/store.h), with a fake Kafka and a handler that is done at once, under a clock that advances 2 ms per round. There are
+ * no faults, no threads and no real randomness: the same shape makes the same calls every time, so their cost can be bounded without a
+ * stopwatch.
  *
  * A round serves each worker as consumer/process/process.c does: handlers' answers, Redis' answers, hints, records, then one turn. */
 #ifndef LW_TESTS_GUARD_FLEET_H
@@ -14,25 +15,25 @@ enum { FLEET_WORKERS = 2, FLEET_PARTITIONS = 8 };
 
 struct fleet_shape {
     const char *name;
-    int workers;      /* the partitions are shared out among them */
-    int keys;         /* drawn uniformly */
-    int records;      /* delivered in all, of 200 bytes, each to a random partition */
+    int workers;      /* number of workers, which share the partitions */
+    int keys;         /* number of keys, drawn uniformly */
+    int records;      /* number of records delivered in all, of 200 bytes, each to a random partition */
     int ahead;        /* maximum number of records that a worker has taken and not run yet; as many arrive as are done */
-    int stride;       /* between two offsets; 0: 1 */
+    int stride;       /* distance between two offsets; 0: 1 */
     int max_waiting;  /* queue.max_waiting; 0: the default */
-    int part_records; /* most records remembered of a partition; 0: the default */
-    int stays;        /* this many early records of partition 0 share a key that no other has; it stays paused until all others are done */
+    int part_records; /* the most records of a partition that are remembered; 0: the default */
+    int stays;        /* number of early records of partition 0 whose own key stays paused until all others are done */
     bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, not when it is done */
     int from;         /* the measurement begins when this many messages have been counted */
-    int to;           /* and ends when this many have */
+    int to;           /* the measurement ends when this many have been counted */
 };
 
 struct fleet_figures { /* totals of the measured part */
     uint64_t messages;
     uint64_t rounds;
-    uint64_t commands, bytes; /* sent to Redis, bytes as on the wire */
-    uint64_t inside;          /* commands that scripts called */
-    uint64_t allocations;     /* by the worker's code */
+    uint64_t commands, bytes; /* commands sent to Redis, and their bytes on the wire */
+    uint64_t inside;          /* number of commands that scripts called */
+    uint64_t allocations;     /* allocations made by the worker's code */
     uint64_t parked, drained;
 };
 

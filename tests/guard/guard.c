@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deterministic guard: what a message costs, counted, each figure under a bound, so that a regression fails without a clock.
+/* The deterministic guard: it counts what a message costs and compares each figure with a bound, so that a regression fails without a
+ * clock.
  *
- *     NAME figure bound         a line each; exit 1 where a figure is above its bound
+ *     NAME figure bound         one line per figure; exit 1 if a figure is above its bound
  *
- * Bounds stand about 15 % above what was counted when they were set. Who makes a message dearer on purpose raises the bound in the same
- * commit; who makes it cheaper lowers it. Instructions are counted by callgrind, on itself: `guard --run SHAPE` runs one shape and says
- * nothing. They depend on the compiler, so they have a bound only in optimised builds for x86-64. */
+ * Bounds are about 15 % above what was counted when they were set. A commit that makes a message dearer on purpose raises the bound; one
+ * that makes it cheaper lowers it. callgrind counts the instructions of a second run of this program: `guard --run SHAPE` runs one shape
+ * and prints nothing. They depend on the compiler, so they have a bound only in optimised builds for x86-64. */
 #include "tests/guard/fleet.h"
 
 #include "base/bytes.h"
@@ -28,7 +29,7 @@
 #endif
 #endif
 #ifdef SANITIZED
-enum { HAS_CALLGRIND = 0 }; /* the two don't go together */
+enum { HAS_CALLGRIND = 0 }; /* callgrind and sanitizers exclude each other */
 #else
 enum { HAS_CALLGRIND = 1 };
 #endif
@@ -38,28 +39,28 @@ enum { JUDGES_INSTRUCTIONS = 1 };
 enum { JUDGES_INSTRUCTIONS = 0 };
 #endif
 
-struct bounds { /* a message */
+struct bounds { /* upper bounds per message */
     double commands, bytes, inside, allocations, instructions;
 };
 
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    double least_parked; /* minimum share of messages that are parked and drained; proves that the shape does what it should */
+    double least_parked; /* minimum share of messages that are parked, and of those drained; proves that the shape does what it should */
 } guards[] = {
-    /* the benchmark's W1: many keys, nobody in the way */
+    /* as in the benchmark's W1: many keys, so nearly no message finds its lane busy */
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* one key that two workers feed: what one of them runs the other parks, in turn */
+    /* one key whose messages reach two workers: what one worker runs the other parks, by turns */
     {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},
      0.3},
-    /* some keys, spread over the partitions of two workers: lanes are parked on, released with a hint, claimed */
+    /* some keys in the partitions of two workers: messages are parked, lanes are released with a hint, and claimed */
     {{.name = "some-keys", .workers = 2, .keys = 200, .records = 4000, .ahead = 100, .from = 1000, .to = 3500},
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
-    /* every lane is paused: all is parked, by calls that are not bound to what the handlers have room for */
+    /* every lane is paused: all messages are parked, and free handlers do not limit the calls */
     {{.name = "parked", .workers = 1, .keys = 2000, .records = 9000, .ahead = 9000, .paused = true, .from = 2000, .to = 8000},
      {0.0053, 317, 2.41, 0.02, 11430},
      0},
@@ -101,7 +102,7 @@ static struct lw_buf read_all(int fd) {
     return b;
 }
 
-struct count { /* under way */
+struct count { /* a run under callgrind whose figure is not read yet */
     pid_t child;
     int fd;
 };
@@ -122,7 +123,7 @@ static struct count count_instructions(const char *shape) {
     return (struct count){child, fds[0]};
 }
 
-/* In one run of the shape, in the worker's code; ends the program where it can't be had. */
+/* Returns the instructions of the worker's code in one run of the shape. Ends the program if they cannot be counted. */
 static double counted(const char *shape, const struct count *c) {
     int status = -1;
     struct lw_buf said = read_all(c->fd);
@@ -158,8 +159,8 @@ static void guard(size_t g, const struct count *c) {
     if (c) judge(s->name, "instructions", counted(s->name, c) / n, JUDGES_INSTRUCTIONS ? most->instructions : -1);
 }
 
-/* One lane stays paused until all the others are done. Their records lie over more segments of states than a call reads, and more
- * of them are parked than may wait. The worker must notice what is done above the watermark, however far above. */
+/* One lane stays paused until all the others are done. Their records span more segments of states than a call reads, and more of them
+ * are parked than may wait. The worker must notice what is done above the watermark, however far above. */
 static void far(void) {
     static const struct fleet_shape shapes[] = {
         {.name = "far", .workers = 2, .keys = 12, .records = 8000, .ahead = 200, .stride = 20000, .max_waiting = 150, .stays = 100},
@@ -190,7 +191,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    struct count counts[GUARDS]; /* side by side */
+    struct count counts[GUARDS]; /* the counts run side by side */
     for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++) counts[g] = count_instructions(guards[g].shape.name);
     for (size_t g = 0; g < GUARDS; g++) guard(g, HAS_CALLGRIND ? &counts[g] : NULL);
     return above ? 1 : 0;

@@ -12,13 +12,13 @@ static uint64_t allocations;
 void meter_turn(bool on) {
     assert(!inside);
     is_on = on;
-    if (on) /* callgrind is slow: no more of it than is measured */
+    if (on) /* callgrind is slow, so it instruments only what is measured */
         CALLGRIND_START_INSTRUMENTATION;
     else
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* The switch is the last thing before the worker's code and the first behind it. */
+/* Collecting starts directly before the worker's code and stops directly after it. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The new group protocol (KIP-848): the same promises, and who moves when. Needs librdkafka 2.15 and Kafka 4, so it is no part of `make check`:
+"""The new group protocol (KIP-848): the same promises, and which workers lose partitions. It needs librdkafka 2.15 and Kafka 4, so it is
+no part of `make check`:
 
-    LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build [scenario…]        (make live-new-protocol)"""
+    LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build [scenario…]
+
+`make live-new-protocol` runs it."""
 import os
 import re
 import signal
@@ -35,7 +38,7 @@ def moves(run, since=0):
 
 
 def share(run):
-    """How many partitions the fleet has, from its log: assignments are what comes and goes."""
+    """Returns {worker: number of its partitions}, from the log. The log of this protocol tells only the partitions that come and go."""
     n = {}
     for worker, what, count in moves(run):
         n[worker] = n.get(worker, 0) + (count if what == "assigned" else -count)
@@ -44,7 +47,8 @@ def share(run):
 
 @scenario
 def fleets_come_and_go(t):
-    """Two fleets, workers killed, one fleet stopped and started under load: the promises hold, and every commit gets through."""
+    """Two fleets run; workers are killed, and one fleet is stopped and started under load. The promises hold, and every commit gets
+    through."""
     begin(t)
     one = start(t, "one")
     t.generate(12000, keys=300, rate=400, wait=False)
@@ -67,7 +71,7 @@ def fleets_come_and_go(t):
 
 @scenario
 def reloaded(t):
-    """SIGHUP with places of their own: each worker gives its share to its successor, and no other has a partition revoked."""
+    """SIGHUP, with a static member for each worker: each gives its share to its successor, and no other worker has a partition revoked."""
     begin(t)
     run = start(t, "run", workers=3, properties={"group.instance.id": "here"}, on_stop="stay")
     t.generate(6000, keys=300, rate=300, wait=False)
@@ -85,7 +89,8 @@ def reloaded(t):
 
 @scenario
 def killed_with_a_place(t):
-    """kill -9 of a worker with a place of its own: the group does not let its successor have the place yet. It says so and goes on as a dynamic member."""
+    """kill -9 of a static member: the group does not let its successor have the place yet. The successor reports that and goes on as a
+    dynamic member."""
     begin(t)
     run = start(t, "run", workers=2, properties={"group.instance.id": "here"})
     t.generate(3000, keys=300, rate=200, wait=False)

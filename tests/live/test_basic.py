@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The whole program on a real Kafka and a private Redis: two topics of four partitions, the same keys spread over all of them.
+"""The whole program with a real Kafka and a private Redis: two topics of four partitions, with the same keys in all of them.
 
-Oracles: no two runs of a key overlap and fences only grow; first runs of a (partition, key) come in the order of offsets; nothing is lost; nothing
-runs twice unless something died; all is committed. Arguments: build folder [case]. Ends with "N passed, N failed"."""
+Oracles: no two runs of a key overlap, and fences only grow; first runs of a (partition, key) come in the order of offsets; nothing is
+lost; nothing runs twice unless a process died; all is committed. Arguments: build folder [case]. Ends with "N passed, N failed"."""
 import collections
 import json
 import os
@@ -64,7 +64,7 @@ class Redis:
 
 
 class Trial:
-    """One case: topics, a configuration, a journal of its own."""
+    """One case, with topics, a configuration and a journal of its own."""
 
     def __init__(self, name, brokers, redis, folder):
         self.name, self.brokers, self.redis = name, brokers, redis
@@ -170,7 +170,7 @@ def drains(trial):
     trial.start("--drain", "--json", delay=0.0005)
     expect(trial.finish() == 0, "exit status")
     trial.check(reruns_allowed=False)
-    trial.start("--drain")  # nothing to do
+    trial.start("--drain")  # there is nothing to do
     expect(trial.finish() == 0, "exit status of an idle drain")
     trial.check(reruns_allowed=False)
 

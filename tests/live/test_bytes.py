@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What large messages that wait cost a worker. Arguments: build folder [scenario…]."""
+"""How much memory large waiting messages cost a worker. Arguments: build folder [scenario…]."""
 import time
 
 from lib.latchwork import exec_handler
@@ -28,14 +28,14 @@ def high_water_mb(pid):
 
 @scenario
 def large_messages_wait(t):
-    """640 MB in ten waiting lists: a fresh worker takes them a few at a time, each key's in order, each once."""
+    """640 MB stand in ten waiting lists. A fresh worker takes a few messages at a time, each key's in order, and each once."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}
     first = t.start(**settings)
     first.wait_workers(1)
     wait_until(lambda: t.redis.call("EXISTS", t.prefix() + b"epoch"), 30, "an epoch")
-    time.sleep(6)  # its quarantine
+    time.sleep(6)  # longer than the quarantine of that epoch
     first.stop()
     t.redis.call("EVAL", FILL, "2", t.prefix(), t.topics[0], str(LANES), str(EACH), str(SIZE))
     second = t.start(**settings)

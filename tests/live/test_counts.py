@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""messages_total and the summary say what Redis recorded, also where workers die. Arguments: build folder [scenario…]."""
+"""messages_total and the summary agree with what Redis recorded, even when workers die. Arguments: build folder [scenario…]."""
 import re
 import signal
 import time
@@ -11,14 +11,14 @@ from lib.scenario import main, scenario
 
 
 def counts(run):
-    """{outcome: count} of the summary."""
+    """Returns {outcome: count} of the last summary."""
     lines = re.findall(r"supervisor: done (\d+) dead (\d+) dropped (\d+) skipped (\d+)", run.log())
     return dict(zip(("done", "dead", "dropped", "skipped"), map(int, lines[-1]))) if lines else {}
 
 
 @scenario
 def settles_that_nobody_heard_of(t):
-    """Redis stands still, the workers send what is done and are killed, Redis goes on and records it: each message is counted once."""
+    """Redis is frozen, the workers send what is done and are killed, then Redis goes on and records it. Each message is counted once."""
     t.start_redis()
     t.make_topics()
     n = 3000
@@ -30,7 +30,7 @@ def settles_that_nobody_heard_of(t):
         before = t.ends_so_far()
         wait_until(lambda: t.ends_so_far() > before + 50 or not t.producing(), 60, "load")
         t.redis.signal(signal.SIGSTOP)
-        time.sleep(0.3)  # handlers end, and settles stand in the sockets
+        time.sleep(0.3)  # meanwhile handlers end, and calls of settle wait in the sockets
         for pid in run.workers():
             run.kill_worker(pid)
             deaths += 1
@@ -46,7 +46,7 @@ def settles_that_nobody_heard_of(t):
 
 @scenario
 def plugin_crashes(t):
-    """A plugin that crashes again and again: what was recorded under each of its workers is counted."""
+    """A plugin crashes again and again: what was recorded under each of its workers is counted."""
     t.start_redis()
     t.make_topics(1)
     bodies = [b"segv" if i % 40 == 7 else b"{}" for i in range(200)]
@@ -58,10 +58,10 @@ def plugin_crashes(t):
     t.figure(workers_replaced=run.log().count("started again in"), **counts(run))
     found, done = counts(run), len(bodies) - dead
     t.same(dict(found, done=0), {"done": 0, "dead": dead, "dropped": 0, "skipped": 0}, "the summary")
-    # Two gaps are left (doc/how-to/monitor.md). A worker may die between marking a message as counted and counting it. And the owner of
-    # a message that waited may see it finished, once, after Redis recorded it and before the supervisor has noticed the death of the
-    # worker that ran it, so that nobody counts it. Both are short beside the life of a worker: one message in many deaths. To close
-    # them, the count that is owed would have to be known to the owner before the worker dies.
+    # Two gaps remain (doc/how-to/monitor.md). A worker may die between marking a message as counted and counting it. And if Redis recorded
+    # a waiting message as finished, its owner may see that before the supervisor notices that the worker that ran it has died; then
+    # nobody counts it. Both gaps are short in the life of a worker: they cost one message in many deaths. To close them, the owner
+    # would have to know the count that is owed before the worker dies.
     t.check(done - 2 <= found["done"] <= done, "done in the summary: %d, not %d" % (found["done"], done))
 
 

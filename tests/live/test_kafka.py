@@ -12,7 +12,7 @@ from lib.scenario import SOAK, main, scenario
 
 @scenario
 def broker_killed(t):
-    """Row 17: kill -9 of the broker under load, twice: commits are tried again, nothing wedges, nothing is lost."""
+    """Fault 17: the broker is killed (kill -9) twice under load. Commits are retried, nothing hangs, and nothing is lost."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -34,7 +34,8 @@ def broker_killed(t):
 
 @scenario
 def rebalances(t):
-    """Rows 18, 19: a second member of one worker joins and leaves all the time; drained, committed, let go: hardly any re-run, no loss."""
+    """Faults 18, 19: a second member joins and leaves all the time. Each time partitions are drained, committed and given up: hardly any
+    message runs again, and none is lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(workers=3)
@@ -60,7 +61,8 @@ def rebalances(t):
 
 @scenario
 def revoke_with_backlog(t):
-    """A rebalance waits for what had started, not for what waits in Redis: thousands of messages of a few keys do, and the grace is long."""
+    """A rebalance waits for handlers that have started, but not for what waits in Redis: thousands of messages of a few keys wait there,
+    and the grace is long."""
     t.start_redis()
     t.make_topics(1)
     over = dict(kafka={"properties": {"session.timeout.ms": "10000"}}, shutdown={"grace_ms": 90000}, handler=exec_handler(processes=2))
@@ -68,7 +70,7 @@ def revoke_with_backlog(t):
     run.wait_workers(2)
     t.generate(2400, keys=6)
     wait_until(lambda: t.ends_so_far() > 100, 60, "load")
-    time.sleep(2)  # the rest is parked meanwhile
+    time.sleep(2)  # time in which the other messages are parked
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
     wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
@@ -83,7 +85,8 @@ def revoke_with_backlog(t):
 
 @scenario
 def deploy(t):
-    """Row 36: SIGTERM to all under load, thrice: drained within the time given, status 0, no attempt burnt, nothing lost or run again."""
+    """Fault 36: SIGTERM to all workers under load, three times. They drain within the time given and end with status 0; no attempt is
+    counted, and nothing is lost or runs again."""
     t.start_redis()
     t.make_topics()
     t.generate(6000 * SOAK, keys=100)
@@ -104,7 +107,7 @@ def deploy(t):
 
 @scenario
 def reload(t):
-    """SIGHUP under load: one worker after the other is replaced; nothing lost or run again."""
+    """SIGHUP under load: one worker after the other is replaced, and nothing is lost or runs again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -124,7 +127,8 @@ def reload(t):
 
 @scenario
 def slow_handler(t):
-    """Row 20: handlers slower than max.poll.interval.ms: polling goes on, nobody is thrown out of the group, nothing runs again."""
+    """Fault 20: handlers take longer than max.poll.interval.ms. Polling goes on, no worker is removed from the group, and nothing runs
+    again."""
     t.start_redis()
     t.make_topics()
     run = t.start(kafka={"properties": {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}}, handler=exec_handler(timeout_ms=30000))
@@ -144,7 +148,7 @@ def slow_handler(t):
 
 @scenario
 def foreign_metadata(t):
-    """Row 25: commit metadata of others, or corrupt: a warning, and it goes on; nothing is taken for done."""
+    """Fault 25: commit metadata of another program, or corrupt metadata, causes a warning, and nothing counts as done because of it."""
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)
@@ -166,8 +170,8 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Deletes and makes anew a topic of which `old` records are done, with `new` ones; `late`: some of the old ones are still at work then. The
-    run must end as refused, or handle all; and be refused again when it is started again, since a restart must not hide it."""
+    """Recreates a topic of which `old` records are done, with `new` records. `late`: some of the old ones still run at that time. The
+    run must end as refused, and so must the next one, because a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()
@@ -198,14 +202,15 @@ def made_anew(t, topic, old, new, late):
 
 @scenario
 def topic_made_anew(t):
-    """Row 22: a topic is deleted and made anew under a running worker, with more records than before, as many, or fewer: never skipped in silence."""
+    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as many, or fewer: the worker
+    never skips any without saying so."""
     t.start_redis()
     for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):
         made_anew(t, "%s-%d-%d%s" % (t.id, old, new, "-late" if late else ""), old, new, late)
 
 
 def any_members(t):
-    """Offsets can be set only for a group without members: a commit from outside is refused while there are."""
+    """Returns True if the group has members: then Kafka refuses to set an offset from outside."""
     topic, partition = t.topics[0], 0
     offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
     try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka with SASL PLAIN and ACLs: check --connect and a running worker name each right that is missing, on what, and for whom; all of them
-are enough; check writes nothing. Arguments: the build folder."""
+"""A Kafka with SASL PLAIN and ACLs: check --connect and a running worker name each missing right, its resource and its user. With all
+rights they work, and check writes nothing. Arguments: the build folder."""
 import json
 import os
 import random
@@ -22,7 +22,7 @@ RIGHTS = {
     "topic": (("read", "topic", TOPIC), 'kafka.topics: .*' + TOPIC + '.*user "%s" may not (READ|DESCRIBE)'),
     "dead": (("write", "topic", DEAD), 'dead.to: .*' + DEAD + '.*user "%s" may not (WRITE|DESCRIBE)'),
 }
-# what a running worker says, where that differs
+# what a running worker says, if that differs from `check`
 LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
 
 
@@ -72,7 +72,7 @@ def configure(directory, brokers, redis, user):
 
 
 def logged(directory, brokers, redis, user, said):
-    """A worker of this user says so."""
+    """Checks that a worker of this user logs the text."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
         run = subprocess.Popen([BUILD + "/latchwork", "run", "-c", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka with TLS, SASL and ACLs: messages are handled over each kind of connection, and each mistake is named with its cause by `check --connect` and in
-a running worker's log. No secret is in a log, in an answer of `check`, or in a command line.
+"""Kafka with TLS, SASL and ACLs: messages are handled over each kind of connection. `check --connect` and a running worker's log name
+each mistake with its cause. No secret is in a log, in an answer of `check`, or in a command line.
 Arguments: build folder [scenario…]. Without names: scram_tls and tls_mistakes; LW_MORE=1: all."""
 import json
 import os
@@ -16,7 +16,7 @@ USERS = ("orders", "nobody")
 
 
 def begin(t):
-    """One secured Kafka for all scenarios of this file."""
+    """Starts one secured Kafka for all scenarios of this file."""
     if not isinstance(t.rig.broker, SecureKafka):
         t.rig.broker = SecureKafka(t.rig.build, os.path.join(t.rig.dir, "kafka"), USERS)
         t.rig.broker.start()
@@ -30,7 +30,7 @@ def settings(t, properties):
 
 
 def check(t, properties):
-    """All that `check --connect` says about Kafka."""
+    """Returns all that `check --connect` says about Kafka."""
     path = os.path.join(t.dir, "check.json")
     kafka = {"topics": t.topics, "properties": dict(properties, **{"group.id": t.id})}
     with open(path, "w") as f:
@@ -53,7 +53,7 @@ def no_secrets(t, run):
 
 
 def works(t, user, properties, messages=300, seconds=1):
-    """check finds nothing, and a fleet handles everything; a message without a key goes to the dead-letter topic."""
+    """`check` finds nothing wrong, and a fleet handles everything; a message without a key goes to the dead-letter topic."""
     t.kafka.allow_all(user, t.id, t.topics, t.id + ".dead")
     wait_until(lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties))
     run = t.start(log={"level": "debug"}, **settings(t, dict(properties, debug="conf,security,broker")))
@@ -68,7 +68,7 @@ def works(t, user, properties, messages=300, seconds=1):
 
 
 def named(t, properties, said, label, errors=None):
-    """check and a running worker name this cause."""
+    """`check` and a running worker name this cause."""
     found = check(t, properties) if errors is None else errors
     t.check(any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found))
     run = t.start(label=label, **settings(t, properties))
@@ -81,14 +81,15 @@ def named(t, properties, said, label, errors=None):
 
 @scenario
 def scram_tls(t):
-    """SASL SCRAM over TLS."""
+    """SASL SCRAM over TLS works."""
     begin(t)
     works(t, "orders", t.kafka.client("SASLTLS", "SCRAM-SHA-512", "orders"))
 
 
 @scenario
 def tls_mistakes(t):
-    """A wrong password, a wrong CA, an expired certificate, a name that does not match, a listener without TLS, nobody there."""
+    """Each of these mistakes is named: a wrong password, a wrong CA, an expired certificate, a name that does not match, a listener
+    without TLS, no broker at the address."""
     begin(t)
     k = t.kafka
     named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), "[Aa]uthentication (error|failed)", "wrong-password")
@@ -113,7 +114,7 @@ def scram_256(t):
 
 @more
 def oauthbearer(t):
-    """Unsigned tokens, which expire and are renewed while the fleet works. Below librdkafka 2.8 they are refused."""
+    """Unsigned tokens expire and are renewed while the fleet works. With librdkafka before 2.8 the configuration is refused."""
     begin(t)
     properties = t.kafka.client("SASLTLS", "OAUTHBEARER")
     properties.update({"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=orders lifeSeconds=10"})
@@ -125,14 +126,14 @@ def oauthbearer(t):
 
 
 def have_certificate(k, name, **by):
-    """The scenarios share a broker, and any of them may be the first."""
+    """Signs a certificate unless an earlier scenario has done so: the scenarios share a broker, and any of them may be the first."""
     if not os.path.exists(k.certificates.path(name + ".pem")):
         k.certificates.sign(name, "DNS:client", **by)
 
 
 @more
 def mtls(t):
-    """Who the client is, its certificate tells; one of a strange CA, or none, is not let in."""
+    """The certificate tells who the client is. A client without one, or with one of another CA, is not let in."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")
@@ -145,7 +146,7 @@ def mtls(t):
 
 @more
 def mtls_rights(t):
-    """A right that is missing is named with the certificate."""
+    """If a right is missing, the message names the certificate."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that die or stop: kill -9, SIGSTOP past the lease. Arguments: build folder [scenario…].
-Rows, and oracles such as O3, are those of doc/design/faults.md."""
+"""Workers that die or are stopped: kill -9, and SIGSTOP past the lease. Arguments: build folder [scenario…].
+The numbers of faults, and oracles such as O3, are those of doc/design/faults.md."""
 import json
 import os
 import random
@@ -20,7 +20,7 @@ CONFLICT_IGNORE = {"type": "insert", "table": "orders", "columns": {"seq": "/seq
 
 
 def kill_often(t, run, every_s):
-    """kill -9 of a random worker every so often, as long as there is load."""
+    """Kills a random worker with kill -9 every `every_s` seconds while there is load."""
     kills = 0
     while t.producing():
         time.sleep(every_s)
@@ -32,13 +32,13 @@ def kill_often(t, run, every_s):
 
 
 def check_blame(t, run, again):
-    """Each message that ran again had been run before by a worker that was killed; counts the re-runs per kill."""
+    """Checks that each message that ran again had been run before by a killed worker. Counts the re-runs per kill."""
     for earlier, later in again:
         t.check(earlier.pid in run.deaths, "ran again though nobody was killed: %r, then %r" % (earlier, later))
     # handlers end with their worker, long before the lease does
     for r in t.runs():
         t.check(r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000, "outlived its worker and its lease: %r" % r)
-    # what a killed worker had in hand runs again: what was running, or finished and not settled yet
+    # messages of a killed worker run again if they were running, or finished and not settled yet
     per_kill = {}
     for earlier, _ in again:
         per_kill[earlier.pid] = per_kill.get(earlier.pid, 0) + 1
@@ -46,7 +46,7 @@ def check_blame(t, run, again):
 
 
 def make_store(path):
-    """The table, with a history of every effect on it: what was overwritten later is not forgotten."""
+    """Makes the table, and a history of every effect on it, so that overwritten rows are seen as well."""
     db = sqlite3.connect(path)
     db.executescript("""
         PRAGMA journal_mode = WAL;
@@ -59,7 +59,7 @@ def make_store(path):
 
 
 def judge_store(t, path, messages):
-    """O3: each message took effect exactly once, per key in order, and the table is what the reference model has."""
+    """O3: each message took effect exactly once, per key in order, and the table equals the reference model."""
     history = rows(path, "id, seq", "history ORDER BY n")
     t.expect(oracles.effects(history, messages))
     t.same(sorted(rows(path, "id, seq, amount")) == newest_by_key(t), True, "the table equals the reference")
@@ -74,7 +74,7 @@ def rows(path, columns, source="orders"):
 
 
 def newest_by_key(t):
-    """The reference: each topic's records fed in order, the last of an id stays. Ids keep to their partition here."""
+    """Returns the reference model: the last record of each id. An id stays within its partition here."""
     model = {}
     for topic in t.topics:
         for record in t.kafka.dump(topic):
@@ -88,7 +88,8 @@ def newest_by_key(t):
 
 @scenario
 def kill_workers(t):
-    """Rows 1, 2, 3: kill -9 of a random worker every 1.5 s: nothing is lost, misordered or concurrent; only what was in flight runs again."""
+    """Faults 1, 2, 3: kill -9 of a random worker every 1.5 s. Nothing is lost or misordered, no key runs twice at once, and only messages
+    in flight run again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -106,7 +107,7 @@ def kill_workers(t):
 
 @scenario
 def kill_workers_all_at_once(t):
-    """All workers at once: no member is left who could know anything."""
+    """All workers are killed at once, so no member is left that could know anything."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-10")
@@ -124,7 +125,7 @@ def kill_workers_all_at_once(t):
 
 @scenario
 def kill_supervisor(t):
-    """The supervisor dies: its workers and handlers end by themselves, and the next run goes on where they were."""
+    """The supervisor is killed: its workers and handlers end by themselves, and the next run goes on from there."""
     t.start_redis()
     t.make_topics()
     t.generate(5000, keys=100)
@@ -146,7 +147,7 @@ def kill_supervisor(t):
 
 @scenario
 def kill_workers_insert_update(t):
-    """O3: an insert in which later messages of an id replace earlier ones: the table equals the reference model."""
+    """O3: in this insert, later messages of an id replace earlier ones. The table equals the reference model."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -164,7 +165,7 @@ def kill_workers_insert_update(t):
 
 @scenario
 def kill_workers_insert_ignore(t):
-    """O3: each message of two topics is a row of its own: none is missing."""
+    """O3: each message of two topics is a row of its own, and none is missing."""
     t.start_redis()
     t.make_topics()
     store = os.path.join(t.dir, "orders.db")
@@ -180,7 +181,7 @@ def kill_workers_insert_ignore(t):
 
 
 def stop_often(t, run, ttl_ms, family):
-    """SIGSTOP of a random worker (with its handlers, where `family`) for 3 × TTL, then SIGCONT."""
+    """Stops a random worker (with `family`, its handlers as well) by SIGSTOP for 3 × TTL, then sends SIGCONT."""
     n = 0
     while t.producing() or n < 3:
         time.sleep(0.5)
@@ -191,7 +192,7 @@ def stop_often(t, run, ttl_ms, family):
         pids = [pid] + (descendants(pid) if family else [])
         for p in pids:
             send(p, signal.SIGSTOP)
-        t.stops.append((pid, boot_us()))  # after the signals, because a run may still begin between two of them
+        t.stops.append((pid, boot_us()))  # the time after the signals, because a run may still begin between two of them
         time.sleep(3 * ttl_ms / 1000)
         for p in reversed(pids):
             send(p, signal.SIGCONT)
@@ -201,7 +202,7 @@ def stop_often(t, run, ttl_ms, family):
 
 @scenario
 def stop_workers(t):
-    """Row 4: workers are stopped with their handlers for 3 × TTL: their keys move on meanwhile, and what they report late is refused."""
+    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile their keys move on, and what they report late is refused."""
     t.start_redis()
     t.make_topics()
     run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
@@ -216,7 +217,8 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Row 4, O3: workers are stopped while they wait for the store, until their partitions and keys have moved on: late writes are refused."""
+    """Fault 4, O3: workers are stopped while they wait for the store, until their partitions and keys have moved on. Their late writes are
+    refused."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -229,7 +231,7 @@ def stop_workers_insert(t):
     while t.producing() or n < 3:
         wait_until(lambda: len(run.workers()) == 4, 30, "workers")
         gate = sqlite3.connect(store, timeout=20, isolation_level=None)
-        gate.execute("BEGIN IMMEDIATE")  # now every worker comes to wait for the store, with live leases in its hand
+        gate.execute("BEGIN IMMEDIATE")  # from now on every worker has to wait for the store, while its leases are live
         time.sleep(0.2)
         pid = random.choice(run.workers())
         send(pid, signal.SIGSTOP)

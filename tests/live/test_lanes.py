@@ -12,7 +12,8 @@ SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked
 
 @scenario
 def no_faults_drain(t):
-    """O1, O2, O5: each message runs once, in order, never beside another of its key; --drain ends with 0, and its counts are right."""
+    """O1, O2, O5: each message runs once, in order, and never beside another of its key; --drain ends with status 0, and its counts are
+    right."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)
@@ -28,7 +29,7 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    # a message that was delivered again while it waited is counted as parked again: workers that start one by one rebalance
+    # Messages that wait are counted as parked again if Kafka redelivers them, which happens while workers start one after the other.
     t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
     t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
     t.check(drained > 0, "nothing was ever parked: the test does not test much")
@@ -53,7 +54,8 @@ def no_faults_idle(t):
 
 @scenario
 def first_run(t):
-    """A name that nobody used needs no quarantine, however long the TTL. After a wipe the group's commits tell that it was used."""
+    """If nobody used the name before, the first run needs no quarantine, however long the TTL. After a wipe, the group's commits show
+    that the name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)

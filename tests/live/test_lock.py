@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`latchwork lock exec -c` beside running workers: a command and the handlers of a lane exclude each other. Arguments: build folder [scenario…]."""
+"""`latchwork lock exec -c` beside running workers: a command and the handlers of the same lane exclude each other.
+Arguments: build folder [scenario…]."""
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import time
 from lib.scenario import SOAK, main, scenario
 
 COMMANDS, KEYS = 40, 4
-# what runs under the lock: from when to when, and its fence
+# The command under the lock: it notes when it begins and ends, and its fence.
 NOTE = """
 import os, sys, time
 begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
@@ -31,7 +32,7 @@ def held_by_commands(notes):
 
 
 def meetings(commands, runs):
-    """Handlers that ran while a command did, with the same key; and those whose fence has not grown with time."""
+    """Returns the handlers that ran at the same time as a command with the same key, and those whose fence does not fit their time."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:
@@ -46,11 +47,12 @@ def meetings(commands, runs):
 
 @scenario
 def commands_and_handlers(t):
-    """Four lanes, two processes of workers, and commands under the lanes' own locks: nothing overlaps, fences grow over both, nothing is lost."""
+    """Four lanes, workers, and commands that take the lanes' own locks: nothing overlaps, fences grow across both, and nothing is lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
-    t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False) # a lane that is never free is not for commands that do not pause it
+    # with more load no lane would be free, and no command could get a lock unless it paused the lane
+    t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False)
     until = time.monotonic() + 60
     while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:
         time.sleep(0.1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths and restarts in the consumer group, with session.timeout.ms and heartbeat.interval.ms at their defaults: what dies costs its own share
-alone. Arguments: build folder [scenario…].
+"""Deaths and restarts in the consumer group, with session.timeout.ms and heartbeat.interval.ms at their defaults: only the share of the
+dead worker is affected. Arguments: build folder [scenario…].
 
-What nobody else notices is told by the log: no worker but the one concerned has a partition revoked or assigned. Times only bound what is
-far apart: a share that comes back at once, and one that waits for session.timeout.ms (15 s)."""
+The log shows that the other workers notice nothing: none of them has a partition revoked or assigned. Time limits only tell apart
+what differs a lot: a share that comes back at once, and one that waits for session.timeout.ms (15 s)."""
 import os
 import re
 import signal
@@ -15,7 +15,7 @@ from lib.process import boot_us, wait_until
 from lib.scenario import main, scenario
 
 SESSION_S = 15
-AT_ONCE_S = 10  # far below the session timeout, far above what it takes
+AT_ONCE_S = 10  # far below the session timeout, and far above the usual time
 DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
 REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")
 
@@ -26,7 +26,7 @@ def begin(t, *options, label=None, workers=4, properties=(), **over):
 
 
 def load(t, rate=400, seconds=600):
-    """Many keys, so that hardly one waits for the lease of a dead worker."""
+    """Produces many keys, so that hardly any of them waits for the lease of a dead worker."""
     t.generate(rate * seconds, keys=rate * seconds, rate=rate, zipf=0, partitioner="roundrobin", wait=False)
 
 
@@ -35,7 +35,7 @@ def rebalances(run, since=0):
 
 
 def owned(run):
-    """{worker: how many partitions}, from the log."""
+    """Returns {worker: number of its partitions}, from the log."""
     n = {}
     for worker, what, count in rebalances(run):
         n[worker] = count if what == "assigned" else 0
@@ -43,14 +43,15 @@ def owned(run):
 
 
 def settled(t, runs, partitions=8):
-    """Until each worker has its share, and all partitions are at work."""
+    """Waits until each worker has its share, and all partitions are at work."""
     wait_until(lambda: sum(sum(owned(r).values()) for r in runs) == partitions and
                all(len(owned(r)) == r.settings["workers"] and all(owned(r).values()) for r in runs), 90, "share for every worker")
     working(t)
 
 
 def working(t, since_us=None, limit_s=60, partitions=8, without=()):
-    """Until every partition has run something, not counting the workers `without`; the time of the last one's first run, since `since_us`."""
+    """Waits until every partition has run something after `since_us`; runs of the workers `without` do not count. Returns when the last
+    partition did so."""
     since_us = since_us or boot_us()
 
     def first():
@@ -63,7 +64,7 @@ def working(t, since_us=None, limit_s=60, partitions=8, without=()):
 
 
 def longest_gap(t, partitions, since_us, until_us):
-    """Of all these partitions: the longest time in which one ran nothing."""
+    """Returns the longest time in seconds in which any of these partitions ran nothing."""
     longest = 0
     for p in partitions:
         times = [since_us] + sorted(r.start_us for r in t.runs() if r.partition == p and since_us < r.start_us < until_us) + [until_us]
@@ -72,7 +73,8 @@ def longest_gap(t, partitions, since_us, until_us):
 
 
 def partitions_of(t, pids):
-    """Those of which these workers ran most in the last two seconds: what was parked may run anywhere."""
+    """Returns the partitions of which these workers ran most in the last two seconds. They need not own them, because parked messages
+    may run anywhere."""
     balance, since_us = {}, boot_us() - 2000000
     for r in t.runs():
         if r.start_us > since_us:
@@ -106,7 +108,7 @@ def index_of(run, pid):
 
 @scenario
 def worker_killed(t):
-    """kill -9 of one worker of four: the others notice nothing, its share is at work again long before the session timeout."""
+    """kill -9 of one worker of four: the others notice nothing, and its share is at work again long before the session timeout."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -119,7 +121,7 @@ def worker_killed(t):
         mark, at = len(run.log()), boot_us()
         run.kill_worker(victim)
         back = working(t, at, without={victim})
-        time.sleep(4)  # one heartbeat interval and more: a rebalance would have reached the others
+        time.sleep(4)  # more than one heartbeat interval, in which a rebalance would have reached the others
         t.same(sorted({w for w, _, _ in rebalances(run, mark)}), [index], "workers that saw a rebalance")
         t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
         gap = longest_gap(t, others, at, boot_us())
@@ -130,7 +132,7 @@ def worker_killed(t):
 
 @scenario
 def plugin_crashed(t):
-    """A handler that takes its worker down: the same."""
+    """A handler crashes its worker: the others notice nothing, as after a kill."""
     t.start_redis()
     t.make_topics()
     run = begin(t, handler=plugin(t))
@@ -152,7 +154,7 @@ def plugin_crashed(t):
 
 @scenario
 def reloaded(t):
-    """SIGHUP: each worker gives its share to its own successor, and no other has a partition revoked."""
+    """SIGHUP: each worker gives its share to its own successor, and no other worker has a partition revoked."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -174,7 +176,8 @@ def reloaded(t):
 
 @scenario
 def own_ids(t):
-    """group.instance.id in kafka.properties: each worker of each fleet has its own from it, and a rolling restart of both fleets moves no partition."""
+    """With group.instance.id in kafka.properties, each worker of each fleet gets an id made from it, and a rolling restart of both
+    fleets moves no partition."""
     t.start_redis()
     t.make_topics()
     fleets = [begin(t, label=name, workers=2, properties={"group.instance.id": name}) for name in ("here", "there")]
@@ -197,8 +200,9 @@ def own_ids(t):
 
 @scenario
 def supervisor_gone(t):
-    """A supervisor is killed and never comes back: its share waits for session.timeout.ms, the others only for the rebalance behind it. One
-    that does come back in time takes its share back at once, and nobody notices."""
+    """A supervisor is killed and never comes back: its share waits for session.timeout.ms, and the others wait only for the rebalance
+    after that.
+    If it comes back in time, it has its share back at once, and the others notice nothing."""
     t.start_redis()
     t.make_topics()
     stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)
@@ -224,7 +228,7 @@ def supervisor_gone(t):
 
 @scenario
 def supervisor_stopped(t):
-    """SIGTERM: the share goes to the others at once. With kafka.on_stop "stay" it waits for the next run, and nobody else notices."""
+    """SIGTERM: the share goes to the others at once. With kafka.on_stop "stay" it waits for the next run, and the others notice nothing."""
     t.start_redis()
     t.make_topics()
     stays, stops = begin(t, label="stays", workers=2), begin(t, label="stops", workers=2, kafka={"on_stop": "stay"})
@@ -247,8 +251,8 @@ def supervisor_stopped(t):
 
 @scenario
 def same_id(t):
-    """Two supervisors are given one group.instance.id: the first is thrown out, says so, and goes on as a dynamic member; they do not
-    throw each other out for ever."""
+    """Two supervisors have the same group.instance.id: the first loses its place, says so, and goes on as a dynamic member. They do not
+    push each other out again and again."""
     t.start_redis()
     t.make_topics()
     one = begin(t, label="one", workers=1, properties={"group.instance.id": "the-same"})
@@ -264,7 +268,7 @@ def same_id(t):
 
 @scenario
 def stopped_in_a_rebalance(t):
-    """SIGTERM at any moment of a rebalance: status 0, and no question to a handle that is closing."""
+    """SIGTERM at any moment of a rebalance: status 0, and no call to a Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=1)
@@ -273,7 +277,7 @@ def stopped_in_a_rebalance(t):
     for i in range(6):
         run = begin(t, label="run-%d" % i, workers=2)
         run.wait_workers(2)
-        time.sleep(0.4 * i)  # joining; the base's heartbeat, which tells it of the rebalance, is 3 s away at most
+        time.sleep(0.4 * i)  # the new worker is joining, and the first hears of the rebalance with a heartbeat, within 3 s
         run.stop()
         for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):
             t.check(bad not in run.log(), "run %d: %s" % (i, bad))
@@ -283,7 +287,8 @@ def stopped_in_a_rebalance(t):
 
 @scenario
 def drain_beside_others(t):
-    """--drain ends beside another supervisor of the same name: at work, and idle with every partition its own."""
+    """--drain ends beside another supervisor of the same name, both while that one is at work and while it is idle and owns every
+    partition."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=8)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Commit metadata: a broker that takes little of it, two fleets that it tells of each other. Arguments: build folder [scenario…]."""
+"""Commit metadata: a broker that accepts little of it, and two fleets that notice each other by it.
+Arguments: build folder [scenario…]."""
 import os
 import re
 import signal
@@ -17,7 +18,8 @@ SLOW = b'{"do":"sleep","ms":2500}'
 
 @scenario
 def small_metadata(t):
-    """Commits whose metadata is refused carry less, down to none: the group's offset moves on, also after Redis lost its data."""
+    """If the broker refuses the metadata of a commit, the worker commits with less, down to none: the group's offset moves on, even
+    after Redis lost its data."""
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-small"), "offset.metadata.max.bytes=48")
     t.rig.broker.start()
     t.start_redis()
@@ -27,13 +29,13 @@ def small_metadata(t):
     run.wait_workers(4)
     config = os.path.join(t.dir, run.label + ".json")
     subprocess.run([os.path.join(t.rig.build, "latchwork"), "queue", "pause", "-c", config, "p"], check=True, stdout=subprocess.DEVNULL)
-    # while the first is at work, every second one behind it finishes: its end moves the commit, with hundreds of ranges
+    # While the first message runs, every second one behind it finishes. When it ends, the commit moves, with hundreds of ranges.
     t.kafka.produce(topic, [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)])
     wait_until(lambda: "offset.metadata.max.bytes" in run.log(), 60, "word of the refusal")
     wait_until(lambda: t.kafka.committed(t.id, t.topics).get((topic, 0), (0, ""))[0] > 0, 60, "commit with less metadata")
     _, metadata = t.kafka.committed(t.id, t.topics)[topic, 0]
     t.check(len(metadata) <= 48, "metadata of %d bytes" % len(metadata))
-    t.redis.call("FLUSHALL")  # the pause goes, too
+    t.redis.call("FLUSHALL")  # deletes the pause as well
     t.wait_finished()
     t.check(run.log().count("offset.metadata.max.bytes") <= 4, "said more than once a worker")
     run.stop()
@@ -42,9 +44,9 @@ def small_metadata(t):
 
 @scenario
 def two_fleets(t):
-    """Two fleets of one name and group on two Redis servers: the older one says so and goes on, the younger one refuses within seconds. The
-    worker of the younger fleet that looks at the group stands still until the older one has spoken: else the younger one may stop, however
-    the two are scheduled, before a look of the older one has met a commit of it."""
+    """Two fleets have one name and group but use two Redis servers: the older one says so and goes on, the younger one refuses within
+    seconds. The worker of the younger fleet that looks at the group is stopped until the older one has spoken. Otherwise the
+    younger fleet might end before the older one has seen a commit of it."""
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-two"))
     t.rig.broker.start()
     t.start_redis()
@@ -78,7 +80,7 @@ def two_fleets(t):
 
 @scenario
 def wiped_is_no_rival(t):
-    """A fleet whose Redis was wiped, and one that moved to another Redis, meet commits under names that are not theirs: they go on."""
+    """A fleet whose Redis was wiped, and one that moved to another Redis, see commits of fleets that no longer exist, and go on."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(workers=2)

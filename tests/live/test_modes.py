@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that change what happens to a message: several shards, business ids, queue.on_busy drop, retry.order skip; each with workers that
-are killed. Arguments: build folder [scenario…]."""
+"""Settings that change what happens to a message: several shards, business ids, queue.on_busy drop, retry.order skip. Each is tested
+with workers that are killed. Arguments: build folder [scenario…]."""
 import json
 import random
 import re
@@ -16,18 +16,19 @@ COUNTS = re.compile(r"supervisor: done (\d+) dead (\d+) dropped (\d+) skipped (\
 
 
 def counts(run):
-    """{outcome: count} of the last summary."""
+    """Returns {outcome: count} of the last summary."""
     return dict(zip(("done", "dead", "dropped", "skipped"), map(int, COUNTS.findall(run.log())[-1])))
 
 
 def judge_after_deaths(t, run, found, **want):
-    """A count is short by at most one message a death: test_counts.py (plugin_crashes) says why, and doc/how-to/monitor.md tells users."""
+    """Checks counts, each of which may lack one message per death: test_counts.py (plugin_crashes) says why, and doc/how-to/monitor.md
+    tells users."""
     for name, n in want.items():
         t.check(n - len(run.deaths) <= found[name] <= n, "%s in the summary: %d, not %d" % (name, found[name], n))
 
 
 def kill_one(t, run):
-    """kill -9 of a random worker under load; returns when another one has taken its place."""
+    """Kills a random worker with kill -9 under load. Returns when another one has taken its place."""
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 20 or (t.tools and not t.producing()), 60, "load", 0.02)
     run.kill_worker(random.choice(run.workers()))
@@ -39,7 +40,7 @@ def identity(topic, partition, offset):
 
 
 def records(t):
-    """[(identity, key, payload)] of what was produced."""
+    """Returns [(identity, key, payload)] of all produced records."""
     return [(identity(topic, r["partition"], r["offset"]), r["key"], r["payload"]) for topic in t.topics for r in t.kafka.dump(topic)]
 
 
@@ -51,7 +52,7 @@ def finished(runs):
 
 
 class Lanes:
-    """Where locks and waiting lists of a key were ever seen: {key in hex: {(server, shard)}}."""
+    """The places at which locks and waiting lists of a key were ever seen: {key in hex: {(server, shard)}}."""
 
     def __init__(self, t):
         self.t, self.seen = t, defaultdict(set)
@@ -64,7 +65,7 @@ class Lanes:
                     self.seen[found[2].hex()].add((i, int(found[1])))
 
     def judge(self):
-        """Each key has one shard, each shard one server, and every shard has keys."""
+        """Checks that each key has one shard, each shard one server, and that every shard has keys."""
         t = self.t
         for key, places in self.seen.items():
             t.same(len(places), 1, "shards of key %s" % bytes.fromhex(key))
@@ -76,7 +77,7 @@ class Lanes:
 
 
 def sharded(t, servers, wipe):
-    """Three shards; two workers killed, and one server wiped: keys of the others do not notice."""
+    """Three shards; two workers are killed and one server is wiped. Keys on other servers are not affected."""
     t.start_redis(servers=servers, shards=3)
     t.make_topics()
     run = t.start(lock={"ttl_ms": 1500})
@@ -110,13 +111,13 @@ def sharded(t, servers, wipe):
 
 @scenario
 def shards_on_one_server(t):
-    """Three shards on one Redis: each has its keys, and workers that die cost none of them a message."""
+    """Three shards on one Redis: each has its keys, and none of them loses a message when workers die."""
     sharded(t, servers=1, wipe=None)
 
 
 @scenario
 def shards_on_two_servers(t):
-    """Three shards on two Redis servers, one of which loses its data: its shards start again, the others go on."""
+    """Three shards on two Redis servers, one of which loses its data: its shards start again, and the others go on."""
     sharded(t, servers=2, wipe=0)
 
 
@@ -130,7 +131,7 @@ def shards_all_wiped(t):
 
 
 def duplicates(ids, keys, first):
-    """Each id twice at once, in two partitions of its key, and some of them once more."""
+    """Returns records in which each id comes twice at once, in two partitions of its key, and some ids come once more."""
     out = []
     for n in range(first, first + ids):
         key, body = b"k-%d" % (n % keys), json.dumps({"order": "o-%d" % n}).encode()
@@ -140,7 +141,7 @@ def duplicates(ids, keys, first):
 
 
 def by_business_id(t):
-    """{(key, id): [identity]}"""
+    """Returns {(key, id): [identity]}."""
     found = defaultdict(list)
     for name, key, payload in records(t):
         found[key, json.loads(payload)["order"]].append(name)
@@ -148,7 +149,8 @@ def by_business_id(t):
 
 
 def judge_ids(t, run):
-    """Each id took effect under one identity; under another one, too, only where the worker that had it died before it was recorded."""
+    """Checks that each id took effect under one identity. A second one is right only if the worker of the first died before it was
+    recorded."""
     ids, twice = by_business_id(t), []
     done = defaultdict(list)
     for r in t.runs():
@@ -159,7 +161,7 @@ def judge_ids(t, run):
         ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
         t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
         for rs in ran[:-1]:
-            # an effect that was not recorded: it ended at most a turn of the loop, or a slow Redis, before its worker's death
+            # the effect was not recorded: it ended shortly before its worker's death, within a turn of the loop or while Redis was slow
             if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
                 twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
             doubled += 1
@@ -171,7 +173,8 @@ def judge_ids(t, run):
 
 
 def judge_dropped_count(t, found, dropped):
-    """What was dropped by a call whose answer a dead worker never read comes again as finished, and is not counted: never more than there were."""
+    """Checks the count of dropped messages. It may be too low: if a worker dies before it reads the answer to a call that dropped
+    messages, these come again as finished, and nobody counts them."""
     t.check(dropped // 2 < found["dropped"] <= dropped, "the summary says dropped %d of %d" % (found["dropped"], dropped))
 
 
@@ -180,7 +183,8 @@ DEDUP = {"id": "json:/order", "window_s": 600}
 
 @scenario
 def dedup(t):
-    """Each id comes three times, at once and later, in different partitions of its key: one takes effect, two are dropped and counted."""
+    """Each id comes three times, at once and later, in different partitions of its key: one message takes effect, two are dropped and
+    counted."""
     t.start_redis()
     t.make_topics(1)
     topic, ids = t.topics[0], 500 * SOAK
@@ -188,7 +192,7 @@ def dedup(t):
     run.wait_workers(4)
     batch = duplicates(ids, 40, 0)
     t.kafka.produce(topic, batch)
-    t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])  # another key: another message
+    t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])  # another key makes it another message
     wait_until(lambda: t.ends_so_far() > ids // 2, 60, "load")
     t.kafka.produce(topic, [((p + 1) % 4, key, body) for p, key, body in batch[::2]])
     t.wait_finished()
@@ -203,7 +207,7 @@ def dedup(t):
 
 @scenario
 def dedup_workers_killed(t):
-    """The same with workers that die: an id takes effect again only where its worker died between the effect and its record."""
+    """Ids are repeated while workers die: an id takes effect twice only if its worker died between the effect and its record."""
     t.start_redis()
     t.make_topics(1)
     topic, rounds = t.topics[0], 6 * SOAK
@@ -223,14 +227,14 @@ def dedup_workers_killed(t):
     t.judge()
     found = counts(run)
     judge_after_deaths(t, run, found, done=len(by_business_id(t)))
-    dropped += doubled  # an effect that was not recorded: its message is a duplicate by now
+    dropped += doubled  # the first effect was not recorded, and its message is now a duplicate
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
 
 
 @scenario
 def dedup_window_ends(t):
-    """After dedup.window_s an id is forgotten: the same id is a new message."""
+    """dedup.window_s later an id is forgotten, so the same id is a new message."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(dedup=dict(DEDUP, window_s=1))
@@ -251,7 +255,8 @@ def dedup_window_ends(t):
 
 
 def judge_dropped(t, runs):
-    """What ran is never dropped; in its key and partition nothing older runs after it; of each key one ran. Returns how many were dropped."""
+    """Checks that no message that ran is dropped, that per key and partition no older message runs later, and that one of each key ran.
+    Returns how many were dropped."""
     done = finished(runs)
     t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
     t.expect(["an older one ran after it: %r after %r" % (b, a) for line in oracles.by_order(runs).values()
@@ -264,7 +269,7 @@ def judge_dropped(t, runs):
 
 
 def judge_firsts(t, done):
-    """Where a key stays in one partition, nothing is before its first message: that one ran."""
+    """If a key stays in one partition, nothing comes before its first message: checks that this one ran."""
     firsts = {}
     for name, key, _ in records(t):
         firsts.setdefault(key, name)
@@ -272,7 +277,7 @@ def judge_firsts(t, done):
 
 
 def idle_keys(t):
-    """One message of each of 80 keys that nobody has used: none of them is busy, so each runs."""
+    """Produces one message of each of 80 unused keys: none of them is busy, so each must run. Returns their identities."""
     t.kafka.produce(t.topics[0], [(n % 4, b"quiet-%d" % n, b"{}") for n in range(80)])
     t.wait_finished()
     return {name for name, key, _ in records(t) if key.startswith("quiet-")}
@@ -280,7 +285,7 @@ def idle_keys(t):
 
 @scenario
 def drop(t):
-    """queue.on_busy drop with hot keys: what was handled and what was dropped are all there was, and the summary says so."""
+    """queue.on_busy drop with hot keys: every message is handled or dropped, and the summary gives the right counts."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(queue={"on_busy": "drop"}, work_ms="2-10")
@@ -303,7 +308,8 @@ def drop(t):
 
 @scenario
 def drop_workers_killed(t):
-    """The same with keys spread over partitions and workers that die with messages in their handlers: those run again, and are not dropped."""
+    """queue.on_busy drop with keys in several partitions and workers that die: the messages in their handlers run again, and are not
+    dropped."""
     t.start_redis()
     t.make_topics()
     run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
@@ -322,7 +328,7 @@ def drop_workers_killed(t):
     samples = sampler.end()
     t.judge(samples=samples)
     found = counts(run)
-    judge_after_deaths(t, run, found, done=len(finished(runs)))  # what ran is not recorded as dropped
+    judge_after_deaths(t, run, found, done=len(finished(runs)))  # a message that ran is not recorded as dropped
     judge_dropped_count(t, found, dropped)
     t.check(dropped > 500, "%d were dropped: the test does not test much" % dropped)
     t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
@@ -331,19 +337,19 @@ def drop_workers_killed(t):
 # --- retry.order skip
 
 ATTEMPTS = 3
-# what the messages of a key do, in order: (payload, attempts, dead?)
+# the messages of a key in order: (payload, attempts, whether it ends as dead)
 LANE = [({"do": "retry", "times": 2}, 3, False), ({}, 1, False), ({"do": "retry"}, ATTEMPTS, True), ({}, 1, False), ({"do": "dead"}, 1, True),
         ({}, 1, False)]
 SKIP = {"order": "skip", "max_attempts": ATTEMPTS, "backoff_ms": 800}
 
 
 def failing_lanes(t, keys, prefix):
-    """LANE for each key; its partition stays the same."""
+    """Produces LANE for each key, always in the same partition."""
     t.kafka.produce(t.topics[0], [(n % 4, b"%s-%d" % (prefix, n), json.dumps(payload).encode()) for payload, _, _ in LANE for n in range(keys)])
 
 
 def plan(t):
-    """{identity: (key, place in LANE)}"""
+    """Returns {identity: (key, place in LANE)}."""
     places, at = {}, defaultdict(int)
     for name, key, _ in records(t):
         places[name] = (key, at[key])
@@ -352,7 +358,8 @@ def plan(t):
 
 
 def judge_skip(t, killed=False):
-    """Each message has the attempts that it asks for, dead ones are dead, and good ones did not wait for those that fail."""
+    """Checks that each message has the attempts that it asks for, that dead ones are dead, and that good ones did not wait for failing
+    ones."""
     places, tried = plan(t), defaultdict(list)
     for r in t.runs():
         tried[r.identity].append(r)
@@ -360,7 +367,7 @@ def judge_skip(t, killed=False):
     for name, (key, place) in places.items():
         payload, wanted, dies = LANE[place]
         attempts = [r.attempt for r in tried[name]]
-        if killed:  # a death counts no attempt, and what was not recorded runs again with the same one
+        if killed:  # a death counts no attempt, and an unrecorded attempt is repeated with the same number
             t.same(attempts, sorted(attempts), "order of attempts of " + name)
             attempts = sorted(set(attempts))
         t.same(attempts, list(range(1, wanted + 1)), "attempts of %s, which does %r" % (name, payload))
@@ -378,7 +385,8 @@ def judge_skip(t, killed=False):
 
 @scenario
 def skip(t):
-    """retry.order skip: later messages go before a failing head; each is done or dead after its attempts; dead letters in Redis say so."""
+    """retry.order skip: later messages go before a failing head; each is done or dead after its attempts, and dead letters in Redis say
+    so."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(retry=SKIP)
@@ -397,7 +405,7 @@ def skip(t):
 
 @scenario
 def skip_workers_killed(t):
-    """The same with workers that die, and dead letters in a topic: none is missing, and a death costs no attempt."""
+    """retry.order skip with workers that die, and with dead letters in a topic: none is missing, and a death counts no attempt."""
     t.start_redis()
     t.make_topics(1)
     grave = t.id + "-dead"

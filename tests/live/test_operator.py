@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Operators' commands that race: with workers that drain, with one another, and with kill -9 of themselves. Nothing is lost or doubled, and the ledger
-agrees. Arguments: build folder [scenario…]."""
+"""Operators' commands that race with workers that drain, with one another, and with kill -9 of themselves. Nothing is lost or doubled,
+and the ledger agrees. Arguments: build folder [scenario…]."""
 import json
 import os
 import random
@@ -28,7 +28,7 @@ def replays(t):
 
 
 def originals(t, *keys):
-    """Identities of the keys' records."""
+    """Returns the identities of the keys' records."""
     return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if not keys or r["key"] in keys]
 
 
@@ -61,18 +61,19 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """Frees the job of a killed tool at once. By itself it would end within 30 s."""
+    """Removes the job of a killed tool at once. By itself it would expire within 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 
 def vanished(t):
-    """Lanes whose waiting list was deleted, as the scripts noticed."""
+    """Returns the lanes whose waiting list was deleted, as far as the scripts noticed."""
     return {fields[1] for _, fields in t.redis.call("XRANGE", t.prefix() + b"vanished", "-", "+")}
 
 
 @scenario
 def two_jobs_at_once(t):
-    """Tools started side by side while workers drain: one job runs at a time, the others are refused, and what was put runs once under its number."""
+    """Two tools start at the same time while workers drain: one job runs at a time, the others are refused, and each replay runs once
+    under its number."""
     produce(t, 1000)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -83,11 +84,11 @@ def two_jobs_at_once(t):
     tool(t, *args, "--execute", status=1)
     tool(t, "queue", "drop", "--key", "k4", "--execute", status=1)
     tool(t, "queue", "import", "-", "--execute", status=1, given=b"{}")
-    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # looking is free
+    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # commands that only look are not refused
     t.same(tool(t, *args)[-1]["dry_run"], True, "a dry run beside it")
     t.same(first.poll(), None, "end of the first, which was to be under way")
     t.same(first.wait(60), 0, "status of the first")
-    tool(t, "queue", "pause", "k3")  # what stands there is neither lost nor done
+    tool(t, "queue", "pause", "k3")  # from here on the replays of k3 wait: they are neither lost nor done
     time.sleep(0.5)
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
     t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
@@ -97,7 +98,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: vanished(t), 30, "a worker's sign that the list was deleted")
     rows = [r for r in tool(t, "ledger", status=1) if "difference" in r]
     t.check({"missing"} == {r["difference"] for r in rows} and 1 in {bool(r.get("replay")) for r in rows}, "a replay that was lost: %r" % rows)
-    t.redis.call("RPUSH", lane, *kept)  # before those that workers may have put there meanwhile
+    t.redis.call("RPUSH", lane, *kept)  # puts them in front of messages that workers may have parked meanwhile
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
     side = [begin(t, *args, "--execute") for _ in range(4)]
@@ -113,7 +114,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call("DEL", t.prefix() + b"vanished")  # it would stay for 100 × TTL, on purpose
+    t.redis.call("DEL", t.prefix() + b"vanished")  # otherwise it stays for 100 × TTL
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()
@@ -121,7 +122,8 @@ def two_jobs_at_once(t):
 
 @scenario
 def drop_killed_while_workers_drain(t):
-    """kill -9 of a drop, twice, from a lane that stands and from lanes that are drained: each message is done, or dropped and in the backup."""
+    """kill -9 of a drop, twice, once in a paused lane and once in lanes that workers drain: each message is done, or is dropped and in
+    the backup."""
     produce(t, 6000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 100, 30, "a start")
@@ -155,14 +157,15 @@ def drop_killed_while_workers_drain(t):
 
 @scenario
 def import_killed(t):
-    """What was dropped from standing lanes comes back from its backup by an import that is killed and goes on: each message once."""
+    """Messages were dropped from paused lanes. An import, which is killed and resumed, brings them back from the backup: each message
+    runs once."""
     produce(t, 3000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 50, 30, "a start")
     tool(t, "queue", "pause", "k1", "k2")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    time.sleep(0.5)  # what was granted before the pause is through
+    time.sleep(0.5)  # messages that were granted before the pause need this time
     n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1]["results"]["dropped"]
     tool(t, "queue", "resume", "k1", "k2")
     kept = ["%(topic)s/%(partition)d/%(offset)d" % json.loads(line) for line in open(backup)]
@@ -184,7 +187,7 @@ def import_killed(t):
 
 @scenario
 def pauses_and_breaks_under_load(t):
-    """Lanes are paused, resumed and broken by chance while all runs: nothing is granted in a lane that stands, all is done, fences grow."""
+    """Lanes are paused, resumed and broken at random under load: nothing is granted in a paused lane, all is done, and fences grow."""
     produce(t, 0)
     t.start(work_ms="0-3")
     t.generate(6000 * SOAK, keys=KEYS, rate=800, wait=False)
@@ -196,7 +199,7 @@ def pauses_and_breaks_under_load(t):
         tool(t, "queue", "pause", *some)
         fence, since = int(t.redis.call("GET", t.prefix() + b"fence")), boot_us()
         for _ in range(3):
-            tool(t, "lock", "break", chance.choice(keys), "--execute", status=None)  # 1 where nobody held it
+            tool(t, "lock", "break", chance.choice(keys), "--execute", status=None)  # the status is 1 if nobody held the lock
         time.sleep(chance.random() / 4)
         spans += [(key, fence, since, boot_us()) for key in some]
         tool(t, "queue", "resume", *some)
@@ -212,7 +215,7 @@ def pauses_and_breaks_under_load(t):
 
 
 def broken_fences(t):
-    """From the audit: {key: fences}."""
+    """Returns the fences at which locks were broken, from the audit: {key: fences}."""
     out = defaultdict(list)
     for _, f in t.redis.call("XRANGE", t.prefix() + b"audit", "-", "+"):
         entry = dict(zip(f[::2], f[1::2]))
@@ -222,7 +225,8 @@ def broken_fences(t):
 
 
 def judge_operated(t, runs=None):
-    """The oracles; a holder whose lock was broken may end what it runs, so each lane's lines between breaks are judged by themselves."""
+    """Applies the oracles. The holder of a broken lock may finish its message, so each lane's runs between two breaks are judged
+    separately."""
     runs = runs or t.runs()
     broken = broken_fences(t)
     lines_of = defaultdict(list)
@@ -237,7 +241,7 @@ def judge_operated(t, runs=None):
     t.same([r for r in again if key_of(r) not in broken], [], "ran again, and nobody broke its lane")
     last = agree(t)
     t.same((last["waiting"], last["lanes"], last["locks"]), (0, 0, 0), "left")
-    for name in t.redis.keys():  # what jobs leave behind on purpose
+    for name in t.redis.keys():  # jobs leave these on purpose
         if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

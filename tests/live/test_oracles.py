@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each oracle of the live tests passes on a good journal, and fails on one that was falsified in the way it is there for."""
+"""Each oracle of the live tests passes on a good journal, and fails on one with the fault that it is meant to find."""
 import os
 import sys
 import tempfile
 
 from lib import journal, oracles
 
-# two lanes (keys 6b31, 6b32) of one partition of topic t, and one of another partition; t/0/2 was tried twice, t/0/3 killed and run again
+# Two lanes (keys 6b31, 6b32) of one partition of topic t, and one of another partition. t/0/2 was retried, and t/0/3 was killed and run
+# again.
 GOOD = """
 start 100 11 t/0/0 6b31 1 1
 end 200 11 t/0/0 6b31 1 1 done
@@ -31,7 +32,7 @@ IDLE = [b"lw:{n.0}:epoch", b"lw:{n.0}:floor", b"lw:{n.0}:fence", b"lw:{n.0}:work
 
 
 def again(*offsets):
-    """One key's messages, done one after the other in this order."""
+    """Returns the journal of one key's messages, done one after the other in this order."""
     return "".join("start %d 12 t/0/%d 6b39 %d 1\nend %d 12 t/0/%d 6b39 %d 1 done\n" % (10 * i, o, i + 1, 10 * i + 5, o, i + 1) for i, o in enumerate(offsets))
 
 
@@ -57,15 +58,15 @@ def without(line):
 
 
 good = parse(GOOD)
-# name, violations of what is good, violations of each falsification
+# (name, violations in a good journal, violations in each falsified one)
 CASES = [
     ("overlaps", oracles.overlaps(good), [
         oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
-        # across partitions: the lane is the key's
+        # a lane belongs to the key, across partitions
         oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
-        # a killed handler that still beats after another began
+        # a killed handler still beats after another one began
         oracles.overlaps(changed(("beat 650", "beat 710"))),
-        # a run that encloses two others
+        # a run encloses two others
         oracles.overlaps(changed(("end 200 11", "end 320 11")))]),
     ("overlaps, a stopped worker", oracles.overlaps(changed(("beat 650", "beat 750")), [(11, 640)]), [
         oracles.overlaps(changed(("beat 650", "beat 750")), [(12, 640)]),

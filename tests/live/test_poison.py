@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Messages and handlers that misbehave: crashes, hangs, garbage, retries, dead letters, odd keys and payloads. Arguments: build folder [scenario…]."""
+"""Messages and handlers that misbehave: crashes, hangs, garbage, retries, dead letters, odd keys and payloads.
+Arguments: build folder [scenario…]."""
 import json
 import time
 
@@ -25,7 +26,8 @@ def fill(t, n=400, keys=40):
 
 
 def poison_and_others(t, poison, n=400):
-    """Each poison message in a lane of its own, with one that is good behind it, among many good ones; returns their identities by key."""
+    """Produces each poison message in a lane of its own, with a good one behind it, among many good ones. Returns the identities of the
+    poison messages by key."""
     topic, where = t.topics[0], {}
     records, at = [], {}
     for i, (key, payload) in enumerate(poison):
@@ -61,7 +63,8 @@ DEATHS = (b"exit", b"crash", b"exit-once")
 
 @scenario
 def handlers_that_misbehave(t):
-    """Rows 26, 28, 29: exec handlers that fail, exit, crash, hang, answer garbage: tried max_attempts times, then dead with a reason; others go on."""
+    """Faults 26, 28, 29: exec handlers that fail, exit, crash, hang or answer garbage. Their messages are tried max_attempts times and are
+    then dead, with a reason; others go on."""
     t.start_redis()
     t.make_topics()
     poison = [(b"retry", do("retry")), (b"dead", do("dead")), (b"exit", do("exit")), (b"crash", do("crash")), (b"hang", do("hang")),
@@ -77,11 +80,11 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    counted_twice = DEATHS if not again else where  # a run that was repeated has the same attempt once more
+    counted_twice = DEATHS if not again else where  # a repeated run has the same attempt number again
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        # while no process has answered yet, a death is the command's fault and costs no attempt
+        # until a process has answered, a death is the command's fault and counts no attempt
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
         t.same(sorted(set(attempts)) if key in counted_twice else attempts, wanted, "attempts of " + key.decode())
     for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
@@ -99,7 +102,7 @@ def handlers_that_misbehave(t):
 
 @scenario
 def grandchildren(t):
-    """Row 29: what a handler left behind in its process group is gone once the handler is; none of it writes after its message's lease."""
+    """Fault 29: processes that a handler left in its process group end with it, and none of them writes after its message's lease."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -118,7 +121,8 @@ def grandchildren(t):
 
 @scenario
 def plugin_crashes(t):
-    """Row 27: a plugin that crashes, aborts or exits: the worker is replaced, the message blamed, tried alone, then dead; all others are done."""
+    """Fault 27: a plugin crashes, aborts or exits. The worker is replaced, the message is blamed, runs alone and is then dead; all others
+    are done."""
     t.start_redis()
     t.make_topics()
     poison = [(b"segv", b"segv"), (b"abort", b"abort"), (b"exit", b"exit"), (b"exit0", b"exit0")]
@@ -140,7 +144,8 @@ def plugin_crashes(t):
 
 @scenario
 def plugin_hangs(t):
-    """Row 28: a plugin that hangs is cancelled; one that never comes back costs its worker; the message is dead after its attempts, others are done."""
+    """Fault 28: a plugin that hangs is cancelled, and if it never comes back its worker is replaced. The message is dead after its
+    attempts; others are done."""
     t.start_redis()
     t.make_topics()
     where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
@@ -161,7 +166,8 @@ def plugin_hangs(t):
 
 @scenario
 def dead_letter_topic(t):
-    """Row 26: dead letters to a topic: acknowledged before the message counts as dead, with headers that tell where, why and after how many tries."""
+    """Fault 26: dead letters go to a topic. They are acknowledged before the message counts as dead, and their headers tell origin, reason
+    and attempts."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -186,8 +192,8 @@ def dead_letter_topic(t):
 
 @scenario
 def letters_never_taken(t):
-    """A letter that its topic will never take (too large; without a key where the topic is compacted) stays in Redis, and its lane and the commit go
-    on. Others of its batch are not refused with it."""
+    """A letter that its topic never accepts stays in Redis, and its lane and the commit go on: it is too large, or has no key while the
+    topic is compacted. Others of its batch are not refused with it."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -210,7 +216,7 @@ def letters_never_taken(t):
 
 @scenario
 def no_key(t):
-    """Row 32: where the key rule needs JSON: what is malformed or has no key is dead, with position and reason; others are done."""
+    """Fault 32: the key rule needs JSON. A message that is malformed or has no key is dead, with position and reason; others are done."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -233,7 +239,7 @@ def no_key(t):
 
 @scenario
 def skipped(t):
-    """key.missing: skip: counted as skipped, and the commit goes past it."""
+    """key.missing: skip. A message without a key is counted as skipped, and the commit passes it."""
     t.start_redis()
     t.make_topics()
     t.kafka.produce(t.topics[0], [(0, None, b"{}") for _ in range(5)] + [(0, b"k", b"{}")])
@@ -263,7 +269,8 @@ def own_lanes(t):
 
 @scenario
 def odd_keys_and_payloads(t):
-    """Row 31: keys of 1 MB, with NUL, UTF-8, braces, empty, null; payloads of 1 MB, binary, null: done, or dead where there is no key."""
+    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB, binary or null: each message is done, or
+    dead if it has no key."""
     t.start_redis()
     t.make_topics()
     keys = [b"big" * (MEGABYTE // 3), b"a\0b", b"\0", "schl\u00fcssel \u2713 \U0001f511".encode(), b"{tag}", b"}{", b"{", b"lw:{x.0}:epoch", b"\xff\xfe\xfd",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""/readyz, the metrics and the log tell what Kafka is to the workers. Arguments: build folder [scenario…]."""
+"""/readyz, the metrics and the log tell how the workers stand with Kafka. Arguments: build folder [scenario…]."""
 import os
 import re
 import signal
@@ -62,7 +62,7 @@ def start(t, properties=SHORT, **over):
 
 @scenario
 def broker_dead_then_back(t):
-    """kill -9 of the only broker: 503 with the reason; the broker is back: 200, and messages go on."""
+    """The only broker is killed (kill -9): /readyz answers 503 with the reason. When it is back: 200, and messages go on."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t)
@@ -81,14 +81,14 @@ def broker_dead_then_back(t):
 
 @scenario
 def broker_frozen(t):
-    """SIGSTOP of the broker: its connections stay up, and nothing is answered."""
+    """The broker is stopped (SIGSTOP): its connections stay up, but nothing is answered."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t, LONG)
     health.wait_ready()
     send(t.kafka.pid(), signal.SIGSTOP)
     try:
-        # a worker that was in a rebalance waits for Kafka, and does not turn
+        # a worker in a rebalance waits for Kafka, so its main loop does not turn
         wait_until(lambda: health.get("/readyz")[0] == 503 and len(re.findall(
             r"is not ready: kafka: .* has not answered for \d+ s|no main-loop turn for \d+ ms", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
         wait_until(lambda: health.workers("silent"), 30, "workers that say so")
@@ -101,7 +101,7 @@ def broker_frozen(t):
 
 @scenario
 def broker_frozen_before_the_start(t):
-    """Nothing was ever connected: not ready, though Redis is and the workers turn."""
+    """The workers have never had a connection to Kafka: they are not ready, though Redis is and their main loops turn."""
     t.start_redis()
     t.make_topics(1)
     send(t.kafka.pid(), signal.SIGSTOP)
@@ -116,7 +116,7 @@ def broker_frozen_before_the_start(t):
 
 @scenario
 def spare_member(t):
-    """More workers than partitions: the one that was given nothing is ready while it is a member, and not beyond."""
+    """There are more workers than partitions. One without a partition is ready as long as it is a member of the group."""
     t.start_redis()
     t.make_topics(1, partitions=1)
     run, health = start(t)
@@ -131,24 +131,24 @@ def spare_member(t):
 
 @scenario
 def wrong_topic(t):
-    """A topic that does not exist, alone and beside one that does: 503 with its name; it is made: 200."""
+    """A topic does not exist, alone and beside one that does: 503 with its name. When it has been created: 200."""
     t.start_redis()
     t.make_topics(1)
     existing = list(t.topics)
     for n, beside in enumerate(([], existing)):
         missing = "%s-missing-%d" % (t.id, n)
         t.topics = beside + [missing]
-        # while other topics are read, librdkafka looks for a missing one only this often: five minutes by default
+        # while other topics are read, librdkafka looks for a missing one only at this interval: five minutes by default
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
-        t.kafka.create(missing, 1)  # of two workers one gets nothing of it
+        t.kafka.create(missing, 1)  # one of two workers gets no partition of it
         health.wait_ready()
         run.stop()
 
 
 @scenario
 def no_rights_to_the_group(t):
-    """READ on the group is denied: 503 with the broker's reason; it is granted: 200."""
+    """READ on the group is denied: 503 with the broker's reason. When it is granted: 200."""
     t.start_redis()
     shared = t.rig.broker
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.dir, "kafka"),
@@ -171,7 +171,7 @@ def no_rights_to_the_group(t):
 
 @scenario
 def redis_away(t):
-    """The other half of ready."""
+    """Redis is killed: the workers are not ready without it."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t)
@@ -186,8 +186,8 @@ def redis_away(t):
 
 @scenario
 def handler_cannot_start(t):
-    """A handler whose process dies at its start costs no message an attempt: nothing is dead, /readyz says why with the last line of
-    stderr, and once it starts everything is done at its first attempt."""
+    """The handler's process dies at its start: no attempt is counted, nothing is dead, and /readyz gives the reason with the last line
+    of stderr. When it can start, every message is done at its first attempt."""
     t.start_redis()
     t.make_topics(1)
     module = os.path.join(t.dir, "nosuchmodule.py")

@@ -13,7 +13,7 @@ from lib.tool import tool
 
 
 def under_load(t, messages, rate, keys=200, zipf=0.8, **start):
-    """Workers at work, with messages still coming for messages / rate seconds."""
+    """Starts workers and a load that goes on for messages / rate seconds."""
     t.make_topics()
     run = t.start(**start)
     run.wait_workers(4)
@@ -34,12 +34,12 @@ def check_same_workers(t, run, before):
 
 
 def back_at_work(t, since_us):
-    """Seconds from a fault until a run began after it: O6."""
+    """O6: returns the seconds from a fault until a run began after it."""
     return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
 
 
 def check_refused(t, run, when):
-    """It ends by itself with status 78; its log names the policy and the fix."""
+    """Checks that the run ends by itself with status 78, and that its log names the policy and the fix."""
     status, _ = run.wait(60)
     t.same(status, 78, "exit status, an evicting policy " + when)
     t.check(re.search("maxmemory-policy allkeys-lru.*set noeviction", run.log()), "no word of the policy and its fix " + when)
@@ -47,7 +47,8 @@ def check_refused(t, run, when):
 
 @scenario
 def flushall_twice(t):
-    """Row 5: all data gone, twice: the epoch is lost, one TTL of quiet, back to the watermark; nothing lost, nothing at once."""
+    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions go back to the watermark;
+    nothing is lost, and no key runs twice at once."""
     t.start_redis()
     run = under_load(t, 10000 * SOAK, 700)
     before = sorted(run.workers())
@@ -66,7 +67,8 @@ def flushall_twice(t):
 
 @scenario
 def flushall_slow_handlers(t):
-    """Row 5 with handlers that run for longer than the quarantine: cancelled or finished, never beside another of the key."""
+    """Fault 5 with handlers that run for longer than the quarantine: they are cancelled or finish, but never run beside another of the
+    key."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="300-2500", lock={"ttl_ms": 1000}, handler=exec_handler(processes=8))
     for _ in range(3 * SOAK):
@@ -79,7 +81,7 @@ def flushall_slow_handlers(t):
 
 @scenario
 def script_flush(t):
-    """Row 8: the scripts are gone, again and again: loaded again, no message of a pipeline lost or run twice."""
+    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message of a pipeline is lost or runs twice."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 900)
     n = 0
@@ -96,7 +98,7 @@ def script_flush(t):
 
 @scenario
 def replies_lost(t):
-    """Row 13: connections cut again and again: calls whose replies were lost are sent again and change nothing more."""
+    """Fault 13: connections are cut again and again. Calls whose replies were lost are sent again and change nothing more."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -112,7 +114,7 @@ def replies_lost(t):
 
 @scenario
 def redis_killed_empty(t):
-    """Row 5: kill -9 of Redis, which comes back with nothing."""
+    """Fault 5: Redis is killed (kill -9) and comes back empty."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -129,7 +131,7 @@ def redis_killed_empty(t):
 
 @scenario
 def redis_killed_everysec(t):
-    """Row 6: kill -9 of Redis with appendfsync everysec: it comes back with most, and that is not trusted."""
+    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data, which the workers do not trust."""
     t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -145,7 +147,8 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Row 12: Redis stopped for longer than the TTL, with handlers that outlast their leases: gone before the lease ends, then on."""
+    """Fault 12: Redis is stopped for longer than the TTL while handlers outlast their leases: they are gone before the lease ends, and
+    then work goes on."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="200-2500", lock={"ttl_ms": 1200}, handler=exec_handler(processes=8))
     before = sorted(run.workers())
@@ -153,7 +156,7 @@ def redis_frozen(t):
         t.redis.signal(signal.SIGSTOP)
         frozen_us = boot_us()
         time.sleep(3.2)
-        # whoever held a lease when it froze can't have renewed it since
+        # nobody can have renewed a lease since Redis was stopped
         late = [r for r in t.runs() if r.last_us > frozen_us + 1300000]
         t.check(not late, "ran on without a lease: %r" % late[:3])
         t.redis.signal(signal.SIGCONT)
@@ -166,7 +169,8 @@ def redis_frozen(t):
 
 @scenario
 def maxmemory(t):
-    """Row 9: Redis is full: nothing new is admitted, what waits drains; with room again it goes on, without a restart."""
+    """Fault 9: Redis is full: no new messages are admitted, and those that wait drain. When there is room again, it goes on without a
+    restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
     before = sorted(run.workers())
@@ -192,8 +196,9 @@ def maxmemory(t):
 
 @scenario
 def refused_starts_no_more(t):
-    """A worker that is refused starts nothing that is queued for its four handlers, however long it takes to leave Kafka: here the broker
-    stands still. Runs are long, so that hardly any can start between the end of its loop and the journal being read."""
+    """A refused worker starts none of the jobs that are listed for its four handlers, however long it takes to leave Kafka: here the
+    broker is stopped. Runs are long, so that hardly any can start between the end of the worker's loop and the reading of the
+    journal."""
     t.start_redis("--maxmemory-policy", "noeviction")
     t.make_topics(1)
     t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % i, b"{}") for i in range(400)])
@@ -214,7 +219,8 @@ def refused_starts_no_more(t):
 
 @scenario
 def policy_evicts(t):
-    """A maxmemory-policy that becomes evicting in mid run ends the run, and the next, with status 78; set back, a new run does the rest."""
+    """If maxmemory-policy becomes an evicting one during a run, this run and the next end with status 78. After it is set back, a new
+    run does the rest."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
     family = descendants(run.pid)
@@ -234,8 +240,8 @@ def policy_evicts(t):
 
 @scenario
 def lists_deleted(t):
-    """A person deletes waiting lists while workers run, of a lane that stands and of busy ones: the log says so, what waited there is read
-    from Kafka again, and nothing is lost. The order within those lanes may be."""
+    """A person deletes the waiting lists of a paused lane and of busy ones while workers run: the log reports it, the messages that
+    waited there are read from Kafka again, and nothing is lost. The order within those lanes may be lost."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(work_ms="3-6")
@@ -262,8 +268,8 @@ def lists_deleted(t):
 
 @scenario
 def rights_taken(t):
-    """The user of the workers loses rights under load: commands, names of keys, its password. Each time the workers stand still, the log
-    and /readyz name what is missing, and once it is given back they go on; scripts that ended in the middle have lost nothing."""
+    """The workers' Redis user loses rights under load: commands, names of keys, its password. Each time the workers stand still, and the
+    log and /readyz name what is missing. When it is given back, they go on; scripts that ended in the middle have lost nothing."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -284,7 +290,7 @@ def rights_taken(t):
     losses = [(lambda name=name: acl("-" + name), lambda name=name: acl("+" + name), "may not run [A-Z or]*" + name.upper())
               for name in ("lpush", "setrange", "zadd", "evalsha", "time")]
     losses += [(lambda first=first: acl("resetkeys", mine + "[^%s]*" % first), lambda: acl("resetkeys", mine + "*"), "may not use a key")
-               for first in ("w", "s", "e")]  # wait: state: epoch
+               for first in ("w", "s", "e")]  # the first letters of wait:, state: and epoch, which are names of keys
     losses += [(lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "brpoplpush"),
                (new_password, lambda: acl(">secret"), "WRONGPASS")]
     for take, give, said in losses:
@@ -298,8 +304,8 @@ def rights_taken(t):
     t.check(t.producing(), "the rights were not taken under load")
     check_same_workers(t, run, before)
     t.wait_finished()
-    # a script that was denied a write in the middle left a state without its message, which was then read from Kafka again: that record
-    # of it stays for a while on purpose
+    # A script that was denied a write in the middle left a mark without its message, which was then read from Kafka again. The record of
+    # that remains for a while on purpose.
     t.redis.call("DEL", "lw:{%s.0}:vanished" % t.id)
     finish(t, run, samples=sampler.end())
     t.figure(rights=len(losses), refused=len(t.redis.refusals()))

@@ -14,7 +14,7 @@ KEYS = 20
 
 
 def tool(t, *args, status=0):
-    """One command of `latchwork` with --json: its lines."""
+    """Runs a command of `latchwork` with --json and returns its lines."""
     command = [os.path.join(t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json"), "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=120)
     if done.returncode != status:
@@ -33,7 +33,8 @@ def replays(t):
 
 
 def judge(t, wanted):
-    """wanted: identities of replays, each of which has to be done once, in order, one run of a key at a time."""
+    """Checks that each of these replays was done once, in order, and that only one run of a key went on at a time. wanted: their
+    identities."""
     runs = t.runs()
     t.expect(oracles.overlaps(runs))
     t.expect(oracles.fences(runs))
@@ -44,7 +45,7 @@ def judge(t, wanted):
 
 
 def of_key(t, key):
-    """Identities of a key's records, in order."""
+    """Returns the identities of a key's records in order."""
     return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if r["key"] == key]
 
 
@@ -54,13 +55,14 @@ def committed(t):
 
 @scenario
 def replay_a_key_from_kafka_while_others_run(t):
-    """A range of one key is read again and runs again, once, in order, while new messages of all keys come; the group's offsets only go on."""
+    """A range of one key is read from Kafka again and runs again, once and in order, while new messages of all keys come. The group's
+    offsets only advance."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
     before = committed(t)
     topic = t.topics[0]
-    # without --again nothing: it is done
+    # without --again nothing is replayed, because the messages are done
     rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--execute")
     t.same(list(rows[-1]["results"].values()), [2000 // KEYS], "left out")
     t.check("done" in list(rows[-1]["results"])[0], "why: %r" % rows[-1])
@@ -68,11 +70,11 @@ def replay_a_key_from_kafka_while_others_run(t):
     t.same(committed(t), before, "offsets of the group")
     t.generate(4000 * SOAK, keys=KEYS, rate=2000, wait=False)
     wanted = []
-    for _ in range(2):  # the second takes what came meanwhile, too
+    for _ in range(2):  # the second time also takes the records that came meanwhile
         rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--from", "1h", "--again", "--execute")
         wanted += [r["identity"] for r in rows if r.get("result") == "put"]
     t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
-    # a key of all topics, before the last hour: nothing
+    # before the last hour, no topic has a record of the key
     t.same(tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"], 0, "records from before")
     t.check(tool(t, "queue", "replay", "--key", "k3", "--from", "1h", "--again")[-1]["messages"] >= 2000 // KEYS, "records of all topics")
     one = tool(t, "queue", "replay", topic + "/0/0", topic + "/1/5", "--again", "--execute")
@@ -89,7 +91,7 @@ def replay_a_key_from_kafka_while_others_run(t):
 
 @scenario
 def replay_of_dead_letters(t):
-    """Ten messages die; one is edited, all are put back at a rate: the edited one is done, the others die again under their new identity."""
+    """Ten messages die. One is edited, and all are put back at a limited rate: the edited one is done, the others die again as replays."""
     begin(t, payload=lambda i: json.dumps({"do": "dead"}).encode() if i % 200 == 7 else b"{}")
     t.start(work_ms="0-1", retry={"max_attempts": 1})
     t.wait_finished()
@@ -109,21 +111,21 @@ def replay_of_dead_letters(t):
 
 @scenario
 def tool_killed_in_the_middle(t):
-    """kill -9 of the tool while it replays beside workers; the job goes on: each message once."""
+    """The tool is killed (kill -9) while it replays beside workers. The job is resumed, and each message runs once."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
     command = [os.path.join(t.rig.build, "latchwork"), "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "-c",
                t.instances[-1].log_path.replace(".log", ".json")]
     tried = 0
-    while tried < 2:  # each goes on where the one before was killed
+    while tried < 2:  # each attempt goes on where the one before was killed
         p = subprocess.Popen(command + ["--rate", "1000"] + (["--resume", "1"] if tried else []), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         have = len(replays(t))
         wait_until(lambda: len(replays(t)) > have + 50 or p.poll() is not None, 60, "some replays")
         t.same(p.poll(), None, "end of the tool before it was killed")
         p.kill()
         p.wait()
-        t.redis.call("DEL", t.prefix() + b"job")  # what would end by itself 30 s later
+        t.redis.call("DEL", t.prefix() + b"job")  # by itself the job's key would expire 30 s later
         tried += 1
     rows = tool(t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1")
     t.same(rows[-1]["messages"], 2000, "messages of the last")
@@ -136,7 +138,8 @@ def tool_killed_in_the_middle(t):
 
 @scenario
 def replay_to_a_topic_and_to_the_handler(t):
-    """--to-topic copies with the origin in a header; --try runs the handler under the lane's lock, and leaves it free; both a dry run first."""
+    """--to-topic copies records with their origin in a header. --try runs the handler under the lane's lock and leaves the lane free.
+    Each begins with a dry run."""
     begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i)
     other = t.topics[0] + "-other"
     t.kafka.create(other, 1)
@@ -148,10 +151,10 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(t.kafka.dump(other), [], "after a dry run")
     rows = tool(t, *args, "--execute")
     t.same(rows[-1]["results"], {"sent": 10}, "sent")
-    tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)  # what was sent leaves no marks
+    tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)  # messages that were sent to a topic leave no marks
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
-    # the handler of the tool journals like the others
+    # the tool's handler writes the same journal as the others
     os.environ["LW_TEST_JOURNAL"] = t.journal_path
     first = of_key(t, "k3")[0]
     tool(t, "queue", "replay", first, "--try")
@@ -173,7 +176,8 @@ def replay_to_a_topic_and_to_the_handler(t):
 
 @scenario
 def dead_letters_back_from_their_topic(t):
-    """With dead.to a topic: what lies there is replayed as the message that it was, known by its header; twice in the topic is once in the lane."""
+    """With dead.to a topic, a letter in that topic is replayed as the original message, which its header names. A letter that is there
+    twice is put into the lane once."""
     begin(t, 100, payload=lambda i: b'{"do":"dead"}' if i == 50 else b"{}")
     letters = t.topics[0] + "-dead"
     t.kafka.create(letters, 1)
@@ -182,7 +186,7 @@ def dead_letters_back_from_their_topic(t):
     first = t.kafka.dump(letters)
     t.same(len(first), 1, "letters")
     origin = dict(first[0]["headers"])["latchwork-origin"]
-    tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")  # as a crash may double it
+    tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")  # doubles the letters, as a crash might
     rows = tool(t, "queue", "replay", "--topic", letters, "--execute")
     number = rows[-1]["job"]
     t.same(rows[-1]["results"], {"put": 1, "put already": 1}, "results")
@@ -195,7 +199,8 @@ def dead_letters_back_from_their_topic(t):
 
 @scenario
 def drop_and_pause_beside_workers(t):
-    """Lanes are paused, what waits in one is dropped, all while workers drain: every message is done or dropped, none both."""
+    """Lanes are paused and the messages waiting in one are dropped, while workers drain: every message is done or dropped, and none is
+    both."""
     begin(t, 4000)
     t.start(work_ms="1-3")
     wait_until(lambda: t.ends_so_far() > 200, 30, "a start")
@@ -218,7 +223,7 @@ def drop_and_pause_beside_workers(t):
     t.wait_finished()
     runs, _ = t.judge()
     t.same([r.identity for r in runs if r.identity in dropped], [], "dropped, and run")
-    for name in t.redis.keys():  # what jobs leave behind on purpose
+    for name in t.redis.keys():  # jobs leave these on purpose
         if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

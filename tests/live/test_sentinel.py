@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Redis behind Sentinels: a master that is killed, and one that is replaced in good order. Arguments: build folder [scenario…].
+"""Redis behind Sentinels: a master is killed, or replaced in a planned failover. Arguments: build folder [scenario…].
 LW_SOAK=1: the master is killed 20 times."""
 import time
 
@@ -11,8 +11,8 @@ from lib.tool import tool
 
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
-ROUND_S = 20  # a fail-over, the quarantine, and the old master back in its place
-BACK_S = 2 + 10  # lock.ttl_ms, and ten seconds
+ROUND_S = 20  # time for a failover, the quarantine, and the return of the old master as a replica, s
+BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
 
 
 def start(t, rounds):
@@ -28,7 +28,8 @@ def start(t, rounds):
 
 
 def back_at_work(t, since_us):
-    """Seconds until a run begins that the new master has granted: since the Sentinels agreed on it, and since the fault."""
+    """Waits until a run begins that the new master has granted. Returns the seconds since the Sentinels agreed on it, and since the
+    fault."""
     named_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > named_us), None)
@@ -49,7 +50,8 @@ def finish(t, run, before, pauses):
 
 @scenario
 def master_killed(t):
-    """Row 7: kill -9 of the master under load, again and again: nothing is lost, no leases overlap, work goes on with the replica."""
+    """Fault 7: the master is killed (kill -9) under load, again and again: nothing is lost, no leases overlap, and work goes on with the
+    replica."""
     run, before = start(t, KILLS)
     pauses = []
     for _ in range(KILLS):
@@ -65,7 +67,7 @@ def master_killed(t):
 
 @scenario
 def master_switched(t):
-    """SENTINEL FAILOVER: the old master lives on as a replica. Commands find the new one."""
+    """SENTINEL FAILOVER: the old master goes on as a replica. Commands find the new master."""
     run, before = start(t, 1)
     switched_us = boot_us()
     t.redis.switch()
@@ -73,7 +75,7 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    checked = tool(t, "check", "--connect", status=None)  # the handler lacks what `start` puts into its environment
+    checked = tool(t, "check", "--connect", status=None)  # any status, because the handler lacks what `start` puts into its environment
     t.check("1 replica, 3 Sentinels, quorum 2" in str(checked), "check says nothing of the Sentinels: %r" % checked)
     time.sleep(1)
     finish(t, run, before, pauses)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Redis over TLS, with a user, a password and client certificates: what is cut, replaced and rotated. Arguments: build folder [scenario…]."""
+"""Redis over TLS, with a user, a password and client certificates: connections are cut, certificates replaced, passwords rotated.
+
+Arguments: build folder [scenario…]."""
 import os
 import re
 import shutil
@@ -22,7 +24,7 @@ def free_port():
 
 
 def start(t, messages, rate):
-    """A Redis that wants TLS and a client certificate, its user, and workers under load."""
+    """Starts a Redis that demands TLS and a client certificate, makes its user, and starts workers under load."""
     folder = os.path.join(t.dir, "certs")
     os.makedirs(folder)
     subprocess.run([os.path.join(HERE, "..", "support", "certs.sh"), folder], check=True)
@@ -53,7 +55,7 @@ def write(path, text):
 
 
 def cut(t):
-    """Closes the workers' connections, wherever in a pipeline they are; this one is over the unix socket."""
+    """Closes the workers' connections, wherever in a pipeline they are. This call goes over the unix socket."""
     return t.redis.call("CLIENT", "KILL", "USER", "tester")
 
 
@@ -82,7 +84,7 @@ def cut_in_pipelines(t):
 
 @scenario
 def certificates_replaced(t):
-    """The server's and the clients' certificates are replaced, and the CA that is trusted goes and comes back."""
+    """The server's and the clients' certificates are replaced, and the CA that is trusted is taken away and comes back."""
     run = start(t, 6000 * SOAK, 500)
     before = sorted(run.workers())
     for name in ("pem", "key"):
@@ -107,7 +109,8 @@ def certificates_replaced(t):
 
 @scenario
 def password_rotated(t):
-    """The password is changed in the order of the how-to, without an outage; then in the wrong order, which is an outage until the reload."""
+    """The password is changed in the order of the how-to, without an outage; then in the wrong order, which is an outage until the
+    reload."""
     run = start(t, 8000 * SOAK, 400)
     t.redis.call("ACL", "SETUSER", "tester", ">second")
     write(t.password, "second")
@@ -119,7 +122,7 @@ def password_rotated(t):
     done = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > done + 50, 30, "work with the new password")
     t.check("refuses the user or password" not in run.log(), "the order of the how-to was an outage")
-    t.rights_taken = True  # from here on the workers are refused
+    t.rights_taken = True  # from now on Redis refuses the workers
     t.redis.call("ACL", "SETUSER", "tester", "resetpass", ">third")
     cut(t)
     wait_until(lambda: re.search("refuses the user or password.*WRONGPASS", run.log()), 30, "word of the password")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests each kind of lock, one step at a time, on a real Redis. */
+#include "lock/client.h"
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
@@ -100,7 +101,7 @@ static void fences_grow_over_everything(void **state) {
     for (int i = 0; i < 40; i++) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
-        if (i % 4 == 3) { /* fences go on from a counter far ahead of the clock, as after a jump back, also when that counter is wiped */
+        if (i % 4 == 3) { /* fences grow on from a counter far ahead of the clock, as after a jump back, and also once it is wiped */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
@@ -220,7 +221,7 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        assert_string_equal(redis_says("DBSIZE"), "2"); /* only the fence and the lanes are left */
+        assert_string_equal(redis_says("DBSIZE"), "2"); /* two keys are left: the fence and the zset of lanes */
         latchwork_lock_close(l);
         latchwork_client_close(c);
         lw_test_redis_flush(server);
@@ -356,6 +357,58 @@ static void wrong_calls_say_so(void **state) {
     assert_null(strstr(error.text, "pw"));
     latchwork_lock_close(l);
     latchwork_client_close(c);
+}
+
+/* What Redis says, what it means for the caller, and the advice. */
+static void error_replies_have_a_meaning(void **state) {
+    (void)state;
+    static const struct {
+        const char *reply, *advice;
+        int code;
+    } cases[] = {
+        {"-NOAUTH Authentication required.\r\n", "give user and password", LATCHWORK_E_DENIED},
+        {"-READONLY You can't write against a read only replica.\r\n", "name the master", LATCHWORK_E_READONLY},
+        {"-ERR Error running script f_0: @user_script:3: OOM command not allowed\r\n", "raise maxmemory", LATCHWORK_E_FULL},
+        {"-ERR unknown command 'EVALSHA'\r\n", "LATCHWORK_FLAG_NO_SCRIPTS", LATCHWORK_E_NO_SCRIPTS},
+        {"-ERR Could not find scripting engine 'lua'\r\n", "load the server's Lua module", LATCHWORK_E_NO_SCRIPTS},
+        {"-ERR something else\r\n", "something else", LATCHWORK_E_REPLY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        redisReader *reader = redisReaderCreate();
+        void *reply = NULL;
+        redisReaderFeed(reader, cases[i].reply, strlen(cases[i].reply));
+        assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+        assert_null(lw_take_reply(client, reply, &error));
+        assert_int_equal(error.code, cases[i].code);
+        assert_non_null(strstr(error.text, cases[i].advice));
+        redisReaderFree(reader);
+    }
+}
+
+/* A Valkey from 9.1 on has Lua in a module; on any other server the lock is taken. */
+static void a_server_without_lua(void **state) {
+    (void)state;
+    struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
+    assert_non_null(own);
+    redisContext *ctx = lw_test_redis_connect(own);
+    redisReply *reply = redisCommand(ctx, "MODULE UNLOAD lua");
+    assert_non_null(reply);
+    bool without = reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    redisFree(ctx);
+    char at[256];
+    snprintf(at, sizeof at, "unix://%s", lw_test_redis_path(own));
+    struct latchwork_client *c = latchwork_client_open(at, NULL, &error);
+    struct latchwork_lock *l = open_lock(c, "a", NULL);
+    struct latchwork_hold *h;
+    error.code = 0;
+    enum latchwork_result result = latchwork_lock_try(l, &h, &error);
+    assert_int_equal(result, without ? LATCHWORK_LOCK_ERROR : LATCHWORK_LOCK_OK);
+    assert_int_equal(error.code, without ? LATCHWORK_E_NO_SCRIPTS : 0);
+    if (!without) assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+    lw_test_redis_stop(own);
 }
 
 static void a_forked_child_is_refused(void **state) {
@@ -513,7 +566,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    redis_says("LPUSH lwl:{mine0}:wait x"); /* the waiters of this lock cannot be counted */
+    redis_says("LPUSH lwl:{mine0}:wait x"); /* a list instead of the zset of waiters, so they cannot be counted */
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
     assert_true(n >= 7);
@@ -633,6 +686,8 @@ int main(void) {
                                        T(without_scripts),
                                        T(listing_and_breaking),
                                        T(wrong_calls_say_so),
+                                       T(error_replies_have_a_meaning),
+                                       T(a_server_without_lua),
                                        T(a_forked_child_is_refused),
                                        T(an_interrupted_client_waits_no_more),
                                        T(null_openers),

@@ -98,7 +98,7 @@ static void use_hold(struct latchwork_hold *hold) {
     is_good("check", latchwork_hold_check(hold, &e), &e);
 }
 
-/* Acquires the lock. A first attempt that failed may have taken the lock without knowing, so the second may find it held. */
+/* Acquires the lock. If the first attempt failed, it may still have taken the lock, so the second may find it held. */
 static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;

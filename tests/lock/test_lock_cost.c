@@ -88,7 +88,7 @@ static void renewals_and_nesting(void **state) {
     latchwork_client_close(c);
 }
 
-/* After SCRIPT FLUSH each script costs one EVALSHA in vain and one EVAL. Nothing else is lost. */
+/* After SCRIPT FLUSH each script costs one EVALSHA that fails and one EVAL. Nothing else is lost. */
 static void scripts_flushed(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);

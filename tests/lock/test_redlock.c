@@ -21,7 +21,7 @@ static void one_value_on_all(void **state) {
     for (int i = 0; i < 3; i++) {
         int64_t before = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        wait_for_keys(NODES); /* the acquire goes on after a majority, so the other servers follow later */
+        wait_for_keys(NODES); /* acquire returns when a majority has granted the lock; the other servers follow */
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
         /* The validity is the TTL - the time taken - the drift of 1 % and 2 ms. */
         int64_t deadline = latchwork_hold_deadline_ms(h);
@@ -157,7 +157,7 @@ static void slow_servers(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A client with a majority does not wait for the other servers: with this node_ms such a wait would outlast any test. */
+/* A client with a majority does not wait for the other servers: this node_ms is so large that the test would show the wait. */
 static void a_slow_server_costs_little(void **state) {
     (void)state;
     struct latchwork_redlock_options o = {QUICK};

@@ -43,7 +43,7 @@ static void where_most_jump_the_fence_decides(void **state) {
     wait_for_keys(NODES);
     for (int i = 0; i < 3; i++) jump_clock(i, 3600);
     struct latchwork_hold *h2 = take(l2, 20000);
-    assert_false(latchwork_hold_lost(h)); /* the hold cannot know of it */
+    assert_false(latchwork_hold_lost(h)); /* the holder cannot know that another client has the lock */
     assert_true(latchwork_hold_fence(h2) > latchwork_hold_fence(h));
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
     for (int i = 0; i < 3; i++) jump_clock(i, 0); /* the clocks go back, and fences still grow */

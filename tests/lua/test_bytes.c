@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No call of ours keeps Redis for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with thousands of segments,
- * and whatever else a call may meet. What a call reads and hands over is bounded exactly in the simulation (tests/sim/world/bytes.c); here
- * a real Redis tells how long it took. Other programs share the machine, so the CPU time of the server counts where that is less, and the
- * shortest of several runs. */
+/* No call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with thousands of
+ * segments, and more. The simulation bounds exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real Redis shows
+ * how long it takes. Other programs share the machine, so the server's CPU time counts if it is less, and the shortest of several runs.
+ * */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -27,8 +27,7 @@ static void eval(struct lt *l, const char *script) {
     freeReplyObject(r);
 }
 
-/* Fills lists as gate would have parked the messages: message m of lane k is orders/1 at offset 8k
- * + m. */
+/* Fills lists as if gate had parked the messages: message m of lane k is orders/1 at offset 8k + m. */
 static void fill(struct lt *l) {
     eval(l, "local body = string.rep('x', 500000)\n"
             "for k = 0, 63 do\n"
@@ -63,7 +62,7 @@ static int64_t spent_us(struct lt *l) {
     return n;
 }
 
-/* CPU time of the server with all its threads, so never less than that of its calls. */
+/* Returns the CPU time of all threads of the server, so it is never less than that of the calls. */
 static int64_t cpu_us(struct lt *l) {
     clockid_t clock;
     struct timespec t;
@@ -106,12 +105,12 @@ static void claim_all(struct lt *l) {
     l->want = 64, l->reserve = 64;
     lt_claim(l, m, LANES);
     assert_non_null(strchr(l->answers, 'N'));
-    assert_non_null(strchr(l->answers, 'B')); /* the lanes that do not fit into the call get another hint */
+    assert_non_null(strchr(l->answers, 'B')); /* lanes that do not fit into the call get a new hint */
     assert_true(lt_int(l, "LLEN " LT_TAG "ready") > 0);
 }
 static void none_due(struct lt *l) {
     free_all(l);
-    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* a minute from now */
+    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* due one minute from now */
             "for o = 0, 511 do redis.call('HSET', '" LT_TAG "tries:orders:1:0', o, '1 1 ' .. due) end");
 }
 static void claim_undue(struct lt *l) {
@@ -213,16 +212,16 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    assert_string_equal(lt_run(l), "1"); /* the other lanes get another hint and come with the next call */
+    assert_string_equal(lt_run(l), "1"); /* the other lanes get a new hint and come with the next call */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the rest is noted for the next call */
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call goes on from here */
 }
 static void quarantine(struct lt *l) {
     eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* The largest repair: 1,024 ranges with 4,096 offsets, each range in a page of its own. */
+/* The largest repair: 1,024 ranges with 4,096 offsets in all, each range in a page (64 bytes) of its own. */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
     for (int i = 0; i < 1024; i++) ranges[i] = (struct lt_range){"orders:1", i * 1024, i * 1024 + 4};
@@ -254,7 +253,7 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* 1 MiB, and the message that goes beyond it */
+    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* 1 MiB, and the one message that exceeds it */
 }
 static void look(struct lt *l) {
     lt_begin(l, &lw_op_look);

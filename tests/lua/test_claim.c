@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: take lanes that hints say may be runnable. */
+/* claim: takes lanes that hints say may be runnable. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static const char *claim1(struct lt *l, const char *lane, const char *token) {
     struct lt_msg m = lt_msg(0, 0, lane, token);
     return lt_claim(l, &m, 1);
 }
-/* Parks a message of a lane that nobody holds. */
+/* Parks a message in a lane that nobody holds. */
 static void park(struct lt *l, struct lt_msg m) {
     lt_text(l, "SET " LT_TAG "lock:%b other:1", m.lane.p, m.lane.n);
     assert_string_equal(lt_gate(l, &m, 1), "W");
@@ -85,7 +85,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* The head finished meanwhile and the lock is still ours: the lane is given back. */
+/* Another worker finished the head meanwhile while the lock is still ours: the lane is given back. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -132,7 +132,7 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     park(l, a);
     park(l, b);
     park(l, c);
-    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* b is the message that was recorded, so it is not a duplicate of itself */
+    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* b is the message that recorded the id, so it is not a duplicate */
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
     assert_string_equal(lt_heads(l, 0), "0/2");
@@ -190,8 +190,7 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
-/* A due time set before Redis' clock went back is not waited for; one that is meant to be far away
- * is. */
+/* A due time that was set before Redis' clock went back is ignored, unless it was meant to be that far away. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt *l = *state;
     l->skip = true;
@@ -209,7 +208,7 @@ static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* the tries of the dropped head are gone */
 }
 
-/* There are more finished heads than a call may drop: the rest waits for the next hint. */
+/* If there are more finished heads than a call may drop, the others wait for the next hint. */
 static void dropping_has_a_bound(void **state) {
     struct lt *l = *state;
     struct lt_msg m = message(5);
@@ -232,7 +231,7 @@ static void hints_leave_claimed(void **state) {
     struct lt *l = *state;
     lt_int(l, "RPUSH " LT_TAG "claimed:w new mid old1 old2");
     park(l, message(1));
-    l->taken = 2; /* the two oldest hints are at the right end */
+    l->taken = 2; /* the two oldest hints are at the right end of the list */
     claim1(l, "k", "t1");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 2);
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w 1"), "mid");
@@ -345,8 +344,8 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A repeated call continues where a limit stopped the first, and takes further hints. That is
-     * harmless, because the janitor makes them again. */
+    /* A repeated call continues where a limit stopped the first, and takes further hints. That is harmless, because tend makes them
+     * again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

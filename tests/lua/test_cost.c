@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the scripts cost Redis: commands per message inside them. Each takes about a microsecond of
- * the single thread that all lanes share. */
+/* What the scripts cost Redis: the commands that they execute per message. Each takes about a microsecond of the single thread that all
+ * lanes share. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
-/* The fixed cost of a call, and the additional costs of its parts. */
+/* The most commands that a call may execute: a fixed cost, plus a number per message or per lane. */
 enum {
     CALL_MOST = 20,
     GATE_MOST = BATCH + CALL_MOST,
@@ -22,19 +22,20 @@ enum {
     LAST_MOST = 5 * LANES + CALL_MOST,
 };
 
-/* Calls of a command since RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
+/* Returns how often a command was called since RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
 static int64_t calls_of(const char *line) {
     const char *calls = strstr(line, ":calls=");
     return calls ? atoll(calls + 7) : 0;
 }
-/* Commands that tests and workers send themselves; all others were called by a script. */
+/* Returns true for commands that tests and workers send themselves; scripts called all others. */
 static bool from_outside(const char *line) {
     static const char *const names[] = {"evalsha", "script|load", "script|flush", "config|", "info", "time"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(line + strlen("cmdstat_"), names[i], strlen(names[i])) == 0) return true;
     return false;
 }
-/* TIME is called by the tests too, and once by each of the scripts counted here. */
+/* Returns how many commands scripts executed. TIME is not counted, because the tests call it as well; instead 1 is added, because each
+ * script counted here calls it once. */
 static int64_t commands_in_script(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "INFO commandstats");
     assert_non_null(r);
@@ -47,7 +48,7 @@ static int64_t commands_in_script(struct lt *l) {
     return n;
 }
 
-/* `each` messages of each of `n` lanes, those of a lane side by side; partitions in turn. */
+/* Makes `each` messages of each of `n` lanes. Those of a lane stand side by side, and the lanes use the partitions in turn. */
 static void make_batch(struct lt_msg *m, char (*lanes)[24], int n, int each, int64_t first_offset) {
     for (int i = 0; i < n; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
@@ -66,7 +67,7 @@ static void answered(const struct lt *l, const char *cycle, int n) {
     assert_int_equal(l->answers[n], 0);
 }
 
-/* One message per lane, and nobody waits: one SET each, plus a share of the call's fixed cost. */
+/* With one message per lane and no waiters, each message costs one SET and a share of the call's fixed cost. */
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -85,7 +86,7 @@ static void gate_and_settle_without_waiters(void **state) {
     assert_at_most("settle", settle, BATCH, SETTLE_MOST);
 }
 
-/* Several messages of one lane in a row need one SET. */
+/* Several messages of one lane in a row cost one SET together. */
 static void several_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A right that the user lacks ends a script. The error is never taken for a name of the wrong type,
- * or for a missing message. Once the right is granted, the same call does what it would have done. */
+/* If the user lacks a right, the script ends with an error. It never takes the error for a key of the wrong type or for a missing
+ * message.
+ * Once the right is granted, the same call does its work. */
 #include "tests/support/lanes.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 static void take(struct lt *l, const char *right) { assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK"); }
 
-/* Calls without the right, then with it. */
+/* Calls without the right, which must fail, then with it. */
 #define DENIED(l, command, call, answer)      \
     do {                                      \
         take(l, "-" command);                 \

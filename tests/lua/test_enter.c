@@ -142,8 +142,8 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* A replica was attached to the same process, which was never a replica itself: the life is the
- * same, and its new name is remembered. */
+/* A replica was attached to the same process, which was never a replica itself: the life of the data goes on, and its new name is
+ * stored. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -154,14 +154,14 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    e.history = ""; /* as from an older version, or a server that does not say */
+    e.history = ""; /* older versions, and servers that hide it, give no history */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
-    assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same */
+    assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same history */
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
-    e.life = "back", e.history = "run/517"; /* it was a replica meanwhile */
+    e.life = "back", e.history = "run/517"; /* the server was a replica meanwhile */
     assert_string_equal(entered(l, e).id, "c");
     e = caller("d");
     e.life = "back again", e.history = "run2/517";
@@ -177,7 +177,7 @@ static void an_epoch_that_jumped_ends_once(void **state) {
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "b");
     assert_quarantine(&b, LT_TTL_MS);
-    e.candidate = "c"; /* another worker that saw the same jump */
+    e.candidate = "c"; /* another worker has seen the same jump */
     assert_string_equal(entered(l, e).id, "b");
 }
 
@@ -186,7 +186,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     fresh(l);
     struct lt_enter e = caller("b");
     e.host = "h2";
-    e.offset_ms = LT_TTL_MS / 4; /* a distance that counts as near */
+    e.offset_ms = LT_TTL_MS / 4; /* at this distance the clock does not count as having jumped */
     assert_string_equal(entered(l, e).id, "a");
     e = caller("c");
     e.offset_ms = -LT_TTL_MS / 4;
@@ -195,9 +195,9 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* h2's distance was measured against the clock before the jump */
+    /* h2's distance was measured against the clock as it was before the jump */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
-    assert_string_equal(entered(l, caller("d")).id, "d"); /* and the clock jumped back */
+    assert_string_equal(entered(l, caller("d")).id, "d"); /* the clock has jumped back */
     e.candidate = "x";
     e.offset_ms = LT_TTL_MS / 4;
     assert_string_equal(entered(l, e).id, "d");
@@ -212,7 +212,7 @@ static void a_far_new_host_is_another_epoch_once(void **state) {
     assert_string_equal(entered(l, e).id, "b");
     e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
-    assert_string_equal(entered(l, caller("d")).id, "b"); /* for h1 the clock is where it was */
+    assert_string_equal(entered(l, caller("d")).id, "b"); /* as h1 sees it, the clock has not jumped */
 }
 
 static void assert_refused(struct lt *l, struct lt_enter e, const char *field, const char *theirs) {
@@ -236,7 +236,7 @@ static void another_schema_is_refused(void **state) {
     e.life = "another";
     assert_refused(l, e, "shards", "1");
     e = caller("b");
-    e.field = "group"; /* a field of the schema that is not known yet is taken over */
+    e.field = "group"; /* a new field of the schema is added */
     e.value = "g";
     assert_string_equal(entered(l, e).id, "a");
     e.value = "h";
@@ -266,8 +266,7 @@ static void a_quarantine_too_long_is_cut(void **state) {
     assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
 }
 
-/* A wiped Redis does not know the longer leases that a caller knows of: they count for this
- * quarantine, and for no later one. */
+/* A wiped Redis does not know of longer leases that a caller knows of: they extend this quarantine, but no later one. */
 static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -276,7 +275,7 @@ static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt_entered a = entered(l, e);
     assert_quarantine(&a, 5 * LT_TTL_MS);
     assert_int_equal(a.ttl_ms, LT_TTL_MS);
-    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* a caller that knows of shorter leases shortens nothing */
+    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* joining never shortens a quarantine */
     lt_text(l, "FLUSHALL");
     struct lt_entered c = entered(l, caller("c"));
     assert_quarantine(&c, LT_TTL_MS);
@@ -298,7 +297,7 @@ static void a_quarantine_under_way_grows(void **state) {
     assert_int_equal(entered(l, e).not_before_ms, 5);
 }
 
-/* Redis restarts within a long quarantine, and the first caller knows nothing of earlier leases. */
+/* Redis restarts during a long quarantine, and the first caller knows of no earlier leases: the rest of the quarantine still counts. */
 static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -317,7 +316,7 @@ static void scores_too_far_ahead_are_cut(void **state) {
     struct lt_entered a = fresh(l);
     lt_text(l, "ZADD " LT_TAG "lanes 5 early %lld late", (long long)a.now_ms + 3600000);
     entered(l, caller("b"));
-    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining moves no lane's time */
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining the epoch moves no lane's time */
     struct lt_enter e = caller("b");
     e.life = "another";
     struct lt_entered b = entered(l, e);
@@ -338,8 +337,7 @@ static void the_fence_only_rises(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
 }
 
-/* This holds even if Redis' clock is behind all fences handed out so far. lt_gate() checks that
- * each fence is above the earlier ones. */
+/* Fences grow even if Redis' clock is behind all fences handed out so far. lt_gate() checks that each fence is above the earlier ones. */
 static void fences_rise_over_a_wipe(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "fence 8000000000000000");

@@ -33,7 +33,7 @@ static void the_fence_is_the_time_in_us_at_least(void **state) {
     uint64_t before_us = (uint64_t)lt_now_ms(l) * 1000;
     gate1(l, lt_msg(0, 1, "k", "t1"));
     assert_true(l->fence >= before_us);
-    lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* the next fence is above the last even if that is ahead of the clock */
+    lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* the next fence exceeds the last one, even if the clock is behind it */
     l->reserve = 5;
     gate1(l, lt_msg(0, 2, "j", "t2"));
     assert_true(l->fence == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 6 : 1));
@@ -73,7 +73,7 @@ static void a_paused_lane_parks(void **state) {
     assert_string_equal(gate1(l, m), "W");
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_true(in_lanes(l, "k"));
-    l->drop = true; /* a busy lane drops, a paused one parks */
+    l->drop = true; /* with on_busy drop a busy lane drops its messages, a paused one parks them */
     assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
     assert_string_equal(gate1(l, lt_msg(0, 3, "j", "t3")), "R");
 }
@@ -121,7 +121,7 @@ static void what_lost_its_list_is_new(void **state) {
     assert_true(lt_int(l, "XLEN " LT_TAG "vanished") >= 1);
 }
 
-/* The caller believed that the lane has waiters, but this message is alone in its list. */
+/* The caller believed that the lane has waiters, but this message is alone in its list, so gate reports the list as vanished. */
 static void a_list_made_anew_is_told(void **state) {
     struct lt *l = *state;
     gate1(l, lt_msg(0, 1, "c", "t1"));
@@ -139,7 +139,7 @@ static void below_the_floor_is_finished(void **state) {
     lt_int(l, "HSET " LT_TAG "floor orders:0 1000 orders:1 %" PRId64, far_offset);
     const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t1"), lt_msg(1, far_offset - 1, "c", "t1"),
                                lt_msg(1, far_offset, "d", "t1"), lt_msg(2, 0, "e", "t1")};
-    gate1(l, lt_msg(3, 1, "a", "x1")); /* while the lane is busy, nothing below the floor is parked either */
+    gate1(l, lt_msg(3, 1, "a", "x1")); /* even while its lane is busy, a message below the floor is not parked */
     assert_string_equal(lt_gate(l, m, 5), "DRDRR");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
@@ -157,9 +157,9 @@ static void attempts_are_told(void **state) {
 static void a_recorded_business_id_is_a_duplicate(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
-    lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* a name of another Redis type counts as no record */
+    lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* a key of another Redis type counts as no record */
     struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 8, "d", "t1")};
-    m[0].dedup = m[1].dedup = "id-1"; /* m[1] is the message that was recorded */
+    m[0].dedup = m[1].dedup = "id-1"; /* m[1] is the message that recorded the id */
     m[2].dedup = "id-2";
     m[3].dedup = "broken";
     assert_string_equal(lt_gate(l, m, 4), "URRR");
@@ -188,8 +188,7 @@ static void segments_meet_at_their_borders(void **state) {
     assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
 }
 
-/* The states of a batch are read at once from its lowest to its highest offset, in whatever order
- * these come. */
+/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order the messages come. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
@@ -199,8 +198,7 @@ static void offsets_come_in_any_order(void **state) {
     assert_string_equal(lt_gate(l, m, 4), "DDDR");
 }
 
-/* 256 messages of 8 partitions, with two segments each: every third lane is busy, and some messages
- * are finished. */
+/* The largest batch: 256 messages of 8 partitions with two segments each. Every third lane is busy, and some messages are finished. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
@@ -287,7 +285,7 @@ static void the_quarantine_admits_nothing(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
     assert_refused(l, "QUARANTINE");
-    l->off_ms = LT_TTL_MS; /* JUMP is answered even then */
+    l->off_ms = LT_TTL_MS; /* JUMP comes first, even during the quarantine */
     assert_refused(l, "JUMP");
     l->off_ms = 0;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l));
@@ -326,7 +324,7 @@ int main(void) {
         LT(the_quarantine_admits_nothing),
         LT(maxmemory_refuses_all_of_it),
     };
-    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a repeated call reports it once more */
+    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a repeated call reports the list once more */
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) +
-           LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory only the last of them applies */
+           LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory only the last of these tests would pass */
 }

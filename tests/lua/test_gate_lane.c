@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: several messages of a lane in one call. The first unfinished one decides, and those behind
- * it keep their order. */
+/* gate with several messages of a lane in one call. The first unfinished one decides for all, and those behind it keep their order. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@ static void a_free_lane_runs_all_of_them(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {message(1), message(2), message(3), lt_msg(0, 4, "j", "t1"), lt_msg(1, 9, "j", "t1")};
     assert_string_equal(lt_gate(l, m, 5), "RAARA");
-    /* in each lane fences count from 0 */
+    /* in each lane, fences count up from the first reserved one */
     for (int i = 0; i < 5; i++) assert_true(lt_fence(l, i) == l->fence + (uint64_t)(i < 3 ? i : i - 3));
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
@@ -106,7 +105,7 @@ static void one_that_waits_sends_the_rest_behind_it(void **state) {
     busy(l, "k");
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "W");
-    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* even though the lane looks free */
+    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* now the lane looks free, but message 1 still waits */
     assert_string_equal(lt_gate(l, m, 3), "WWW");
     assert_string_equal(lt_waiting(l, m[0]), "0/1 0/2 0/3");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
@@ -128,7 +127,7 @@ static void without_envelopes_the_first_asks_for_them(void **state) {
     assert_int_equal(lt_state(l, m[1]), 0);
     assert_false(in_lanes(l, "k"));
     const struct lt_msg mixed[] = {bare(message(2)), bare(message(6)), lt_msg(0, 4, "j", "t1"), lt_msg(0, 5, "j", "t1")};
-    assert_string_equal(lt_gate(l, mixed, 4), "EGRA"); /* one lane comes with envelopes and the other without */
+    assert_string_equal(lt_gate(l, mixed, 4), "EGRA"); /* one lane comes with envelopes, the other without */
     const struct lt_msg again[] = {message(2), message(6)};
     assert_string_equal(lt_gate(l, again, 2), "WW");
     assert_string_equal(lt_waiting(l, again[0]), "0/2 0/6");
@@ -181,19 +180,19 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     l->drop = true;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
-    lt_free_lock(l, m[0]); /* its worker died */
+    lt_free_lock(l, m[0]); /* the worker of message 1 died */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* in the same call it waits for the run before it */
+    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind the run */
     again[1].token = again[2].token = "t3";
-    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in another call it waits in the list */
+    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without that run, message 1 is parked */
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
-    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* so is the one behind it */
+    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* the messages behind message 1 are dropped */
 }
 
-/* Messages older than the epoch may have been granted in an earlier one. Once the offset from which
- * all are new is known, it stays known. */
+/* Messages older than the epoch may have been granted in an earlier one, so they are not dropped. Once the offset is known from which
+ * all messages are new, it stays known. */
 static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -205,20 +204,20 @@ static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(5)}, 1), "X");
     l->new_from = -1;
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(6)}, 1), "X");
-    /* the value belongs to an earlier epoch */
+    /* the stored value belongs to an earlier epoch */
     freeReplyObject(redisCommand(l->admin, "HSET " LT_TAG "new_from orders:0 %s", "another 0"));
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
 }
 
-/* The caller already runs a message of the lane, so the call neither takes the lane nor parks;
- * messages that are not dropped stay with the caller. */
+/* The caller already runs a message of the lane, so the call neither takes the lane nor parks messages. Those that are not dropped stay
+ * with the caller. */
 static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt *l = *state;
     l->drop = true;
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* it was granted before, with one attempt */
+    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* message 2 runs now; message 1 was granted before */
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
     assert_string_equal(lt_gate(l, ask, 2), "GX");
@@ -228,8 +227,7 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
-/* The first call took the lane, but its answer was lost and others parked meanwhile: the lane is
- * still ours. */
+/* The first call took the lane, but its answer was lost, and other workers parked messages meanwhile: the lane is still ours. */
 static void my_own_lane_with_waiters_runs_again(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2)}, other[] = {message(7), message(8)};
@@ -244,14 +242,13 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
-    lt_int(l, "SADD " LT_TAG "paused k"); /* also if the lane was paused meanwhile */
+    lt_int(l, "SADD " LT_TAG "paused k"); /* a pause in the meantime makes no difference */
     assert_string_equal(lt_gate(l, m, 2), "RA");
     assert_string_equal(lt_gate(l, other, 2), "WW");
     assert_string_equal(lt_waiting(l, m[0]), "0/7 0/8");
 }
 
-/* A new owner of the partition parked the second message meanwhile; it is ours to run, in its
- * order. */
+/* A new owner of the partition parked the second message meanwhile. It is still ours to run, in its order. */
 static void mine_is_granted_though_another_parked_it(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2), message(3)}, parked = message(2);
@@ -277,8 +274,7 @@ static void a_token_that_mine_begins_with_is_not_mine(void **state) {
     }
 }
 
-/* The second message may be a duplicate of the first, which is not known until the first is
- * done. */
+/* The second message may be a duplicate of the first, but that is known only when the first is done, so they run one at a time. */
 static void with_business_ids_one_runs_at_a_time(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:5:5");
@@ -313,12 +309,11 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* a lane with waiters is checked in another way */
+    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* the script checks a lane with waiters in another way */
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 
-/* All lanes of a batch have several messages: envelopes and ids of one lane must not shift those of
- * the next. */
+/* The largest batch, in which every lane has several messages: envelopes and ids of one lane must not be taken for those of the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 4, N = LT_BATCH_MAX * EACH };
@@ -358,7 +353,7 @@ static void many_messages_of_a_lane(void **state) {
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 127);
 }
 
-/* The test support checks that the fences of all calls are disjoint. */
+/* Fences grow whether a lock is released or expires. The test support checks that no two calls get the same fence. */
 static void fences_grow_over_release_and_expiry(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
@@ -386,7 +381,7 @@ static void a_wiped_server_goes_on_above(void **state) {
     for (int i = 0; i < 3; i++) {
         lt_text(l, "FLUSHALL");
         lt_int(l, "HSET " LT_TAG "epoch id %s not_before 0", l->epoch);
-        assert_string_equal(lt_gate(l, &m, 1), "R"); /* gate compares them with the ids seen before */
+        assert_string_equal(lt_gate(l, &m, 1), "R"); /* lt_gate() checks that the fence is above the earlier ones */
     }
 }
 

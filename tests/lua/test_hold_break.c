@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* A fence so large that no clock reaches it, so that the next can only be the last one + 1. */
+/* A fence larger than any clock time, so that the next fence can only be the last one + 1. */
 #define FENCE_FAR 8000000000000000
 enum { MOST_FENCES = 64 };
 
@@ -17,7 +17,7 @@ enum { MOST_FENCES = 64 };
 
 static bool paused_too;
 
-/* "H", "B", "Q", "P", "LOST", "JUMP" or an error. The fence of H must be above all that were reserved before it. */
+/* Calls hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. The fence of H must be above all that were reserved before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");
@@ -101,7 +101,7 @@ static void its_fence_is_above_all_that_a_call_reserved(void **state) {
     assert_string_equal(hold(l, b), "H");
     assert_int_equal(l->fence, reserved + 1);
     uint64_t mine = l->fence;
-    assert_string_equal(lt_gate(l, &c, 1), "R"); /* the worker's next fences are above the command's */
+    assert_string_equal(lt_gate(l, &c, 1), "R"); /* the fences that the worker gets next are above the command's */
     assert_true(lt_fence(l, 0) > mine);
 }
 
@@ -113,7 +113,7 @@ static void a_held_lane_is_busy(void **state) {
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) > 1000 && number_in(l) <= LT_TTL_MS);
     lt_assert_unchanged(l, before, true);
-    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message waits for its retry, and nobody holds the lane until then */
+    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message waits for its retry, and until then nobody holds the lane */
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
@@ -142,7 +142,7 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     uint64_t first = l->fence;
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 500");
-    lt_int(l, "SADD " LT_TAG "paused k"); /* paused meanwhile: the first answer was lost, and the lock is ours */
+    lt_int(l, "SADD " LT_TAG "paused k"); /* the first answer was lost, so the lock is ours, and the lane was paused meanwhile */
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
@@ -235,7 +235,7 @@ static void the_holder_is_stale_from_then_on(void **state) {
     char value[96];
     lt_value(l, "worker", value, sizeof value);
     assert_string_equal(break_lock(l, "k", "anna"), value);
-    assert_int_equal(l->fence, reserved + 1); /* the fence is above each that the worker may hand out under its lease */
+    assert_int_equal(l->fence, reserved + 1); /* the fence is above all that the worker may use under its lease */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_lock(l, other), "worker");
     assert_string_equal(lt_renew(l, &m, 1), "0");
@@ -253,7 +253,7 @@ static void what_waits_goes_on(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 1);
     int64_t score = strtoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"), NULL, 10);
-    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* tend looks again if nobody comes */
+    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* tend looks at the lane then if nobody claims it */
     assert_string_equal(lt_claim(l, &wait, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two nodes of a real cluster, between which a slot migrates key by key. A script that runs at the source in the middle of it either
- * answers what it would have answered with all keys in place, or fails: a key that has moved is never taken for one that never was. And
- * once all keys are together again the same call does what it would have done, whatever its first half had written.
+/* Two nodes of a real cluster, between which a slot migrates key by key. A script that runs at the source during that time either gives
+ * the answer that it would give with all keys in place, or fails: it never takes a key that has moved for one that never existed. When
+ * all keys are together again, the same call has the effect that it would have had, whatever its first attempt has written.
  *
- * Each scene is tried with each of its keys moved alone, each left alone, and with sets of them by chance (LW_SEED). */
+ * Each scene is tried with each of its keys moved alone, with each of them left alone, and with random sets of them (LW_SEED). */
 #include "tests/support/lanes_build.h"
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@
 enum { KEYS_MAX = 64, BY_CHANCE = 8, OK_TRIES = 400, NODE_ID = 41 };
 
 struct nodes {
-    struct lt *l; /* its server is the source, which owns all slots */
+    struct lt *l; /* the server in `l` is the source, which owns all slots */
     struct lw_test_redis *target;
     redisContext *to;
     int source_port, target_port;
@@ -141,7 +141,7 @@ static void set_up(struct nodes *n, const struct scene *s) {
     s->before(n->l);
 }
 
-/* Everything that is stored, without what names a moment. */
+/* Returns everything that is stored, with each time replaced by '#'. */
 static char *stored(struct nodes *n) {
     char *text = lt_dump(n->l, false), *to = text;
     for (const char *p = text; *p;) {
@@ -157,7 +157,7 @@ static char *stored(struct nodes *n) {
 
 static char *copy(const char *text) { return lw_memdup(text, strlen(text) + 1); }
 
-/* The answer with all keys in place, and what the keys are then. */
+/* Returns the answer with all keys in place; *after: what is stored then. */
 static char *expected(struct nodes *n, const struct scene *s, char **after, size_t *n_keys) {
     set_up(n, s);
     redisReply *keys = keys_of(n, n->l->admin);
@@ -171,10 +171,10 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 
 static bool is_of_the_cluster(const char *text) {
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) || strstr(text, "access a non local key") ||
-           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* as Valkey says it */
+           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* the words of Valkey */
 }
 
-/* The keys in `which` have moved when the call comes. */
+/* Calls the script after the keys in `which` have moved. */
 static void try_one(struct nodes *n, const struct scene *s, uint64_t which, const char *want, const char *after) {
     struct lt *l = n->l;
     set_up(n, s);
@@ -227,8 +227,9 @@ static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
     lt_settle(l, &it, 1);
 }
 
-/* Lane a is held and two wait, one message of it is done; lane b is free, two wait there, and its hint is popped; c was tried once. What
- * is seldom there is there, too, since a script that asks for it would fail before it comes to what the scene is about. */
+/* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in it, and its hint was popped. Lane c has
+ * a message that was tried once. Keys that are seldom there exist as well, because a script that asks for a missing one would fail before
+ * it comes to the point of the scene. */
 static void busy(struct lt *l) {
     const struct lt_msg c = lt_msg(1, 9, "c", "t3"), c_again = lt_with(c, "retry", "next");
     gate_one(l, of_a(0, "t1")), settle_one(l, of_a(0, "t1"), "done");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* edit, hold, job, look, page and wake, the operators' scripts: every answer, and what remains
- * afterwards. test_ops_move.c tests put and drop. */
+/* edit, hold, job, look, page and wake, which are scripts of operators: every answer, and what is left afterwards. test_ops_move.c tests
+ * put and drop. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -30,7 +30,7 @@ static void park(struct lt *l, int first, int last) {
 }
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 
-/* The elements of the answer as one text, joined by '|'. */
+/* Returns the elements of the answer as one text, joined by '|'. */
 static const char *joined(struct lt *l) {
     assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
     size_t n = 0;
@@ -54,7 +54,7 @@ static const char *edit(struct lt *l, const char *id, const char *was, const cha
     arg(l, id), arg(l, was), arg(l, is), arg(l, who), arg(l, at);
     return lt_run(l);
 }
-/* All fields of the only dead letter. */
+/* Returns all fields of the only dead letter as one text. */
 static const char *letter(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
     assert_int_equal(r->elements, 1);
@@ -83,7 +83,7 @@ static void an_edit_of_what_is_no_more(void **state) {
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * reason r envelope e1"));
     char *before = lt_dump(l, true);
     assert_string_equal(edit(l, "1-1", "e1", "e2", "me", "11"), "0");
-    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another operator edited it first */
+    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another operator edited the letter first */
     lt_assert_unchanged(l, before, true);
 }
 
@@ -112,7 +112,7 @@ static const char *go_on(struct lt *l, const char *what, const char *token, cons
 static void jobs_are_numbered_and_run_alone(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
-    assert_string_equal(begin(l, "a", "1", ""), "1"); /* its answer was lost */
+    assert_string_equal(begin(l, "a", "1", ""), "1"); /* the same call again, because its answer was lost */
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(go_on(l, "renew", "b", "1"), "0");
@@ -122,16 +122,16 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
     assert_string_equal(begin(l, "b", "1", ""), "2");
     go_on(l, "end", "b", "2");
-    assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of more */
+    assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of higher numbers */
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* four begins, two ends */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* four entries of begins and two of ends */
 }
 
 static void a_job_goes_on(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
     assert_string_equal(begin(l, "b", "1", "1"), "BUSY|1");
-    lt_int(l, "DEL " LT_TAG "job"); /* it was killed, time went by */
+    lt_int(l, "DEL " LT_TAG "job"); /* the job's tool was killed, and the job expired */
     assert_string_equal(begin(l, "b", "1", "1"), "1");
     assert_string_equal(lt_text(l, "GET " LT_TAG "job"), "1 b");
     go_on(l, "end", "b", "1");
@@ -142,7 +142,7 @@ static void a_job_goes_on(void **state) {
 static void a_job_that_was_silent(void **state) {
     struct lt *l = *state;
     begin(l, "a", "1", "");
-    lt_int(l, "DEL " LT_TAG "job"); /* too long, but nobody else began */
+    lt_int(l, "DEL " LT_TAG "job"); /* the job expired, but no other has begun */
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     lt_int(l, "DEL " LT_TAG "job");
@@ -154,7 +154,7 @@ static void a_job_that_was_silent(void **state) {
     assert_true(left > 20000 && left <= 30000);
 }
 
-/* A job that went on without the marks of what it put would put it once more. */
+/* A job's record must expire before its marks: if it were resumed without the marks of its replays, it would put them once more. */
 static void a_record_goes_before_the_marks(void **state) {
     struct lt *l = *state;
     enum { MARKS_S = 604800 };
@@ -165,7 +165,7 @@ static void a_record_goes_before_the_marks(void **state) {
     go_on(l, "renew", "a", "1");
     go_on(l, "end", "a", "1");
     begin(l, "a", "1", "1");
-    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* counted from its beginning */
+    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* the time counts from the beginning of the job */
 }
 
 /* --- look, page ------------------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ static const char *look(struct lt *l, int n, const char *const *lanes) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor");
     for (int i = 0; i < n; i++) arg(l, lanes[i]);
     lt_run(l);
-    return strchr(joined(l), '|') + 1; /* behind the time */
+    return strchr(joined(l), '|') + 1; /* the text after the time */
 }
 static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *const[]){"k"}); }
 
@@ -185,7 +185,7 @@ static void look_tells_of_lanes(void **state) {
     assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0|0|||0||0|0");
     park(l, 1, 3);
     assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
-    lt_set_state(l, message(1), 2); /* still counted */
+    lt_set_state(l, message(1), 2); /* a finished message in the list still counts */
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     lt_int(l, "SADD " LT_TAG "paused k");
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
@@ -265,7 +265,7 @@ static void wake_hints_where_something_may_run(void **state) {
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > 5);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "paused"), 0);
     lt_int(l, "SADD " LT_TAG "paused k");
-    lt_text(l, "SET " LT_TAG "lock:k w.1:5"); /* its holder goes on by itself */
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5"); /* the holder goes on by itself, so there is no hint */
     assert_string_equal(wake(l), "RN");
     assert_int_equal(hints(l), 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put and drop, the scripts of operators that move messages: every answer, and what is left behind. */
+/* put and drop, which are scripts of operators that move messages: every answer, and what is left afterwards. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -14,8 +14,8 @@
 struct put {
     const char *lane;
     int64_t offset, replay;
-    const char *original, *entry; /* NULL: '' */
-    const char *text;             /* instead of an envelope */
+    const char *original, *entry; /* NULL stands for an empty argument */
+    const char *text;             /* used instead of an envelope if set */
 };
 
 static const char *envelope(int64_t offset, int64_t replay) {
@@ -62,7 +62,7 @@ static const char *drop(struct lt *l, const struct drop *m, size_t n, int ahead,
     }
     return lt_run(l);
 }
-/* Offsets first to last of lane k. */
+/* Drops offsets first to last of lane k. */
 static const char *drop_range(struct lt *l, int first, int last, int ahead, const char *dry) {
     struct drop m[64];
     for (int i = 0; i <= last - first; i++) m[i] = (struct drop){"k", NULL, first + i};
@@ -81,7 +81,7 @@ static void hold(struct lt *l, const char *value) { lt_text(l, "SET " LT_TAG "lo
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
 static int replay_state(struct lt *l, int64_t offset, int64_t replay) {
-    char *bytes = lt_dump(l, true); /* only whether the name is in it counts */
+    char *bytes = lt_dump(l, true); /* searched for the name of the mark, and whether it expires */
     char name[80];
     snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay, offset / 16384);
     bool there = strstr(bytes, name) != NULL;
@@ -101,7 +101,7 @@ static void put_into_a_free_lane_hints(void **state) {
     int64_t from = lt_now_ms(l);
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    assert_int_equal(replay_state(l, 3, 7), 1); /* waiting, and the key expires */
+    assert_int_equal(replay_state(l, 3, 7), 1); /* the replay waits, and its mark expires */
     assert_int_equal(lt_state(l, message(3)), 0);
     assert_int_equal(hints(l), 1);
     assert_true(score(l) >= from + LT_HANDOFF_MS && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
@@ -117,11 +117,11 @@ static void put_stands_behind_those_that_wait(void **state) {
         {.lane = "k", .offset = 9, .replay = 7}, {.lane = "k", .offset = 8, .replay = 7}, {.lane = "other", .offset = 20000}};
     assert_string_equal(put(l, m, 3, "any", ""), "PPP");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/9 0/8");
-    assert_int_equal(score(l), 5); /* as it was */
-    assert_int_equal(hints(l), 1); /* of the other lane */
+    assert_int_equal(score(l), 5); /* tend's time has not changed */
+    assert_int_equal(hints(l), 1); /* the only hint is that of the other lane */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
     assert_int_equal(lt_state(l, message(20000)), 1);
-    assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1); /* a state of a Kafka record does not expire */
+    assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1); /* the state of a Kafka record does not expire */
 }
 
 static void put_into_a_held_lane_leaves_it_to_the_holder(void **state) {
@@ -150,12 +150,12 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        assert_string_equal(put1(l, s, 0), "A"); /* an import */
+        assert_string_equal(put1(l, s, 0), "A"); /* put does the same for an import */
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
     assert_string_equal(put1(l, 99, 0), "A");
     assert_string_equal(put1(l, 100, 0), "P");
-    assert_string_equal(put1(l, 99, 7), "P"); /* a replay has no floor */
+    assert_string_equal(put1(l, 99, 7), "P"); /* replays have no floor */
 }
 
 static void put_of_what_is_read_again_looks_at_the_original(void **state) {
@@ -189,7 +189,7 @@ static void put_takes_its_dead_letter_along(void **state) {
     m.offset = 4;
     assert_string_equal(put(l, &m, 1, "any", ""), "G");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* a message with this number already waits, so the dead letter stays where it is */
+    /* a replay with this number already waits, so the dead letter remains */
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e reason r"));
     m.offset = 3;
     assert_string_equal(put(l, &m, 1, "any", ""), "A");
@@ -221,11 +221,11 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    assert_string_equal(put1(l, 3, 7), "A"); /* it runs already */
+    assert_string_equal(put1(l, 3, 7), "A"); /* the replay already runs */
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    assert_string_equal(put1(l, 3, 7), "A"); /* it is done already */
+    assert_string_equal(put1(l, 3, 7), "A"); /* the replay is already done */
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
 
@@ -242,7 +242,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* it is in the middle of the list, so it is skipped when its turn comes */
+    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* the message stays in the list, and is passed over later */
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lanes"), 0);
@@ -256,13 +256,13 @@ static void drop_leaves_what_the_holder_may_have(void **state) {
     assert_string_equal(drop_range(l, 1, 5, 2, ""), "HDHXX");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/3 0/4 0/5 0/6"); /* the holder's heads keep their places in the list */
     assert_string_equal(drop_range(l, 1, 6, 2, ""), "HDHDDX");
-    assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X"); /* the caller says that nobody holds the lane */
+    assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X"); /* nobody holds the lane that the caller names */
 }
 
 static void one_that_stands_twice_is_one(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    park(l, 1, 3); /* one owner put it back and the next parked it */
+    park(l, 1, 3); /* one owner put the message back, and the next one parked it */
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 3, 2, ""), "HHX");
 }
@@ -303,7 +303,7 @@ static void drop_of_replays(void **state) {
     struct lt *l = *state;
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(put1(l, 4, 7), "P");
-    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* it waited longer than marks live */
+    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* the replay waited longer than its mark lives */
     const struct drop m[] = {{"k", "orders:0#7", 4}};
     assert_string_equal(drop(l, m, 1, 64, ""), "X");
     assert_int_equal(replay_state(l, 4, 7), 2);
@@ -326,8 +326,7 @@ static void drop_beside_names_of_another_type(void **state) {
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
 }
 
-/* A holder settles its heads while messages behind them are dropped: only what it finished is
- * removed from the list. */
+/* A holder settles its heads while messages behind them are dropped: only the heads that it finished are removed from the list. */
 static void drop_under_a_holder_that_settles(void **state) {
     struct lt *l = *state;
     struct lt_msg k = message(0), done[3] = {message(1), message(2), message(3)};
@@ -362,7 +361,7 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    assert_string_equal(put1(l, 3, 7), "-OOM"); /* as for gate */
+    assert_string_equal(put1(l, 3, 7), "-OOM"); /* at maxmemory put is refused, as gate is */
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");
     assert_string_equal(lt_waiting(l, message(0)), "0/2");

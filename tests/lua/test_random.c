@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random calls of gate, settle, claim and floor, expired leases, pauses and wiped servers, against a small model of what a lane is: its
- * list, its lock, the states of its messages. After each call the answers, the lists, the locks and the states must be the model's; and
- * what is promised must hold, whatever the model says: a state never goes down, a message that waits is in its lane's list, no grant is of
- * a finished message.
+/* Compares random calls of gate, settle, claim and floor, expired leases, pauses and wiped servers with a small model of a lane: its
+ * list, its lock and the states of its messages. After each call the answers, lists, locks and states must equal the model's. Three
+ * promises must hold whatever the model says: a state never goes down, a waiting message is in its lane's list, and no finished message
+ * is granted.
  *
- * LW_SEED: one seed, said by a run that failed. */
+ * LW_SEED: the one seed to run; a failed run prints its seed. */
 #include "queue/codes.h"
 #include "tests/support/lanes.h"
 
@@ -27,20 +27,20 @@ enum {
     STEPS = 250,
     SEEDS = 6
 };
-/* Offsets far enough apart that one read of a segment does not cover them. */
+/* Returns an offset for message o. They are so far apart that one read of a segment does not cover them all. */
 static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(o - 30) * 120; }
 
 struct id {
     int part, o;
 };
-struct hold { /* what a worker knows of an acquisition */
+struct hold { /* what a worker knows of one hold */
     int token, n;
     bool of_heads;
     struct id msg[256];
     char value[96];
 };
 struct lane {
-    struct id list[LIST_MAX]; /* oldest first */
+    struct id list[LIST_MAX]; /* the lane's list, oldest message first */
     int n, holder;
     bool listed, paused;
     struct hold hold, stale[STALE_MAX];
@@ -50,9 +50,9 @@ struct world {
     struct lt *l;
     uint64_t seed;
     struct lane lane[LANES];
-    /* floor: every o below it is finished */
+    /* floor: below this number all messages of the partition are finished */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS];
-    int recorded[OFFSETS]; /* by business id: the message that has it, part * OFFSETS + o; -1: none */
+    int recorded[OFFSETS]; /* per business id, the message that recorded it as part * OFFSETS + o; -1: none */
     int duplicates, tokens, step;
     bool dedup;
     char did[200];
@@ -70,8 +70,7 @@ static const char *token_name(int token) {
     return token_names[token];
 }
 static int lane_of(struct id m) { return (m.o + m.part) % LANES; }
-/* A message shares its id with one message of the other partition, in its own lane, and with no
- * other. */
+/* A message shares its business id with one message of the other partition, in the same lane, and with no other. */
 static int dedup_of(struct id m) { return m.part == 0 ? m.o : (m.o + 1) % OFFSETS; }
 static struct lt_msg message(struct world *w, struct id m, int token) {
     struct lt_msg out = lt_msg(m.part, offset_of(m.o), lane_names[lane_of(m)], token_name(token));
@@ -98,7 +97,7 @@ static void drop_first(struct lane *k, int n) {
     k->n -= n;
 }
 
-/* Models heads.lua. Returns the number of heads; -1: there are none, and the lane has ended. */
+/* Predicts the heads as heads.lua finds them. Returns their number; -1: there are none, and the lane has ended. */
 static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after, struct id *out) {
     for (int size = before + want;; size = 16) {
         int n = 0, drop = 0, looked = k->n < size ? k->n : size;
@@ -232,7 +231,7 @@ static void record_done(struct world *w, struct settle *s, bool held) {
     }
 }
 
-/* Predicts how a lane goes on that is ours and whose last message was not put back. */
+/* Predicts how a lane goes on if it is ours and its last message was not put back. */
 static void expect_next(struct world *w, struct lane *k, struct settle *s, int token) {
     bool stop = k->paused && s->mode != '-';
     int heads = -1;
@@ -304,7 +303,7 @@ static void check_lane(struct world *w, int i) {
     CHECK(w, listed == k->listed, "%s %s in lanes", lane_names[i], listed ? "is" : "is not");
 }
 
-/* Like lt_state() for all offsets, with one read per segment. */
+/* Reads the states of all offsets, like lt_state(), with one read per segment. */
 static void read_states(struct world *w, int p, int *out) {
     memset(out, 0, OFFSETS * sizeof *out);
     for (int segment = 0; segment < 2; segment++) {
@@ -356,11 +355,11 @@ static void forget_hold(struct lane *k) {
     k->hold.n = 0;
 }
 static void take_hold(struct world *w, struct lane *k, int token, bool of_heads) {
-    forget_hold(k); /* its lease has ended */
+    forget_hold(k); /* the lease of the former hold has ended */
     k->hold.token = token;
     k->hold.of_heads = of_heads;
     snprintf(k->hold.value, sizeof k->hold.value, "%s:%" PRIu64, token_name(token),
-             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* a call that was sent twice used up another set of fences */
+             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* a call that is sent twice uses up another set of fences */
 }
 static void hold_add(struct hold *h, struct id m) {
     assert_true(h->n < 256);
@@ -456,7 +455,7 @@ static void claim(struct world *w) {
     }
 }
 
-/* Makes a settle that a worker could send for a hold. */
+/* Makes a settle that a worker could send for this hold. */
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};

@@ -23,7 +23,7 @@ static void only_what_is_mine(void **state) {
     m[3].token = "t"; /* only the beginning of the holder's token */
     assert_string_equal(lt_renew(l, m, 5), "10001");
     assert_true(left(l, m[0]) > 1000 && left(l, m[0]) <= LT_TTL_MS);
-    assert_int_equal(left(l, m[1]), -2); /* a lease that ended is not taken again */
+    assert_int_equal(left(l, m[1]), -2); /* an ended lease is not taken again */
     assert_true(left(l, m[2]) <= 1000);
     assert_true(left(l, m[3]) <= 1000);
     assert_true(left(l, m[4]) > 1000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair and floor: what is known done, and what a commit makes forgettable. */
+/* repair and floor: writing back what is known to be done, and forgetting what a commit has passed. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -109,7 +109,7 @@ static void another_epoch_is_lost(void **state) {
 static void floors_rise_and_never_sink(void **state) {
     struct lt *l = *state;
     assert_string_equal(lt_floor(l, tp, 0, 0), "OK");
-    assert_string_equal(floor_now(l), "0"); /* the floor is known from now on */
+    assert_string_equal(floor_now(l), "0"); /* Redis knows the floor from now on */
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");
@@ -170,7 +170,7 @@ static void repairs_of_a_log_that_begins_late(void **state) {
     assert_false(has_segment(l, "state", first));
 }
 
-/* However far a floor rises, all segments that it passes are deleted, a bounded number in each call. */
+/* Checks that all segments below a floor are deleted however far it rises, with a bounded number per call. */
 static void floors_that_leap(bool by_repair, struct lt *l) {
     static const int64_t some[] = {0, 1, 4095, 4096, 8191, 8192, 9998};
     lt_floor(l, tp, 1, 0);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: what becomes of a message: done, retried, given back, dead. test_settle_next.c tests how
- * its lane goes on. */
+/* settle: what becomes of a message: done, retried, given back, dead. test_settle_next.c tests how its lane goes on. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@ static void run1(struct lt *l, struct lt_msg m) { assert_string_equal(gate1(l, m
 static int64_t n_dead(struct lt *l) { return lt_int(l, "XLEN " LT_TAG "dead"); }
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
-/* Checks that only the lane's permanent names are left: as many keys as an idle server has. */
+/* Checks that only the lane's permanent keys are left: as many as on an idle server. */
 static void assert_idle(struct lt *l) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG "tries:orders:0:0"), 0);
 }
@@ -75,13 +74,13 @@ static void done_forgets_the_tries(void **state) {
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* also if the lease was lost */
+    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* a lost lease makes no difference */
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
-    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* left over because another worker finished it */
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* tries that remain because another worker finished the message */
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
 }
@@ -95,7 +94,7 @@ static void retry_counts_and_waits(void **state) {
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_int_equal(lt_state(l, m), 1);
-    assert_string_equal(lt_lock(l, m), "backoff"); /* nobody holds it */
+    assert_string_equal(lt_lock(l, m), "backoff"); /* nobody holds the lane during a backoff */
     int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
     assert_true(left > 0 && left <= 200000);
     int64_t score = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"));
@@ -162,8 +161,7 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* A handler gives back under a live lease: the lane rests, also with retry.order skip, which skips
- * only failures. */
+/* A handler gives back under a live lease: the lane rests. This also holds with retry.order skip, which lets only failures be passed. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
     for (int skip = 0; skip < 2; skip++) {
@@ -232,7 +230,7 @@ static void sent_is_dead_elsewhere(void **state) {
     assert_idle(l);
 }
 
-/* A state never goes down: whatever a later settle says of a finished message, it stays done. */
+/* Checks that a done message stays done, whatever a later settle reports of it, because a state never goes down. */
 static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
     struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
     m.backoff_ms = 1000;
@@ -269,7 +267,7 @@ static void done_records_the_business_id(void **state) {
     int64_t left = lt_int(l, "TTL " LT_TAG "dedup:id-1");
     assert_true(left > 0 && left <= 1000);
     assert_string_equal(gate1(l, copy), "U");
-    run1(l, other); /* this one has no id */
+    run1(l, other); /* this message has no business id */
     settle1(l, other);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:"), 0);
 }
@@ -282,7 +280,7 @@ static void no_window_no_business_id(void **state) {
     settle1(l, m);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
     l->window_s = 1000;
-    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* its effect did not happen, so a later message with its id may run */
+    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* a dead message has no effect, so a later one may run */
     m.dedup = "id-2";
     run1(l, m);
     settle1(l, m);
@@ -301,7 +299,7 @@ static void the_first_id_stays(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
 }
 
-/* The states of a batch are read at once, from its lowest offset to its highest, wherever these stand. */
+/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order the messages come. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
@@ -315,7 +313,7 @@ static void offsets_come_in_any_order(void **state) {
     assert_int_equal(n_dead(l), 1);
 }
 
-/* 256 lanes of 8 partitions, with two segments each, and every outcome. */
+/* The largest batch: 256 lanes of 8 partitions, with two segments each, and every outcome. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};

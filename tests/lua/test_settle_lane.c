@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: several messages of a lane in one call, what is named behind them, and several heads at once. */
+/* settle with several messages of a lane in one call, with messages named behind them, and with several heads at once. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -17,8 +17,7 @@ static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "l
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
 
 enum { MOST = 80 };
-/* Messages of n offsets from `first`, in an array that lives until the next call with the same
- * `slot`. */
+/* Makes messages of n offsets from `first`, in an array that lives until the next call with the same `slot`. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
@@ -31,7 +30,7 @@ static void gate_run(struct lt *l, int64_t first, int n) {
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* a short TTL, so that an extension shows */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* a short TTL, so that an extension can be seen */
 }
 static void park_run(struct lt *l, int64_t first, int n) {
     struct lt_msg *m = run_of(CALLED, first, n);
@@ -43,7 +42,7 @@ static void park_run(struct lt *l, int64_t first, int n) {
     if (was_free) lt_free_lock(l, *m);
 }
 static const char *settle(struct lt *l, struct lt_item item) { return lt_settle_items(l, &item, 1); }
-/* An item that reports n messages from first; the last one has the outcome. */
+/* Makes an item that reports n messages from offset `first`; the last one has the outcome. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
     struct lt_item it = {.done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
     if (n) run_of(DONE, first, n)[n - 1].outcome = outcome;
@@ -102,7 +101,7 @@ static void the_last_of_the_heads_fails(void **state) {
     struct lt_item it = item(1, 2, "retry", 'n');
     runs[DONE][1].backoff_ms = 100000;
     assert_string_equal(settle(l, it), "L");
-    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* put back once, and in its place */
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* the message was put back once, and in its place */
     assert_string_equal(lt_lock(l, message(1)), "backoff");
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(3)), 1);
@@ -124,8 +123,8 @@ static void the_last_one_is_finished_already(void **state) {
     }
 }
 
-/* Whoever has the lane now runs the others again, in order, because an older effect must not be the
- * last. */
+/* A lost lease: only the first message is recorded as done. The present holder runs the others again, in order, because an older effect
+ * must not be a key's last one. */
 static void without_the_lease_only_the_first_is_recorded(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -147,14 +146,13 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     lt_setup(state);
     assert_string_equal(settle(l, item(1, 1, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 0);
-    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first message was done */
+    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first message was done, so it is recorded */
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(2)), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* The same token with another fence is the same acquisition, whose gate was sent twice. Any other
- * value is another's. */
+/* If only the fence differs, the lock is of the same hold, whose gate was sent twice. With any other value the lock is another's. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -172,7 +170,7 @@ static void the_value_of_the_lock_decides(void **state) {
         it.value = cases[i].value;
         lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
         assert_string_equal(settle(l, it), *cases[i].answer == 'L' ? "K" : "S");
-        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* the value of the lock is not written again */
+        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* the value of the lock is not changed */
     }
 }
 
@@ -186,7 +184,7 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    items[3].value = "t1:77"; /* a value that is not its own */
+    items[3].value = "t1:77"; /* not the value of the lane's lock */
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }
@@ -222,7 +220,7 @@ static void keep_alone_keeps_where_nobody_waits(void **state) {
     assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "K");
     assert_string_equal(l->named, "AA");
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
-    park_run(l, 7, 2); /* then others arrived, but all of them are finished */
+    park_run(l, 7, 2); /* other messages arrived later, but all of them are finished */
     lt_floor(l, "orders:0", 2, 0);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 2);
@@ -267,7 +265,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
         assert_string_equal(lt_waiting(l, message(1)), "0/1");
     }
     for (int waiters = 0; waiters < 2; waiters++)
-        for (int i = 0; i < 2; i++) { /* a keep whose answer was lost is repeated as a drop, whatever it names */
+        for (int i = 0; i < 2; i++) { /* a keep whose answer was lost is repeated as a drop, whatever messages it names */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);
@@ -277,7 +275,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
             assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
             assert_string_equal(l->named, "GG");
             assert_int_equal(lt_state(l, message(2)), 0);
-            assert_int_equal(lt_state(l, other), 2); /* the places of the next item follow */
+            assert_int_equal(lt_state(l, other), 2); /* the next item's places are read correctly */
         }
 }
 
@@ -303,7 +301,7 @@ static void more_never_releases(void **state) {
         }
 }
 
-/* No message has finished: the call only requests more behind the one that runs. */
+/* No message has finished: the call only asks for more behind the one that runs. */
 static void more_without_any_finished(void **state) {
     struct lt *l = *state;
     gate_run(l, 1, 1);
@@ -338,7 +336,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
     assert_string_equal(lt_heads(l, 0), "0/7 0/8");
-    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* nothing is left behind it */
+    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* no head is left behind the named one */
     assert_string_equal(lt_heads(l, 0), "");
     assert_true(in_lanes(l));
     assert_string_equal(settle(l, wanting(item(6, 3, "done", 'n'), 5, 3)), "L");
@@ -346,8 +344,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
-/* For a repeated call, or a worker that stops: the lease is kept for what runs, and nothing more is
- * handed over. */
+/* A repeated call, or a worker that stops, wants no heads: the lease is extended for what runs, and no head is handed over. */
 static void no_heads_where_none_is_wanted(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -367,17 +364,16 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     claim_heads(l, 6, 2);
     assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 77, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    lt_int(l, "DEL " LT_TAG "wait:k"); /* the list was wiped */
+    lt_int(l, "DEL " LT_TAG "wait:k"); /* others deleted the list */
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_false(in_lanes(l));
-    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K"); /* and no message is marked as waiting */
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K"); /* no message is marked as waiting either */
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* Another worker finished the named message meanwhile, so what stands behind it may not be the
- * next. */
+/* Another worker finished the named message meanwhile, so the message behind it in the list may not be the next one. */
 static void no_heads_where_the_last_is_finished(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -420,8 +416,7 @@ static void next_hands_many_heads_over(void **state) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
 }
 
-/* If the caller says too few messages stand in front, fewer heads are found, but never wrong ones,
- * and never none if there is one. */
+/* If the caller says that too few messages stand in front, it gets fewer heads, but never wrong ones, and at least one if there is any. */
 static void how_many_stand_before_is_a_guess(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -438,8 +433,7 @@ static void how_many_stand_before_is_a_guess(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/41");
 }
 
-/* One owner put it back and the next parked it: it is one message, however often it is in the
- * list. */
+/* One owner put the message back, and the next one parked it: it is handed over once, however often it is in the list. */
 static void a_head_that_stands_twice_is_handed_over_once(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -527,7 +521,7 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    assert_string_equal(l->named, "PAA"); /* a dead message makes no duplicates, and neither does an empty id */
+    assert_string_equal(l->named, "PAA"); /* a dead message leaves no business id, and an empty id is none */
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:a"), "orders:0:1");
@@ -551,8 +545,8 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
 
 /* --- many of everything ------------------------------------------------------------------------------------------------------- */
 
-/* 256 lanes whose items use everything an item can have: arguments and places of one must not shift
- * those of the next. */
+/* The largest batch: 256 lanes whose items use everything an item can have. Arguments and places of one item must not be taken for those
+ * of the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 3 };

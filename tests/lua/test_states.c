@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of messages as gate, settle and claim read and write them: two bits per offset, four
- * states per byte, segments of 16,384. A call reads the bytes that the caller names, and more if a
- * waiting list names others. */
+/* The states of messages as gate, settle and claim read and write them: two bits per offset, four states per byte, 16,384 offsets per
+ * segment. A call reads the bytes that the caller names, and more if a waiting list contains other offsets. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -20,8 +19,7 @@ static void park(struct lt *l, struct lt_msg m) {
     lt_free_lock(l, m);
 }
 
-/* Both ends of segments and of pages (64 bytes), near and far, in one call, whatever range the
- * caller names. */
+/* Reads and writes both ends of segments and of pages (64 bytes), near and far, in one call, whatever range the caller names. */
 static void both_ends_of_a_segment(void **state) {
     struct lt *l = *state;
     const int64_t at[] = {0,
@@ -66,17 +64,17 @@ static void both_ends_of_a_segment(void **state) {
         }
         static const int64_t segments[] = {0, 1, 67108862, 67108863, 67108864, 67108865};
         for (size_t i = 0; i < 6; i++) ones -= lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:%" PRId64, segments[i]);
-        assert_int_equal(ones, 0); /* nothing else was written */
+        assert_int_equal(ones, 0); /* no other bit was written */
         assert_string_equal(lt_gate(l, m, N), want);
     }
 }
 
-/* Every pair of neighbouring states in a byte, each set by a call of its own. */
+/* Sets every pair of neighbouring states in a byte, each with a call of its own. */
 static void neighbours_in_a_byte_stay(void **state) {
     struct lt *l = *state;
     for (int mine = 0; mine < 4; mine++)
         for (int others = 0; others < 4; others++)
-            for (int way = 0; way < 3; way++) { /* three outcomes: parked, done, dead */
+            for (int way = 0; way < 3; way++) { /* three ways: parked, done, dead */
                 lt_setup(state);
                 struct lt_msg m = lt_msg(0, 400 + mine, "k", "t1");
                 for (int i = 0; i < 4; i++)
@@ -107,7 +105,7 @@ static void several_in_a_byte_at_once(void **state) {
     assert_memory_equal(lt_states(l, 0).p, "\x9e", 1); /* 2 1 3 2 */
 }
 
-/* A waiting message becomes done or dead, and never goes back. */
+/* A waiting message becomes done or dead, and no state ever goes down. */
 static void a_state_only_rises(void **state) {
     struct lt *l = *state;
     for (int was = 0; was < 4; was++) {
@@ -136,13 +134,13 @@ static void topics_and_partitions_do_not_meet(void **state) {
     static const int want[] = {2, 3, 3, 2, 2, 3};
     for (int i = 0; i < 6; i++) assert_int_equal(lt_state(l, m[i]), want[i]);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:bills.eu-1_x:0:0"), 2);
-    lt_floor(l, "orders:1", 6, 0); /* the floor of that partition alone */
+    lt_floor(l, "orders:1", 6, 0); /* only the floor of orders:1 has risen */
     assert_string_equal(lt_gate(l, m, 6), "DDDDDD");
     for (int i = 0; i < 6; i++) m[i].offset--;
     assert_string_equal(lt_gate(l, m, 6), "RDRRRR");
 }
 
-/* A lane's list has messages of two topics, in segments that the call named and in others. */
+/* A lane's list has messages of two topics, in segments that the call names and in others. */
 static void heads_of_any_segment_and_topic(void **state) {
     struct lt *l = *state;
     struct lt_msg w[8];
@@ -166,14 +164,13 @@ static void heads_of_any_segment_and_topic(void **state) {
     assert_int_equal(lt_state(l, k), 2);
 }
 
-/* The call writes a segment, reads further parts of it, then writes there too: nothing is lost or
- * undone. */
+/* The call writes to a segment, reads more of it, and writes again: nothing is lost or undone. */
 static void a_window_is_widened_after_it_was_written(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    const int64_t at[] = {16383, 8000, 0}; /* pages of their own in the segment of offset 4000 */
+    const int64_t at[] = {16383, 8000, 0}; /* pages of their own in the same segment as offset 4000 */
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");
         park(l, w[i]);
@@ -202,7 +199,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits of m, of w, and of those set before */
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits that m, w and earlier calls set */
 }
 
 static void claim_looks_at_its_heads_wherever_they_are(void **state) {
@@ -220,8 +217,7 @@ static void claim_looks_at_its_heads_wherever_they_are(void **state) {
     }
 }
 
-/* Everything below the floor is finished, and nothing is written there, because its segments are
- * deleted. */
+/* Everything below the floor is finished, and nothing is written there, because its segments get deleted. */
 static void nothing_is_written_below_the_floor(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 16383, "a", "t1"), lt_msg(0, 16384, "b", "t1"), lt_msg(0, 20000, "c", "t1"), lt_msg(0, 20001, "d", "t1"),
@@ -232,12 +228,12 @@ static void nothing_is_written_below_the_floor(void **state) {
     assert_string_equal(lt_settle(l, m, 5), "LLLLL");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0 " LT_TAG "dead " LT_TAG "tries:orders:0:1"), 0);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:1"), 1);
-    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* also without a lease */
+    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* a missing lease makes no difference */
     assert_string_equal(lt_settle(l, &late, 1), "S");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
 
-/* As many segments as one byte can name. */
+/* The most segments that a call's one-byte numbers can name. */
 static void many_segments(void **state) {
     struct lt *l = *state;
     enum { N = 250 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend: the janitor that makes lost hints again. */
+/* tend, which makes lost hints again. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static const char *hint_at(struct lt *l, int i) { return lt_text(l, "LINDEX " LT_TAG "ready %d", i); }
 static void score(struct lt *l, const char *lane, int64_t ms) { lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane); }
-/* Checks when tend looks at the lane again, in milliseconds before and after now. */
+/* Checks when tend looks at the lane again: wait_ms after a time between from_ms and now. */
 static void assert_again_in(struct lt *l, const char *lane, int64_t from_ms, int64_t wait_ms) {
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane));
     if (at < from_ms + wait_ms || at > lt_now_ms(l) + wait_ms)
@@ -53,18 +53,17 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     }
     waiter(l, "c");
     score(l, "c", 5);
-    lt_text(l, "SET " LT_TAG "lock:c foreign"); /* a lock without an end */
+    lt_text(l, "SET " LT_TAG "lock:c foreign"); /* a lock without a TTL */
     int64_t from = lt_now_ms(l);
     assert_string_equal(lt_tend(l), "3");
     assert_int_equal(n_hints(l), 0);
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes a")), left = lt_int(l, "PTTL " LT_TAG "lock:a");
     assert_true(at >= from + left && at <= from + 200000);
-    assert_again_in(l, "b", from, LT_TTL_MS); /* no lease is longer than the TTL, so look again within it */
+    assert_again_in(l, "b", from, LT_TTL_MS); /* no lease is longer than the TTL, so tend looks again within it */
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
-/* Redis' clock went back, so a lock whose remaining time exceeds what it was set for is
- * shortened. */
+/* If Redis' clock went back, a lock may have more time left than it was set for: then it is shortened. */
 static void a_lock_that_lasts_too_long_is_cut(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -72,8 +71,8 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
         int64_t left_ms;
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
-                 {"c", "backoff:90000000", 90000000}, /* a backoff that is meant to be long */
-                 {"d", "backoff", 90000000},          /* set by an older version, so its length is unknown */
+                 {"c", "backoff:90000000", 90000000}, /* this backoff is meant to be long */
+                 {"d", "backoff", 90000000},          /* set by an older version, which does not tell its length */
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
     for (size_t i = 0; i < CASES; i++) {
@@ -99,7 +98,7 @@ static void a_lane_without_waiters_is_removed(void **state) {
     assert_string_equal(lt_tend(l), "1");
     assert_int_equal(n_hints(l), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1); /* others deleted its list */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1); /* others deleted the lane's list */
 }
 
 static void a_held_lane_whose_list_vanished_is_told(void **state) {
@@ -139,13 +138,13 @@ static void a_call_has_a_bound(void **state) {
     for (int i = 0; i < 25; i++) {
         snprintf(lane, sizeof lane, "l%02d", i);
         waiter(l, lane);
-        score(l, lane, 100 - i); /* the last one has been due for longest */
+        score(l, lane, 100 - i); /* the last one has been due for the longest time */
     }
     l->most = 10;
     assert_string_equal(lt_tend(l), "10");
     assert_string_equal(hint_at(l, -1), "l24");
     assert_string_equal(lt_tend(l), "10");
-    assert_string_equal(lt_tend(l), "5"); /* fewer than asked for: none is left */
+    assert_string_equal(lt_tend(l), "5"); /* fewer than 10: no lane is left */
     assert_int_equal(n_hints(l), 25);
     assert_string_equal(lt_tend(l), "0");
 }
@@ -158,7 +157,7 @@ static void hints_have_a_bound(void **state) {
         waiter(l, lane);
         score(l, lane, 5 + i);
     }
-    assert_string_equal(lt_tend(l), "0"); /* the answer says that none is left, so asking again would be pointless */
+    assert_string_equal(lt_tend(l), "0"); /* the list of hints is full, so the answer is as if no lane were left */
     assert_int_equal(n_hints(l), 1024);
     assert_string_equal(hint_at(l, 0), "b");
     assert_string_equal(lt_text(l, "ZSCORE " LT_TAG "lanes c"), "7");
@@ -167,7 +166,7 @@ static void hints_have_a_bound(void **state) {
     assert_int_equal(n_hints(l), 3);
 }
 
-/* A lane whose holder died goes on even without a hint. */
+/* If a holder dies, its lane goes on even without a hint. */
 static void a_dead_holders_lane_moves_on(void **state) {
     struct lt *l = *state;
     struct lt_msg a = lt_msg(0, 1, "k", "t1"), b = lt_msg(0, 2, "k", "t2");
@@ -234,6 +233,6 @@ int main(void) {
         LT(lanes_are_any_bytes),
         LT(is_refused_as_a_whole),
     };
-    const struct CMUnitTest once[] = {LT(a_call_has_a_bound)}; /* a repeated call takes the next ones */
+    const struct CMUnitTest once[] = {LT(a_call_has_a_bound)}; /* a repeated call takes the next lanes */
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

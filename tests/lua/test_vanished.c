@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting lists that vanish: which scripts leave an entry in the stream `vanished`, which do not,
- * and unpark. */
+/* Waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which do not; and the script unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -27,7 +26,7 @@ static void assert_one_sign(struct lt *l) {
 }
 static void assert_lane_is_gone(struct lt *l) { assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes " LT_TAG "wait:k"), 0); }
 
-/* Parks messages 1 to n in lane k, which is free afterwards. */
+/* Parks messages 1 to n in lane k, which nobody holds afterwards. */
 static void park(struct lt *l, int n) {
     struct lt_msg m[16];
     lt_text(l, "SET " LT_TAG "lock:k other:1");
@@ -36,13 +35,13 @@ static void park(struct lt *l, int n) {
     assert_int_equal(strspn(l->answers, "W"), n);
     lt_free_lock(l, *m);
 }
-/* Parks n messages and has the first `want` of them granted. */
+/* Parks n messages, of which the first `want` are granted. */
 static void claim(struct lt *l, int n, int want) {
     park(l, n);
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* Reports the first n heads as done, then goes on as `mode` says. */
+/* Reports the first n heads as done, and lets the lane go on as `mode` says. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);
@@ -124,8 +123,7 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs ----------------------------------------------------------------------------------------------------------------- */
 
-/* Two jobs put messages into a lane that is drained in between: its list comes and goes without
- * having vanished. */
+/* Two jobs put messages into a lane that is drained in between: its list is deleted and made again, but it has not vanished. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -161,7 +159,7 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost, so it is sent again; its heads are already out of the list. */
+/* The reply of a settle was lost, so it is sent again. Its heads are no longer in the list. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);
@@ -199,7 +197,7 @@ static void only_what_waits_is_unparked(void **state) {
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_int_equal(lt_state(l, message(of[i])), want[i]);
     assert_int_equal(lt_state(l, lt_msg(1, 6, "k", "t1")), 1);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "0"); /* the answer to the first call was lost */
+    assert_string_equal(lt_call_again(l), "0"); /* the same call again, because its answer was lost */
     lt_assert_unchanged(l, before, true);
 }
 
@@ -224,7 +222,7 @@ static void unpark_of_another_epoch_is_lost(void **state) {
     assert_string_equal(unpark(l, "orders:0", (int64_t[]){6}, 1), "LOST");
 }
 
-/* In the quarantine, too: nothing runs that is unparked. */
+/* unpark works during the quarantine as well, because it lets no message run. */
 static void unpark_goes_on_in_the_quarantine(void **state) {
     struct lt *l = *state;
     lt_set_state(l, message(6), 1);
@@ -243,13 +241,13 @@ int main(void) {
         LT(unpark_of_another_epoch_is_lost),
     };
     const struct CMUnitTest once[] = {
-        /* the second answer differs */
+        /* a repeated call gives another answer */
         LT(only_what_waits_is_unparked),
         LT(what_is_unparked_comes_as_new),
         LT(unpark_goes_on_in_the_quarantine),
     };
     const struct CMUnitTest of_operators[] = {
-        /* put does nothing at maxmemory */
+        /* put refuses at maxmemory */
         LT(put_beside_a_deleted_list_is_told),
         LT(puts_into_a_lane_that_is_drained_are_not_told),
     };

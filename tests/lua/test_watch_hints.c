@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: what became of what was parked. hints: the ready list where BRPOPLPUSH is too little or refused. */
+/* watch reads what became of parked messages. hints pops from the list `ready` if BRPOPLPUSH cannot take several or is refused. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static void watch_reads_floors_and_ranges(void **state) {
     assert_string_equal(lt_watch(l, looks, 5), "7 7 7 - 1099511627776");
     assert_states(l, 0, "\x43\x80", 2); /* 1 0 0 3, 2 0 0 0 */
     assert_states(l, 1, "\x02", 1);
-    assert_states(l, 2, "", 0); /* nothing written: all unseen */
+    assert_states(l, 2, "", 0); /* nothing was written, so all states are unseen */
     assert_states(l, 3, "", 0);
     assert_states(l, 4, "\x80", 1);
 }
@@ -77,7 +77,7 @@ static void hints_are_popped_oldest_first(void **state) {
     assert_string_equal(lt_hints(l), "a b c");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 2);
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 3);
-    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* as claim takes them out again */
+    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* claim takes them out from this end */
     int64_t left = lt_int(l, "PTTL " LT_TAG "claimed:w");
     assert_true(left > LT_TTL_MS && left <= 4 * (int64_t)LT_TTL_MS);
     assert_string_equal(lt_hints(l), "d e");

@@ -1,53 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lanes_sim.py extended by what the wire does: shards with an epoch each, pipelines whose calls execute one by one, lost replies with resend,
-ghost calls (the old connection's calls run after the resend), two messages of one key in a batch, settle + gate in one pipeline,
-floor + segments, zombies that learn late, handlers that outlive a lost epoch, dead letters, a store that checks fence + identity,
-split brain at fail-over, clock jumps, and running ahead: one acquisition of a lane (a hold) is granted several messages at once. R holds the rules; each can be switched off to see what breaks without it.
-usage: lanes_full.py SEEDS [mode,mode] [rule=value ...]"""
+"""Extends lanes_sim.py by what happens on the wire and on several shards: shards with an epoch each, pipelines whose calls execute one
+by one, lost replies and resends, ghost calls (calls of a broken connection that execute after the resend), several messages of one
+key per call, settle and gate in one pipeline, floors and segments, workers that learn late of what they lost, handlers that outlive
+a lost epoch, dead letters, a store that checks fence and identity, split brain after a failover, clock jumps, and running ahead:
+several messages are granted to a hold at once. RULES holds the rules of the protocol; each can be switched off to see what breaks
+without it. usage: lanes_full.py SEEDS [mode,mode] [rule=value ...]"""
 import copy, random, sys, time
 from collections import deque, defaultdict
 class Bad(Exception): pass
 
 RULES = dict(
-  gate_idem=1,      # gate: lock already mine (same token) -> RUN again, lease extended
-  claim_idem=1,     # claim: lock already mine -> head again
-  resend='more',    # a lost settle is sent again: 'more' = in mode more, asking for nothing, while anything else of the hold is left, else drop |
-                    # 'drop' always | 'same' bytes | 'rebuild' (from run states)
-  ghost=1,          # fault: calls of the broken connection still unexecuted may execute later
-  hold=1,           # one unanswered call per key; one message of a key per call
-  hold_pipe=1,      # 0: newer message gated in the same pipeline as the settle of its key
-  floor_prune=1,    # every 'finished?' looks at the floor, not only gate
+  gate_idem=1,      # gate finds the lock with its own token: it answers RUN again and extends the lease
+  claim_idem=1,     # claim finds the lock with its own token: it hands the head over again
+  resend='more',    # how a settle is sent again after a lost reply: 'more' = in mode more, asking for nothing, while the hold has other messages, else in drop;
+                    # 'drop' = always in mode drop; 'same' = the same bytes; 'rebuild' = made again from the states of the runs
+  ghost=1,          # fault: calls of a broken connection may still execute later
+  hold=1,           # a key is named by one unanswered call at most, and a call has one message of a key
+  hold_pipe=1,      # 0: a newer message is gated in the same pipeline as the settle of its key
+  floor_prune=1,    # every check whether a message is finished looks at the floor, not only gate's
   floor_settle=1,   # settle writes no state below the floor
-  floor_repair=1,   # enter writes back floor = committed
-  repair=1, closure=1,   # repair (and what survives the rewind) is prefix-closed per (partition, key)
-  chain_check=1,    # keep names the next message; finished -> SKIP
-  per_shard=1,      # 1: only the lost shard's leases are forgotten, all partitions rewound
-  ident=1,          # per_shard done right: a message whose identity runs here is not admitted again
-  stale_outcome=1,  # store refused the fence -> not 'done'
-  stale_local=1,    # handler that outlived its epoch still blocks its key here
-  late_grant=1,     # a grant whose deadline passed on arrival is not started
-  kept_empty=1,     # KEPT/RUN with nothing (any more) to run is given back
+  floor_repair=1,   # enter writes back the committed offset as the floor
+  repair=1, closure=1,   # repair, and what a rewind leaves known, has no gaps per (partition, key)
+  chain_check=1,    # a settle in mode keep names the next message; if that is finished, the answer is SKIP
+  per_shard=1,      # 1: only the lost shard's leases are forgotten, and all partitions are rewound
+  ident=1,          # with per_shard: a message whose identity runs here is not admitted again
+  stale_outcome=1,  # if the store refuses the fence, the outcome is not done
+  stale_local=1,    # a handler that outlived its epoch still blocks its key in its worker
+  late_grant=1,     # a grant whose deadline has passed when it arrives is not started
+  kept_empty=1,     # a lane that was kept or granted, but has nothing left to run, is given back
   retry_guard=1, dead_pop=0, retry_first=0,
-  confirm=1,        # after an epoch loss: membership confirmed (commit of the watermark accepted) before gating again
-  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # commit metadata: 0 none, 1 believed as it is, 2 used only where Redis agrees or to repair in a quarantine
+  confirm=1,        # after an epoch loss, Kafka must accept a commit of the watermark before the worker gates again
+  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # commit metadata: 0 = none, 1 = believed as it is, 2 = used only if Redis agrees, or to repair in a quarantine
   assign_read=1, repair_quar=1, tries_seg=1,
   # running ahead
-  ahead=3,          # K: how many messages a hold may have granted or running; 1 = no running ahead
+  ahead=3,          # how many messages of a hold may be granted or running; 1: no running ahead
   stale_first=1,    # without the lease, settle records only the first done of its list; after STALE the worker counts none
-  redo_first=1,     # ... they are gated again before the one that was still running
-  gate_mine=1,      # gate sent again: what is parked meanwhile is granted all the same (0: it waits, those behind it stay in the chain)
-  take_back=1,      # the first verdict that is not OK takes back what is granted and not started
+  redo_first=1,     # ... and the dones that do not count are gated again before the message that was still running
+  gate_mine=1,      # gate sent again also grants what was parked meanwhile (0: that message waits, and those behind it stay in the chain)
+  take_back=1,      # the first outcome that is not done takes back what is granted and not started
   take_front=1,     # ... to the front of the chain
-  ahead_live=1,     # the next of a grant starts only under a live lease
-  ahead_wait=1,     # ... and only when the one before it is out of its handler
-  retry_prune=1,    # finished heads are dropped before settle looks whether the one to retry is at the head
-  distinct=1,       # heads handed over differ from each other and from those already granted
-  in_place=1,       # further heads only behind the last granted one; not found = none
-  more_extend=1,    # more extends the lease
-  over=1,           # after MAXRUN messages a fast hold ends where others wait
-  more_late=1,      # taking back also voids what the unanswered settle may grant: that is behind what was taken back
-  orphan='keep',    # granted, not started, its partition revoked: 'keep' runs it under the lease | 'drop' does not start it
-  orphan_hold=1,    # ... and when the partition comes back meanwhile, its message waits until the hold has ended
+  ahead_live=1,     # the next message of a grant starts only under a live lease
+  ahead_wait=1,     # ... and only when the handler of the one before it has ended
+  retry_prune=1,    # settle removes finished heads before it looks whether the message to retry is the head
+  distinct=1,       # heads handed over differ from each other and from those granted before
+  in_place=1,       # further heads come only from behind the last granted one; if that head is not found, none come
+  more_extend=1,    # a settle in mode more extends the lease
+  over=1,           # after MAXRUN messages a hold of the fast path ends if others wait
+  more_late=1,      # taking back also voids what the unanswered settle may grant, because that lies behind what was taken back
+  orphan='keep',    # a message is granted and not started, and its partition is revoked: 'keep' runs it under the lease, 'drop' does not start it
+  orphan_hold=1,    # ... and if the partition comes back meanwhile, its message waits until the hold has ended
 )
 TTL, HANDOFF, BACKOFF, NPART, NKEY, MAXRUN, SH, SEG, B, MAXTRY = 20, 15, 7, 3, 4, 3, 2, 4, 4, 4
 R = type('R', (), dict(RULES))
@@ -62,7 +63,7 @@ class Redis:
         if l and l[1] > t: return l
         if l and l[0] != 'backoff' and not any(r.tok == l[0] for w in SIM.w for r in [*w.run.values(), *[x.hold for y in w.stale.values() for x in y]]): SIM.orphans += 1
         s.lock.pop(pk, None); return None
-    def fence(s, t, k): f = max(s.last + 1, t * 1000); s.last = f + k - 1; return f     # k numbers; message i of a grant uses f + i
+    def fence(s, t, k): f = max(s.last + 1, t * 1000); s.last = f + k - 1; return f     # reserves k fences; message i of a grant uses f + i
     def fin(s, p, o, use_floor=1): return s.state.get((p, o), 0) >= 2 or (use_floor and o < s.floor.get(p, 0))
     def check(s, ep, t, exp):
         if s.epoch is None or s.epoch != ep: return 'LOST'
@@ -88,7 +89,7 @@ class Redis:
         for k in [k for k in s.state if k[0] == p and was <= k[1] < low]: del s.state[k]
         if R.tries_seg:
             for k in [k for k in s.tries if k[1] == p and k[2] < low]: del s.tries[k]
-    def gate1(s, ms, tok, t):      # messages of one key, in order
+    def gate1(s, ms, tok, t):      # ms: messages of one key, in order
         pk = ms[0][0]; l = s.alive(pk, t); mine = l and l[0] == tok and R.gate_idem; closed = not mine and (l or s.wait.get(pk)); out = []; base = None; parked = False
         for m in ms:
             _, p, o = m; st = s.state.get((p, o), 0)
@@ -108,7 +109,7 @@ class Redis:
         while w and s.fin(w[-1][1], w[-1][2], R.floor_prune): w.pop()
         if not w: s.wait.pop(pk, None); s.lanes.pop(pk, None); return None
         return w[-1]
-    def heads(s, pk, k, t, after=None):       # up to k waiting heads, behind `after`
+    def heads(s, pk, k, t, after=None):       # up to k waiting heads, from behind `after`
         out = []; seen = set(); ahead = after is not None
         for i, m in enumerate(reversed(s.wait.get(pk, ()))):
             if len(out) == k or i > 4 * R.ahead: break
@@ -119,11 +120,12 @@ class Redis:
             seen.add(m); out.append(m)
         base = s.fence(t, k) if k else 0
         return [(m, base + i, s.tries.get(m, 0)) for i, m in enumerate(out)]
-    def chained(s, ms, t):                    # messages of the local chain, by name
+    def chained(s, ms, t):                    # grants the named messages of the local chain
         base = s.fence(t, len(ms)) if ms else 0
         return [('SKIP',) if R.chain_check and s.fin(m[1], m[2]) else ('RUN', base + i, s.tries.get(m, 0)) for i, m in enumerate(ms)]
     def settle1(s, pk, fs, tok, mode, nxt, over, t):
-        """fs: finished (message, verdict) in order. nxt: chain messages (keep, more) or (last granted head, how many more)"""
+        """fs: finished (message, outcome) in order. nxt: messages of the chain (modes keep and more), or (last granted head, how many
+        more heads)."""
         l = s.alive(pk, t); mine = l and l[0] == tok; fins = [s.fin(m[1], m[2]) for m, _ in fs]
         for i, (m, v) in enumerate(fs):
             if v != 'OK' or (not mine and i and R.stale_first): continue
@@ -190,14 +192,14 @@ SIM = None
 class Hold:                           # one acquisition of a lane
     def __init__(h, w, pk, tok, kind, dl):
         h.w = w; h.pk = pk; h.tok = tok; h.kind = kind; h.dl = dl; h.n = 0; h.busy = False
-        h.sent = []; h.items = []             # runs in the unanswered settle; runs behind them, in order: finished, running, granted
-        h.chain = deque(); h.asked = []       # messages in memory behind the granted; those of them the unanswered settle names
-        h.redo = []                           # after STALE: dones that don't count, to be gated again before all others
-        h.last = None; h.lost = h.void = False   # what was settled last; the answer was STALE; grants of the unanswered settle don't count
+        h.sent = []; h.items = []             # the runs in the unanswered settle; the runs behind them, in order: finished, running, granted
+        h.chain = deque(); h.asked = []       # messages in memory behind the granted ones; those of them that the unanswered settle names
+        h.redo = []                           # after STALE: dones that do not count, which are gated again before all others
+        h.last = None; h.lost = h.void = False   # what was settled last; the answer was STALE; grants of the unanswered settle do not count
     def grant(h, gs):
         for m, f, tries in gs: h.items.append(Run(h, m, f, tries)); h.n += 1
     def find(h, m): return next((r for r in h.sent + h.items if r.m == m), None)
-class Run:                            # one message of a hold: granted -> run -> fin
+class Run:                            # one message of a hold; its states are granted, run, fin
     def __init__(r, h, m, fence, tries): r.hold = h; r.m = m; r.fence = fence; r.tries = tries; r.state = 'granted'; r.verdict = None; r.own = True
     w = property(lambda r: r.hold.w); dl = property(lambda r: r.hold.dl)
 class Pipe:
@@ -253,13 +255,13 @@ class Sim:
         return o
     # --- handlers
     def giveback(s, h, r): r.state = 'fin'; r.verdict = 'BACK'; h.items.append(r)
-    def takeback(s, h):               # what is granted and not started is not run under this hold
+    def takeback(s, h):               # gives up what is granted and not started: it does not run under this hold
         back = [r for r in h.items if r.state == 'granted']; h.items = [r for r in h.items if r.state != 'granted']
         ms = [r.m for r in back if r.own and h.kind == 'fast' and s.tracked(h.w, r.m)]
         if R.more_late: h.void = h.busy; h.chain.extendleft(reversed(h.asked)); h.asked = []
         if R.take_front: h.chain.extendleft(reversed(ms))
         else: h.chain.extend(ms)
-    def ahead(s, w):                  # a turn of the handler threads: start what may start
+    def ahead(s, w):                  # a turn of the handler threads: starts what may start
         for h in list(w.run.values()):
             if s.r.random() < .6: s.go_on(h)
     def go_on(s, h):
@@ -301,7 +303,7 @@ class Sim:
             if v == 'OK' and key not in s.first: s.first[key] = s.now; s.order[(m[1], pk)].append(m[2])
         run.verdict = v
         if run in w.stale[pk]:
-            if R.late_repair and v == 'OK': w.late.append(run); return       # blocks its key until the done is in Redis
+            if R.late_repair and v == 'OK': w.late.append(run); return       # the run blocks its key until its done is in Redis
             w.stale[pk].remove(run)
             if v == 'OK' and m[1] in w.tracker and s.closed(w, m): w.tracker[m[1]][m[2]] = 'done'; w.pending = deque(q for q in w.pending if q != m)
     def laterepair(s, w):
@@ -334,9 +336,9 @@ class Sim:
             for run in hold.sent + hold.items:
                 if run.state == 'run':
                     if R.stale_local: w.stale[pk].append(run)
-                elif run.verdict == 'OK': oks.append(run.m)       # granted and not started: forgotten
+                elif run.verdict == 'OK': oks.append(run.m)       # a done that is not settled yet; messages that are granted and not started are forgotten
             del w.run[pk]
-        if R.per_shard:      # what the healthy shard's open pipeline will answer is reconsidered when it answers
+        if R.per_shard:      # the answer of a healthy shard's open pipeline is judged when it arrives
             for hold in w.run.values():
                 hold.chain.clear(); hold.asked = []; hold.redo = []
                 for run in hold.items:
@@ -412,7 +414,7 @@ class Sim:
             if w.ep[h] is None:
                 c = w.conn[h]; off = c.skew
                 w.ep[h] = c.enter(s.now + c.skew, off, w.jumped[h]); w.exp[h] = c.skew; w.jumped[h] = None
-                if R.confirm: s.learn(w)          # a synchronous commit of the watermark: refused = no longer the owner
+                if R.confirm: s.learn(w)          # a synchronous commit of the watermark: if it is refused, the worker is no longer the owner
                 if R.repair:
                     done = [(p, q) for p, t in w.tracker.items() for q, v in t.items() if v == 'done' and sh(s.log[p][q]) == h]
                     ok = c.repair(w.ep[h], done, {p: s.commit[p] for p in w.tracker if s.owner[p] == (w.id, w.gen[p])} if R.floor_repair else {}, s.now + c.skew)
@@ -439,7 +441,7 @@ class Sim:
     def sever(s, p):
         p.live = False
         if p in s.wire and not (R.ghost and s.r.random() < .5): s.wire.remove(p)
-    def cut(s, w, h):                 # connection breaks: some replies had come, the rest are lost, some calls may still execute
+    def cut(s, w, h):                 # the connection breaks: some replies had arrived, the others are lost, and some calls may still execute
         s.cuts += 1; p = w.pipe[h]; w.pipe[h] = None; got = s.r.randrange(len(p.rep) + 1); s.sever(p)
         calls = p.calls[got:]
         if got: s.replies(w, h, p.calls[:got], p.rep[:got], p.sent)
@@ -479,7 +481,7 @@ class Sim:
         calls = []; busy = set(); sett = []; over_ = []; new_token = lambda: (w.id, s.r.getrandbits(60))
         for pk, hold in w.run.items():
             if sh(pk) != h or hold.busy or s.r.random() > .8: continue
-            if hold.lost:             # what it did after that counts for nothing
+            if hold.lost:             # whatever finished after the hold was lost does not count
                 if not any(r.state == 'run' for r in hold.items): over_.append(hold)
                 continue
             if any(r.state == 'fin' and r.verdict != 'OK' for r in hold.items) and R.take_back: s.takeback(hold)
@@ -507,7 +509,7 @@ class Sim:
             pk = m[0]; hold = w.run.get(pk)
             if sh(pk) != h or pk in held or count >= B: rest.append(m); held.add(pk); continue
             run = hold and hold.find(m)
-            if R.ident and run:              # it is running here: nothing to admit, its settle marks it
+            if R.ident and run:              # the message runs here already: it is not admitted, and its settle marks it
                 if hold.kind == 'lane': s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold: rest.append(m); held.add(pk)
                 continue
@@ -534,7 +536,7 @@ class Sim:
         if hints: calls.append(('claim', hints))
         if calls: s.send(w, h, calls)
     def again(s, hold, ms): return hold.redo + [m for m in ms if hold.kind == 'fast' and s.tracked(hold.w, m)]
-    def ready_to_settle(s, hold):     # a hold past its deadline starts nothing any more
+    def ready_to_settle(s, hold):     # a hold past its deadline starts nothing more
         if hold.dl <= s.now and not any(r.state == 'run' for r in hold.items): s.go_on(hold)
     def back(s, w, ms): w.pending.extendleft(reversed([m for m in ms if s.tracked(w, m)]))
     def replies(s, w, h, calls, rep, sent):
@@ -602,7 +604,7 @@ class Sim:
         else:
             if over and not (v[1] and v[1][0][0] == 'AGAIN'): hold.n = 0
             for m, a in zip(nxt, v[1]):
-                if not hold.chain or hold.chain[0] != m: continue        # its partition was revoked meanwhile
+                if not hold.chain or hold.chain[0] != m: continue        # the message's partition was revoked meanwhile
                 if a[0] == 'SKIP': s.mark(w, hold.chain.popleft(), 'done')
                 elif a[0] == 'RUN': hold.chain.popleft(); hold.grant([(m, a[1], a[2])])
                 else: break

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What looking costs those who work: the throughput of a running application while an operator's command goes round in a loop, over what it is between,
-in one run, windows alternating. usage: tests/scale/looking.py BUILD [MESSAGES]      (2,500,000; wants build/bench/bench.so: make build/bench/bench.so)
+"""What an operator's reading commands cost a running application: its throughput while such a command runs again and again, compared
+with that without it, in one run, in alternating windows of time.
+usage: tests/scale/looking.py BUILD [MESSAGES]      (2,500,000; needs build/bench/bench.so: make build/bench/bench.so)
 
-A no-op handler, two workers, 10,000 keys; beside them 20,000 lanes that are paused, with a message each, and 2,000 dead letters: what there is to look at."""
+The handler does nothing; there are two workers and 10,000 keys. The commands have much to read: 20,000 paused lanes with one message
+each, and 2,000 dead letters."""
 import os
 import statistics
 import sys
@@ -24,7 +26,7 @@ LOOKS = (("queue", "ls", "--json"), ("queue", "stats", "--json"), ("dead", "ls",
 
 
 def done(t):
-    """Records committed so far, as Redis knows them."""
+    """Returns the number of records committed so far, as Redis knows it."""
     flat = t.redis.call("HGETALL", t.prefix() + b"floor")
     return sum(int(v) for v in flat[1::2])
 
@@ -43,7 +45,7 @@ def looking(t, words, over, times):
 
 
 def window(t, words):
-    """Throughput without and with it."""
+    """Returns the throughput without and with the command, and the times that it took."""
     quiet, over, times = rate(t, WINDOW_S), threading.Event(), []
     loop = threading.Thread(target=looking, args=(t, words, over, times))
     loop.start()

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Operators' reading commands over many lanes, made in a private Redis: what they cost it, and how large they grow.
+"""Operators' reading commands on many lanes, made in a private Redis: what they cost Redis, and how large they grow.
 
 usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of memory and some minutes; `make scale`)
 
-Each lane has one waiting message, but one lane that has LANES / 10, and there are LANES / 10 dead letters. For each command: the time it took, its
-largest memory, its calls, what they cost Redis, and how long the
-longest took there (which on a busy machine includes waiting for a core: look at that where all is quiet).
---watch: instead, every command that Redis ran is looked at (MONITOR), and the bounds are asserted: commands and elements a call, none that grows
-with the data. For that 3,000 lanes are enough; tests/cli/test_scale.py runs it."""
+Each lane has one waiting message, but one lane has LANES / 10, and there are LANES / 10 dead letters. For each command it prints: the
+time it took, its largest memory, the number of its calls, what they cost Redis, and how long the longest took there (on a busy
+machine that includes waiting for a core, so measure on an idle one).
+--watch: instead, it checks each command that Redis runs (MONITOR) against bounds: commands per call, elements per command, and no
+command that grows with the data. For that 3,000 lanes are enough; tests/cli/test_scale.py runs it."""
 import json
 import os
 import re
@@ -23,7 +23,8 @@ from lib.redis import Client, Redis  # noqa: E402
 
 P = "lw:{t.0}:"
 CHUNK = 5000
-# Lanes l0…, the last one long; the envelope as queue/envelope.h has it. ARGV first, last, 'lane', 'long' or 'dead', topic, '1' paused
+# Makes lanes l0…, the last of them long, with envelopes as in queue/envelope.h. ARGV: first, last, 'lane', 'long' or 'dead', topic, '1' if
+# paused.
 FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
@@ -56,7 +57,7 @@ def fill(redis, lanes, topic="orders", pause=False):
     call("ZADD", P + "lanes", 1, "long")
     if pause:
         call("SADD", P + "paused", "long")
-    for partition in range(4):  # all of these wait, 01 each; the dead are 11
+    for partition in range(4):  # sets the marks: binary 01 for messages that wait, 11 for the dead
         for kind, begin, end in spans:
             segment = begin // 4 // 16384
             while segment * 16384 * 4 < end:
@@ -80,7 +81,7 @@ COMMANDS = (
 
 
 def run(build, config, directory, command, lanes):
-    """Seconds, KiB at most, and the status."""
+    """Returns the seconds it took, its largest memory in KiB, and its status."""
     last = lanes + lanes // 5 - 1
     command = ["orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command]
     begun = time.monotonic()
@@ -92,7 +93,7 @@ def run(build, config, directory, command, lanes):
 
 
 def cpu(redis):
-    """Seconds of a core that Redis has used: unlike times of calls, no other program's work is in it."""
+    """Returns the seconds of CPU time that Redis has used. Unlike the times of calls, they contain no other program's work."""
     info = redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
@@ -110,7 +111,7 @@ def measure(build, redis, config, directory, lanes):
         calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
-        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # a name, and what it takes to remember it, at most
+        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # the memory for a lane: at most its name and what it takes to remember it
         sys.stdout.flush()
     return bad
 
@@ -118,12 +119,12 @@ def measure(build, redis, config, directory, lanes):
 # --- --watch ---------------------------------------------------------------------------------------------------------------------------
 
 ELEMENTS = {"LRANGE": 64, "XRANGE": 64, "XREVRANGE": 64, "ZSCAN": 1000, "SSCAN": 1000, "SCAN": 1000}
-INNER_MOST = 64 * 10 + 20  # commands in a call: ten a lane or message, and what there is once
+INNER_MOST = 64 * 10 + 20  # the most commands in a call: ten per lane or message, and some that come once
 FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def elements(words):
-    """How many a command may touch, as it says itself."""
+    """Returns how many elements a command may touch, as its arguments say."""
     name = words[0].upper()
     if name == "LRANGE":
         first, last = int(words[2]), int(words[3])
@@ -135,7 +136,7 @@ def elements(words):
 
 
 class Watch:
-    """Every command that Redis runs, as it runs it; those of a script behind their call."""
+    """Watches every command that Redis runs; those of a script follow their call."""
 
     def __init__(self, redis):
         self.client = Client(redis.path, 600)

@@ -98,7 +98,7 @@ static void test_redis_fine(void **state) {
     expect_redis(socket_url, NULL);
 }
 
-/* Only a Valkey from 9.1 on can be without Lua, which it has in a module. */
+/* Only Valkey from 9.1 on can lack Lua, because it has Lua in a module. */
 static void test_redis_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hints against a private redis-server: they are received, recovered after a lost connection, and work at maxmemory. */
+/* Tests hints against a private redis-server: they arrive, are recovered after a lost connection, and arrive at maxmemory as well. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/hints.h"
@@ -113,7 +113,7 @@ static void told_while_wanted(void **state) {
     assert_true(ask(&s, "PTTL " CLAIMED) > 0); /* the list has a TTL, because nobody would remove it if its worker died now */
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");
-    until(&s, 3); /* the pop that was under way gets one more */
+    until(&s, 3); /* the pop that was under way returns one more hint */
     turn_for(&s, 100);
     assert_int_equal(s.n, 3);
     assert_int_equal(ask(&s, "LLEN " READY), 1);
@@ -126,7 +126,7 @@ static void a_broken_pop_loses_nothing(void **state) {
     begin(&s, NULL);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
-    ask(&s, "RPUSH " CLAIMED " new old"); /* leaves hints as a pop does whose answer was lost */
+    ask(&s, "RPUSH " CLAIMED " new old"); /* adds hints as after a pop whose answer was lost */
     ask(&s, "CLIENT KILL TYPE normal SKIPME yes");
     until(&s, 2);
     assert_string_equal(s.text[0], "old");

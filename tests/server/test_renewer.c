@@ -117,7 +117,7 @@ static void until_renewed(const struct seen *s, int from, int to) {
         }
 }
 
-/* Waits for longer than a lease lasts that nobody renews. */
+/* Waits for longer than a lease lasts without renewal. */
 static void live_on(const struct seen *s, int from, int to) {
     int64_t first = deadline(s, from);
     while (lw_boot_ms() < first) until_renewed(s, from, to);
@@ -200,7 +200,7 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    assert_int_equal(lost(&s), 0); /* the answer LOST cancelled the lease, and not the self-fence, which alone is counted */
+    assert_int_equal(lost(&s), 0); /* the answer LOST cancelled the lease, and only self-fences are counted */
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);
 }

@@ -285,6 +285,46 @@ static void a_sentinel_with_tls(void **state) {
     end_sentinel(pid);
 }
 
+/* A thread that must not block connects without the resolver; the name stays, for the certificate and for messages. */
+static void an_address_needs_no_resolver(void **state) {
+    (void)state;
+    struct lw_stream s;
+    struct lw_redis_url at = {.host = (char *)(uintptr_t) "nowhere.invalid", .port = server_port[0]};
+    assert_int_equal(lw_stream_open(&s, &at, LIMIT_MS, NULL), -1);
+    at.address = (char *)(uintptr_t) "127.0.0.1";
+    assert_int_equal(lw_stream_open(&s, &at, LIMIT_MS, NULL), 0);
+    lw_stream_close(&s);
+}
+
+static struct lw_redis_url ask_finder(struct lw_redis_servers servers, struct lw_err *err) {
+    struct lw_redis_url at;
+    struct lw_finder *finder = lw_finder_open(&servers, NULL);
+    struct lw_finding *q = lw_finding_open(finder, 0);
+    lw_finding_ask(q);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; lw_finding_take(q, &at, err) == 0; pause_ms(2)) assert_true(lw_boot_ms() < until);
+    lw_finding_close(q);
+    lw_finder_close(finder);
+    return at;
+}
+
+/* A Sentinel with announce-hostnames names the master by its host. */
+static void the_finder_resolves_names(void **state) {
+    (void)state;
+    char more[128], port_text[12];
+    int port = free_port();
+    snprintf(more, sizeof more, "port %d\nsentinel resolve-hostnames yes\nsentinel announce-hostnames yes", port);
+    pid_t pid = start_sentinel(port, more);
+    snprintf(port_text, sizeof port_text, "%d", server_port[0]);
+    SAY(port, "SENTINEL", "MONITOR", "named", "localhost", port_text, "1");
+    struct lw_err err = {0};
+    struct lw_redis_url at = ask_finder(sentinels("named", &port, 1), &err);
+    assert_string_equal(err.text, "");
+    assert_string_equal(at.host, "localhost");
+    assert_string_equal(at.address, "127.0.0.1");
+    lw_redis_url_free(&at);
+    end_sentinel(pid);
+}
+
 /* --- wires ---------------------------------------------------------------------------------------------------------------------- */
 
 struct seen {
@@ -484,6 +524,8 @@ int main(void) {
         cmocka_unit_test_setup(each_failure_is_named, begin),
         cmocka_unit_test_setup(a_sentinel_with_a_password, begin),
         cmocka_unit_test_setup(a_sentinel_with_tls, begin),
+        cmocka_unit_test_setup(an_address_needs_no_resolver, begin),
+        cmocka_unit_test_setup(the_finder_resolves_names, begin),
         cmocka_unit_test_setup(a_master_that_was_demoted, begin),
         cmocka_unit_test_setup(a_replica_is_no_master, begin),
         cmocka_unit_test_setup(no_sentinel_answers, begin),

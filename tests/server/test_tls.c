@@ -175,7 +175,7 @@ static void test_client_certificate(void **state) {
     configure("tls-auth-clients", "optional");
 }
 
-/* TLS to a port without TLS, where some servers answer with an error and others say nothing; and plain Redis to a port
+/* Tries TLS on a port without TLS, where some servers answer with an error and others say nothing, and no TLS on a port
  * with TLS. */
 static void test_not_tls(void **state) {
     (void)state;

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Known-wrong variants of the protocol, each a small change of the real code or of a real script; the simulation (or the test that TEST names) must
-catch every one but those in QUIET.
-usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS processes side by side, 2 by default)
---all: those in QUIET too, to notice when one is caught after all
+"""Wrong variants of the protocol, each a small change of the real code or of a real script. The simulation, or the test that TEST names,
+must catch all of them but those in QUIET. usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS
+processes side by side, 2 by default) --all: runs those in QUIET as well, to notice when one is caught after all
 
-They are model/mutants.py's list and the rules that model/lanes_full.py found to break a promise when switched off. What only situations show
-that are too rare for random runs is caught by a test that builds them by hand (TEST).
+They are those of model/mutants.py, and the rules that break a promise in model/lanes_full.py when switched off. If only a situation
+too rare for random runs shows a variant, a test that builds it by hand catches it (TEST).
 
-Not here: starting what is granted of a revoked partition. It breaks nothing, since it runs under its lease (tests/model/README.md, orphan=drop); taking
-it back (the rule "revoked goes back") keeps a rebalance short."""
+One variant is left out: starting the granted messages of a revoked partition. It breaks no promise, because they run under their
+lease (tests/model/README.md, orphan=drop); taking them back (the rule "revoked goes back") keeps a rebalance short."""
 import concurrent.futures, os, shutil, subprocess, sys
 
-SEEDS, LIMIT_S = 60, 120  # the seeds decide; the limit is for what hangs
+SEEDS, LIMIT_S = 60, 120  # the limit in seconds is for a variant that hangs
 M = {
     'gate ignores waiters': [("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")],
     'no quarantine': [('queue/lua/enter.lua', "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- These looks", "'not_before', '0')\n    -- These looks")],
@@ -123,7 +122,7 @@ M = {
     'headers take no memory': [('consumer/worker/msg.c', "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)", "0")],
     'records are taken without end': [('consumer/worker/arrive.c', " || w->memory.held >= w->bytes.held) return 0;", ") return 0;"), ('consumer/worker/arrive.c', "size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;", "size_t fit = HELD_MAX;")],
     'what runs takes no memory': [('consumer/worker/lane.c', "    if (l->n_asked) l->n_asked--;\n    w->held--;\n", "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n")],
-    # what is written back in a quarantine
+    # messages written back during a quarantine
     'commit metadata written back newest first': [('consumer/worker/repair.c', "sh->repair.item[sh->repair.n++] = sh->repair.meta[i];", "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];"), ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        sh->repair.n_meta -= metas;")],
     'a repair from commit metadata is lost with its connection': [('consumer/worker/repair.c', "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;", "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;"), ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        (void)metas;")],
     'metadata believed though some of it ran again': [('consumer/worker/partition.c', "p->watch.n_fresh < w->n_shards || p->claims ||", "p->watch.n_fresh < w->n_shards ||"), ('consumer/worker/commit.c', "mark == p->committed && !p->claims", "mark == p->committed")],
@@ -160,7 +159,8 @@ M = {
     'nobody vouches for a slot that moved': [('consumer/worker/move.c', "return knows && kept && direct ?", "return false && knows && kept && direct ?")],
     'keys that have moved are taken for absent': [('queue/lua/parts/epoch.lua', "if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then", "if false then")],
 }
-# The world that catches a variant soonest; not named: seeds go round all of them. OPERATE: round those with an operator.
+# The mode of faults that catches a variant soonest. For a variant that is not named here, seeds go through all modes; OPERATE: through
+# those with an operator.
 OPERATE = '(all with an operator)'
 MODE = {
     'any life keeps the epoch of a moved slot': 'slotslost',
@@ -246,7 +246,8 @@ MODE = {
     'messages of a gate that is refused at maxmemory are lost': 'full',
     'a claim that was refused is forgotten': 'errors',
 }
-# Noticed by a test with a situation built by hand: too rare for random runs, or no broken promise but a needless cost.
+# The test that catches a variant with a situation built by hand, because random runs meet it too seldom, or because the variant breaks no
+# promise and only costs more.
 TEST = {
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
     'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',
@@ -275,9 +276,9 @@ TEST = {
     'the watch looks at the first segments only': 'tests/guard/guard --far',
     'records above the watermark without a bound': 'tests/guard/guard --far',
 }
-# So many seeds where the usual number is too few.
+# number of seeds for variants that the usual number does not catch
 MORE = {'named messages known by their place alone': 300, 'drop asks for nothing behind a run': 300}
-# Break no promise within the seeds; run with --all only.
+# Variants that break no promise within the usual seeds. They run only with --all.
 QUIET = {
     'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
@@ -307,7 +308,7 @@ def worker_tree(build, n):
 
 
 def make(tree, program):
-    # "Entering directory" would confuse; warnings of a mutant are no errors
+    # make must not print "Entering directory", and warnings of a variant are no errors.
     p = subprocess.run(['make', '-s', 'B=b', 'CFLAGS=-O1', 'WERROR=-w', f'b/{program}'], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                        text=True, env={k: v for k, v in os.environ.items() if k not in ('MAKEFLAGS', 'MFLAGS', 'MAKELEVEL')})
     if p.returncode:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Directed: what is written back while a quarantine lasts, another fleet in the group, first runs. One partition, one worker at a time, the
- * real logic and scripts over the fake store; each case builds one situation that random runs meet seldom. Record 1 (key X) keeps its
- * handler busy, so that the watermark stands still; what matters is which effect is the last one of key K. usage: sim_meta [CASE…] */
+/* Situations built by hand that random runs meet seldom: what is written back during a quarantine, another fleet in the group, first
+ * runs.
+ * Each case has one partition and one worker at a time, with the real logic and scripts on the fake store. Record 1 (key X) keeps its
+ * handler busy, so that the watermark stands still. What matters is which effect of key K is the last. usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OTHER = 99 }; /* the gen of partition 1 */
+enum { OTHER = 99 }; /* generation of the assignment of partition 1 */
 enum { RECORDS = 7, JOBS = 64, REPLIES = 128, EFFECTS = 64, META_TEXT = LW_META_MAX + 1 };
 static const char *const keys[RECORDS] = {"A", "X", "K", "Y", "K", "K", "K"};
 
@@ -21,22 +22,22 @@ static struct scene {
     int64_t now_ms;
     struct lw_worker *lw;
     struct lw_counts counts;
-    bool connecting, frozen; /* frozen: nothing reaches this worker */
+    bool connecting, frozen; /* frozen: no answer reaches this worker */
     bool x_lingers, k_lingers, cut_next, cut;
     redisReply *reply[REPLIES];
     int n_reply;
     struct lw_job *job[JOBS];
     int n_job;
-    int64_t committed, asked; /* asked: a commit under way, -1 none */
+    int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
     uint32_t asked_gen;
     int premature; /* commits of a partition before it was no longer held back */
     /* can_look: Kafka can list the group's commits; looking: the worker waits for that list; no_commits: Kafka leaves commits unanswered */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
-    int repairs; /* calls */
+    int repairs; /* number of repair calls */
     bool held;
     int stopped;                 /* the status with which the worker asked to end */
-    const char *ready, *claimed; /* NULL: no hint is wanted */
+    const char *ready, *claimed; /* NULL: the worker wants no hint */
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
     int n_effects;
@@ -63,7 +64,7 @@ static void connect_shard(void *ctx, int shard) {
 static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
     const char *const *a = k->argv + k->cmd[i].first;
     return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) && k->cmd[i].argc > 7 &&
-           *a[6] == '0'; /* no floors: what is known done */
+           *a[6] == '0'; /* the call has no floors, so it carries finished offsets */
 }
 
 static int count_repairs(const struct lw_commands *k) {
@@ -78,7 +79,7 @@ static int count_repairs(const struct lw_commands *k) {
 static void send_pipeline(void *ctx, int shard, const struct lw_commands *k) {
     (void)ctx, (void)shard;
     for (int i = 0; s.cut_next && i < k->n; i++)
-        if (is_repair_of_ranges(k, i)) { /* the connection breaks before it executes */
+        if (is_repair_of_ranges(k, i)) { /* the connection breaks before the call executes */
             s.cut_next = false;
             s.cut = true;
             return;
@@ -235,7 +236,7 @@ static void rounds(int n) {
 }
 
 static struct lw_config *config_of(void) {
-    static struct lw_config of[2]; /* two workers live at once, and may differ in it */
+    static struct lw_config of[2]; /* two workers can live at once with different TTLs */
     struct lw_config *c = &of[s.ttl_ms > 10000];
     c->name = "t";
     c->redis.shards = 1;
@@ -286,9 +287,9 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-enum { QUARANTINE = 5200 }; /* rounds */
+enum { QUARANTINE = 5200 }; /* longer than a quarantine, in rounds */
 
-/* A worker has done 0, 2, 3, 4; 1 is with its handler. */
+/* A worker has done 0, 2, 3 and 4, while 1 is with its handler. */
 static void first_life(void) {
     begin_worker("a-1");
     assign(1);
@@ -307,7 +308,7 @@ static bool last_of_k(int64_t wanted) {
 
 /* --- the cases --------------------------------------------------------------------------------------------------------------------- */
 
-/* The next owner writes the metadata back in two calls; the first goes down with its connection. */
+/* The next owner writes the metadata back in two calls. If `cut` is set, the first is lost with its connection. */
 static bool second_owner(bool cut) {
     first_life();
     end_worker();
@@ -329,7 +330,7 @@ static bool second_owner(bool cut) {
 static bool a_repair_that_is_cut(void) { return second_owner(true); }
 static bool a_repair_that_arrives(void) { return second_owner(false); }
 
-/* The metadata calls 4 finished, and not 2 of the same key: 4 runs again after 2. */
+/* The metadata says that 4 is finished, but not 2, which has the same key: 4 must run again after 2. */
 static bool a_gap_of_the_key(void) {
     begin_worker("a-1");
     s.committed = 1;
@@ -344,8 +345,8 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* Another has entered the new epoch, and its quarantine is over, before this worker hears of it: what it knows done runs again, before 5.
- */
+/* Another worker has entered the new epoch, and its quarantine is over, before this worker hears of it. The messages that this worker
+ * knows to be done run again, before 5. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;
@@ -373,8 +374,8 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner comes after the quarantine: 2 runs again, then it dies, and Redis is wiped again. The third must not believe the first
- * one's metadata: 4 runs again, too. */
+/* The second owner comes after the quarantine: 2 runs again, then that worker dies, and Redis is wiped again. The third owner must not
+ * believe the metadata of the first, so 4 runs again after 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -398,9 +399,9 @@ static bool metadata_that_is_outdated(void) {
     return last_of_k(4);
 }
 
-/* Partition 1 is repaired first, one record a call, and is taken away after its first one: the repair of partition 0 must not go on at the
- * place that was reached in the other, or 4 would be written back without 2. The broker takes no metadata, so the next owner knows only
- * what Redis has. */
+/* Partition 1 is repaired first, with one record per call, and is taken away after the first of them. The repair of partition 0 must
+ * begin at its own start and not at the place reached in partition 1, or 4 would be written back without 2. The broker accepts no
+ * metadata, so the next owner knows only what Redis has. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -408,7 +409,7 @@ static bool a_repair_whose_place_moves(void) {
     assign(1);
     rounds(QUARANTINE);
     arrive(1, 0, 5);
-    arrive_one(OTHER, 0, "X"); /* behind record 1 of partition 0 */
+    arrive_one(OTHER, 0, "X"); /* waits behind record 1 of partition 0, which has the same key */
     arrive_one(OTHER, 1, "Z");
     rounds(400);
     store_flushall(s.store);
@@ -430,7 +431,7 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* Another scene's worker goes on, in the world as it is now. */
+/* Goes on with the worker of another scene, with the store, the time and the effects of this one. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;
@@ -463,8 +464,8 @@ static bool has_k(void) {
     return false;
 }
 
-/* 2 and 4 wait in Redis, and this worker claims and does both, but is cut off before it can tell. Its lease ends; another runs 2 again, and
- * then Redis is wiped. Only the first of them counts: 4 must run after the other's 2. */
+/* 2 and 4 wait in Redis. This worker claims both and does both, but is cut off before it can settle them. Its lease ends, another worker
+ * runs 2 again, and then Redis is wiped. Of the two dones only the first counts: 4 must run again, after the other worker's 2. */
 static bool dones_of_an_ended_lease(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -494,8 +495,8 @@ static bool dones_of_an_ended_lease(void) {
     return both && again && last_of_k(4);
 }
 
-/* A worker with a TTL of a minute runs K and is cut off, when Redis is wiped. One with 10 s, to which the partition goes, heard of the
- * longer TTL before the wipe: its quarantine is as long as that lease. */
+/* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner has a TTL of 10 s but heard of the longer
+ * one before the wipe, so its quarantine is as long as that lease. */
 static bool a_wipe_with_two_ttls(void) {
     struct scene b = {.x_lingers = true, .k_lingers = true, .committed = -1, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
     s.k_lingers = true;
@@ -528,7 +529,7 @@ static bool a_wipe_with_two_ttls(void) {
     return good;
 }
 
-/* Redis knows a floor, and the group has no commit: nothing is committed before that was seen. */
+/* Redis knows a floor, and the group has no commit. The worker must not commit before it has read the states in Redis. */
 static bool commits_before_the_states(void) {
     first_life();
     end_worker();
@@ -542,14 +543,14 @@ static bool commits_before_the_states(void) {
     return !s.premature;
 }
 
-/* A look at the group's commits, in which partition 2 has this one. */
+/* Shows the worker a commit of the group: partition 2 is at this offset, committed by this fleet. */
 static void look(const char *fleet, int64_t offset) {
     char meta[META_TEXT];
     lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
     lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
 }
 
-enum { LOOK = 1000 }; /* rounds between two looks; the patience with a rival lasts 2.5 of them */
+enum { LOOK = 1000 }; /* rounds between two looks at the group's commits; a rival is reported after 2.5 of these */
 #define YOUNGER "ffffffffffffffff"
 #define OLDER "0000000000000001"
 
@@ -559,7 +560,7 @@ static bool fleet_said(bool wanted) {
     return said == wanted;
 }
 
-/* A younger fleet stops after a single commit that is seen: the older one tells of it, after its patience. */
+/* Only one commit of a younger fleet is seen, then that fleet stops. The older fleet reports it nevertheless when its patience is over. */
 static bool a_younger_fleet_seen_once(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -575,7 +576,8 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* It was our own fleet after a wipe, whose new epoch this worker does not know yet; or a name that was there before us. */
+/* What looks like a younger fleet is none in two cases: its commit was there before us; or it is our own fleet in a new epoch after a
+ * wipe, of which this worker has not heard. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -592,7 +594,7 @@ static bool no_younger_fleet(void) {
     return good;
 }
 
-/* The younger of two stops once three looks, far enough apart, have seen the other one's commits advance. */
+/* Of two fleets the younger stops, when three looks, far enough apart, have seen the other one's commits advance. */
 static bool an_older_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -608,7 +610,7 @@ static bool an_older_fleet(void) {
     return good;
 }
 
-/* Whether key K is with a handler of a new worker long before a quarantine would be over. */
+/* Returns true if key K is with a handler of a new worker long before a quarantine could be over. */
 static bool runs_at_once(const char *id, uint32_t gen) {
     begin_worker(id);
     rounds(100);
@@ -626,7 +628,7 @@ static bool a_first_run(void) {
     return good;
 }
 
-/* A server that was promoted: its old master may go on granting. The wait is as long as ever. */
+/* The server is a promoted replica, and its old master may still grant leases, so the first run waits for the whole quarantine. */
 static bool a_first_run_on_a_promoted_replica(void) {
     s.can_look = s.k_lingers = true;
     store_promote(s.store);
@@ -642,7 +644,8 @@ static void set_vanished(bool broken) {
     freeReplyObject(broken ? store_call(s.store, 3, set, NULL) : store_call(s.store, 2, del, NULL));
 }
 
-/* The stream of vanished lists cannot be read: the worker says so, goes on, and has said nothing once it can. */
+/* The worker cannot read the stream of vanished lists: it reports that and goes on. It stops reporting when it can read the stream
+ * again. */
 static bool an_unreadable_stream_of_vanished_lists(void) {
     begin_worker("a-1");
     assign(1);
@@ -658,14 +661,14 @@ static bool an_unreadable_stream_of_vanished_lists(void) {
     return good;
 }
 
-/* Record 1 and K are with handlers when Redis is wiped. Another fleet, which knows nothing, finds the commit. */
+/* Record 1 and K are with handlers when Redis is wiped. Another fleet, which knows nothing of that, finds the group's commit and waits. */
 static bool a_wipe_after_the_first_commit(void) {
     s.k_lingers = true;
     first_life();
     struct scene a = {.x_lingers = true, .k_lingers = true, .can_look = true, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
     a.committed = s.committed;
     bool runs = has_k();
-    exchange(&a); /* a: the first worker */
+    exchange(&a); /* a is now the first worker */
     store_flushall(s.store);
     bool early = runs_at_once("b-2", 2);
     end_worker();
@@ -674,7 +677,8 @@ static bool a_wipe_after_the_first_commit(void) {
     return runs && !early;
 }
 
-/* Kafka takes no commit of the first worker, so that nothing tells the second one of it when Redis is wiped: it must have run nothing. */
+/* Kafka accepts no commit of the first worker, so nothing tells the second worker about it when Redis is wiped. Therefore the first one
+ * must not have run anything. */
 static bool a_wipe_before_the_first_commit(void) {
     s.can_look = s.k_lingers = s.no_commits = true;
     bool early = runs_at_once("a-1", 1);

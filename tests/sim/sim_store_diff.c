@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis against a real redis-server: random commands and scripts, replies and data compared.
- * sim_store_diff [sequences [first seed]]: without arguments 300 sequences of 200 commands; a failure names the seed to run again. */
+/* Compares the fake Redis with a real redis-server: both get the same random commands and scripts, and must have the same replies and
+ * data.
+ * usage: sim_store_diff [SEQUENCES [FIRST_SEED]]. By default it runs 300 sequences of 200 commands. A failure names the seed to run
+ * again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@ struct pair {
     redisContext *real;
     struct store *fake;
     uint64_t seed;
-    char why[256]; /* of the first difference */
+    char why[256]; /* describes the first difference */
 };
 
 static unsigned passed, failed;
@@ -63,7 +65,7 @@ static void put_array(FILE *out, const redisReply *r, enum diff_mode mode) {
     free(texts);
 }
 
-/* Of an error only its first word, of a shape only the type. */
+/* Writes a reply as text for the comparison: of an error only the first word, and in mode DIFF_SHAPE only the types. */
 static char *canonical(const redisReply *r, enum diff_mode mode) {
     char *text;
     size_t size;
@@ -167,7 +169,7 @@ static bool both_words(struct pair *p, enum diff_mode mode, const char *key, siz
 
 #define BOTH(p, mode, key, key_len, ...) both_words(p, mode, key, key_len, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Sends count steps as one pipeline, compares each; *at: the place of the first difference. */
+/* Sends `count` steps as one pipeline and compares the replies. Returns false at the first difference. */
 static bool run_batch(struct pair *p, const struct diff_step *steps, int count) {
     store_set_time_us(p->fake, wall_us());
     for (int i = 0; i < count; i++) send_step(p, &steps[i]);
@@ -178,7 +180,7 @@ static bool run_batch(struct pair *p, const struct diff_step *steps, int count) 
     }
     if (count == 0 || steps[count - 1].sleep_ms == 0) return true;
     nap(steps[count - 1].sleep_ms);
-    /* the real server counts expired keys until somebody looks */
+    /* asks for the key, because the real server counts an expired key until somebody does */
     return BOTH(p, DIFF_EXACT, steps[count - 1].argv[1], steps[count - 1].len[1], "EXISTS");
 }
 
@@ -263,7 +265,7 @@ static bool check_data(struct pair *p) {
 
 /* --- sequences */
 
-/* Half-way the fake is copied; the sequence goes on with the copy, while the original is changed and then closed. */
+/* Copies the fake in the middle of a sequence, which goes on with the copy. The original gets other commands and is closed. */
 static void swap_for_copy(struct pair *p, uint64_t *random, struct diff_step *step) {
     struct store *original = p->fake;
     p->fake = store_copy(original);
@@ -305,7 +307,7 @@ static bool run_sequences(struct pair *p, uint64_t first, unsigned many, struct 
     return true;
 }
 
-/* --- what is known of each command, and whether each was reached */
+/* --- the table of commands, and whether the tests reached each of them */
 
 static bool has_flag(const redisReply *flags, const char *name) {
     for (size_t i = 0; i < flags->elements; i++) {
@@ -325,7 +327,7 @@ static void check_table(struct pair *p) {
         if (known && has_flag(row->element[2], "write")) flags |= STORE_WRITE;
         if (known && has_flag(row->element[2], "denyoom")) flags |= STORE_DENYOOM;
         if (known && has_flag(row->element[2], "noscript")) flags |= STORE_NOSCRIPT;
-        if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT; /* a flag of its subcommands */
+        if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT; /* Redis flags only its subcommands */
         bool ok = known && row->element[1]->integer == c->arity && flags == c->flags;
         if (!ok && known)
             printf("%s: real arity %lld flags %u, fake %d %u\n", c->name, row->element[1]->integer, flags, c->arity, c->flags);
@@ -406,7 +408,7 @@ static bool check_oom(struct pair *p, struct diff_step *steps) {
     return true;
 }
 
-/* --- the scripts of the program: compiled alike, and without arguments they answer alike */
+/* --- the program's scripts: both servers compile them, and give the same answer if they get no arguments */
 
 static void check_scripts(struct pair *p) {
     for (size_t i = 0; i < LW_SCRIPTS; i++) {
@@ -434,7 +436,7 @@ static bool is_text(redisReply *r, int type, const char *start) {
     return ok;
 }
 
-/* A line of INFO, in its own storage. */
+/* Copies a line of INFO to `out`. */
 static void info_line(struct store *s, const char *section, const char *name, char out[64]) {
     redisReply *r = FAKE(s, "INFO", section);
     const char *at = strstr(r->str, name);

@@ -2,7 +2,7 @@
 -- permit_drop: gives a permit back
 -- KEYS 1 zset of leases, 2 zset of waiting clients
 -- ARGV 1 value
--- Result: 1, or 0 if it is not, or no longer, ours
+-- Result: 1, or 0 if it is not ours
 -- @fences
 -- @waiting
 -- @shares

@@ -4,7 +4,7 @@
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 'r' for a reader, 'w' for a
 --      writer, 6 waiter CLIENT:NUMBER ('' does not wait), 7 its ticket ('' none yet), 8 how long its client counts as alive, ms,
 --      9 '1' if the call is sent again
--- Result: the fence as a string; or {ms until the lock may be free, 0 if others go first; ticket}
+-- Result: the fence as a string; or {ms until the lock expires, 0 if it is free but others are first, -1 if it has no TTL; ticket}
 -- @fences
 -- @waiting
 -- @queues
@@ -16,7 +16,7 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    if not ticket then -- larger than the last of both queues, and at least the time, so that waiters keep their order after a wipe
+    if not ticket then -- a new ticket is larger than the last of both queues, and at least the time, so that a wipe keeps the order
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
             local last = call('ZRANGE', q, -1, -1, 'WITHSCORES')

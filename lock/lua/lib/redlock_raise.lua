@@ -2,7 +2,7 @@
 -- redlock_raise: tells a server that granted the lock the largest fence that any server granted
 -- KEYS 1 lock, 2 fence
 -- ARGV 1 token, 2 fence, 3 how long the fence counter is kept, ms
--- Result: 1, or 0 if the lock is not, or no longer, ours
+-- Result: 1, or 0 if the lock is not ours
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if (tonumber(redis.call('GET', KEYS[2])) or 0) < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end
 return 1

@@ -3,7 +3,7 @@
 -- KEYS for each row: lock, fence
 -- ARGV 1 token, 2 ttl_ms, 3 fence, at least the largest of the rows, 4 how long the fence counters are kept, ms, 5 '1' plain: the values
 --      are the token alone
--- Result: 1, or 0 if one of them is not, or no longer, ours and nothing was changed
+-- Result: 1, or 0 if one of them is not ours; nothing is changed then
 -- @fences
 local token, ttl, fence, keep_ms, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 for i = 1, #KEYS, 2 do

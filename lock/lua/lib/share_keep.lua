@@ -2,7 +2,7 @@
 -- share_keep: extends a lease in a zset if it is ours, or only checks that. It never takes a lease.
 -- KEYS 1 zset of leases
 -- ARGV 1 value, 2 ttl_ms, '0' to check only
--- Result: 1, or 0 if it is not, or no longer, ours
+-- Result: 1, or 0 if it is not ours
 -- @fences
 -- @shares
 if not share_is_live(KEYS[1], ARGV[1]) then return 0 end

@@ -13,7 +13,7 @@ local function first_of(queue, alive)
         call('ZREM', queue, first[1])
     end
 end
--- Tells the first waiter whose client hears it. A client that does not has lost its connection, and its waiter loses its place until
+-- Tells the first waiter whose client hears it. If a client does not hear it, its connection is lost, and its waiter loses its place until
 -- it comes again.
 local function tell_first(queue)
     while true do
@@ -22,7 +22,7 @@ local function tell_first(queue)
         call('ZREM', queue, first[1])
     end
 end
--- Tells whoever may take the lock after a change. No writer holds the lock then; readers is a
+-- Tells whoever may take the lock after a change. No writer holds the lock at that moment; `readers` is a
 -- zset, or nil for a fair lock.
 local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end

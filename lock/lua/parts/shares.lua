@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Leases in a zset. Needs the part `fences`.
+
 -- Adds or extends a lease. The members of the zset are TOKEN:FENCE, scored by their ends; the key lives as long as the longest of them.
 local function add_share(leases, value, ttl)
     call('ZADD', leases, text(now_ms() + ttl), value)

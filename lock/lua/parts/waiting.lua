@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Clients that wait, and how they are told of a release. Needs the part `fences`.
+
 -- Publishes to a client. Returns true if it heard the message; nobody does on a server that forbids channels.
 local function tell(client, what)
     local heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An exec handler for the live tests. It journals each run itself, since a journal written by the program under test would prove little:
+"""An exec handler for the live tests. It writes a journal of its own, because one written by the program under test would prove little:
 
     start <boot us> <worker pid> <identity> <key in hex, - for empty> <fence> <attempt>
-    beat  ...  every 50 ms of work: whoever writes one is alive and at work
+    beat  ...  every 50 ms of work: whoever writes it is alive and at work
     end   ... <outcome>
 
-which is the form of the program's own journal (consumer/process/journal.h). LW_TEST_JOURNAL names the file; LW_TEST_WORK_MS=LO-HI says how long a
-run takes. A payload {"do": WHAT, "times": N, ...} asks for trouble at the first N attempts (default: always):
+The program's own journal has the same form (consumer/process/journal.h). LW_TEST_JOURNAL names the file; LW_TEST_WORK_MS=LO-HI says
+how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at all):
 
-    retry, dead             that outcome
-    sleep (ms)              works so long
-    exit (status), crash    ends: exit(status), SIGSEGV
+    retry, dead             answers with that outcome
+    sleep (ms)              works for that time
+    exit (status), crash    ends by exit(status), or by SIGSEGV
     hang                    never answers
-    garbage, foreign, half  answers no JSON; with a foreign id; half a line, and ends
-    flood                   answers a line without an end
-    child                   leaves a grandchild behind that beats for ever in this process group; answers done
-    child-hang              the same, then never answers
-    loud                    writes a lot to stderr, then done
+    garbage, foreign, half  answers without JSON; with another id; with half a line before it ends
+    flood                   answers with a line that has no end
+    child                   leaves a grandchild in this process group that beats for ever, and answers done
+    child-hang              the same, but never answers
+    loud                    writes a lot to stderr, and answers done
 """
 import base64
 import json
@@ -49,7 +49,7 @@ def work(request, seconds):
 
 
 def orders(request):
-    """What the payload asks for at this attempt: (what, payload)."""
+    """Returns what the payload asks for at this attempt: (what, payload)."""
     payload = request.get("payload")
     if not payload or '"do"' not in payload[:200]:
         return None, {}
@@ -121,5 +121,5 @@ def run(request):
 
 for text in sys.stdin.buffer:
     message = json.loads(text)
-    if "cancel" not in message:  # a cancel that comes too late to matter; a handler that ignores it is killed before the lease ends
+    if "cancel" not in message:  # a cancel needs no answer here: a handler that ignores it is killed before the lease ends
         run(message)

@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A real Apache Kafka (KRaft, broker and controller in one) for tests, on loopback only.
+# A real Apache Kafka (KRaft, broker and controller in one process) for tests, on loopback only.
 #
 #   kafka.sh fetch            gets the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs), and prints where they are
-#   kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client is answered, prints the bootstrap address
-#                             (PORT for clients, PORT+1 for the controller; PORT 0: free ones, kept in DIR for restarts)
-#   kafka.sh stop DIR         SIGTERM, and SIGKILL when that takes over 15 s
-#   kafka.sh kill DIR         SIGKILL
-#   kafka.sh restart DIR      stop, then start on the same files and ports
+#   kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client gets an answer, and prints the bootstrap address
+#                             (PORT for clients, PORT+1 for the controller; PORT 0: free ones, remembered in DIR for restarts)
+#   kafka.sh stop DIR         sends SIGTERM, and SIGKILL if Kafka still runs after 15 s
+#   kafka.sh kill DIR         sends SIGKILL
+#   kafka.sh restart DIR      stops it, then starts it with the same files and ports
 #
 # DIR holds everything: data, server.properties, pid, server.log. KAFKA_OPTS_EXTRA: more "name=value" lines for server.properties.
-# KAFKA_FORMAT_EXTRA: more arguments for the formatting, one a line. LW_KAFKA_VERSION: another Kafka than 3.9.1, in $LW_KAFKA_LIBS-VERSION.
+# KAFKA_FORMAT_EXTRA: more arguments for the formatting, one per line. LW_KAFKA_VERSION: another Kafka than 3.9.1, in
+# $LW_KAFKA_LIBS-VERSION.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -33,7 +34,7 @@ fetch() {
     touch "$libs/.complete"
 }
 
-# two neighbouring ports that are free now
+# Prints the first of two neighbouring ports that are free now.
 free_port() {
     python3 - <<'EOF'
 import random, socket
@@ -97,14 +98,14 @@ EOF
         die "can't format: $(tail -n 5 "$dir/format.log")"
 }
 
-# a zombie that nobody has waited for yet counts as ended
+# A zombie that no process has waited for yet counts as ended.
 alive() {
     [ -e "$dir/pid" ] || return 1
     state=$(sed 's/.*) //; s/ .*//' "/proc/$(cat "$dir/pid")/stat" 2>/dev/null) || return 1
     [ -n "$state" ] && [ "$state" != Z ]
 }
 
-# Ready is: a metadata request is answered, and names a broker.
+# Kafka is ready when it answers a metadata request and names a broker.
 answers() {
     python3 - "$port" <<'EOF'
 import socket, struct, sys
@@ -153,8 +154,8 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
-    # The controller fences a broker whose heartbeats are this late, so a busy machine needs a long time here. But it refuses
-    # the next process of a broker that was killed until this time is over, so that process has a short one.
+    # The controller fences a broker whose heartbeats are later than this, so a busy machine needs a long time here. But after a kill, the
+    # controller refuses the broker's next process until this time is over, so that process gets a short one.
     session_ms=3000
     if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
     rm -f "$dir/stopped"

@@ -35,7 +35,7 @@ def free_port():
 
 
 def crc16(data):
-    """CRC-16/XMODEM, as the Redis cluster specification has it."""
+    """Computes CRC-16/XMODEM, as the Redis cluster specification says."""
     crc = 0
     for byte in data:
         crc ^= byte << 8
@@ -45,7 +45,7 @@ def crc16(data):
 
 
 def slot_of(name):
-    """The slot of a name: only what stands between its first braces counts."""
+    """Returns the slot of a name: if it has braces, only the text between the first of them counts."""
     name = name if isinstance(name, bytes) else str(name).encode()
     begin = name.find(b"{")
     end = name.find(b"}", begin + 1) if begin >= 0 else -1
@@ -53,8 +53,8 @@ def slot_of(name):
 
 
 def shard_tag(name, shard, shards):
-    """NAME.SHARD.K with the smallest K whose slot is at most 64 from its place. Shard 0's place is slot 96, whatever the number of shards, so that
-    workers that differ in it meet there; the others follow at equal distances."""
+    """Returns NAME.SHARD.K with the smallest K whose slot is at most 64 away from the shard's place. Shard 0's place is slot 96 for any
+    number of shards, so that workers with different numbers meet there; the others follow at equal distances."""
     place, k = 96 + shard * SLOTS // shards, 0
     while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
         k += 1
@@ -62,7 +62,7 @@ def shard_tag(name, shard, shards):
 
 
 def parsed(line):
-    """A line of CLUSTER NODES: (id, port, flags, id of the master, [(first slot, last slot)])."""
+    """Parses a line of CLUSTER NODES: (id, port, flags, id of the master, [(first slot, last slot)])."""
     words = line.split()
     spans = [w.split("-") for w in words[8:] if not w.startswith("[")]
     return words[0], int(words[1].split("@")[0].rsplit(":", 1)[1]), words[2].split(","), words[3], [(int(s[0]), int(s[-1])) for s in spans]
@@ -84,20 +84,20 @@ class Node(Redis):
         return self.server is not None and self.server.poll() is None
 
     def view(self):
-        """The cluster as this node sees it: lines of CLUSTER NODES, parsed."""
+        """Returns the cluster as this node sees it: the parsed lines of CLUSTER NODES."""
         return [parsed(line) for line in self.call("CLUSTER", "NODES").decode().splitlines()]
 
     def ok(self):
         return self.call("CLUSTER", "INFO").decode().startswith("cluster_state:ok")
 
     def follows(self):
-        """Whether this is a replica in good order."""
+        """Returns True if this is a healthy replica."""
         info = self.info("replication")
         return info["role"] == "slave" and info["master_link_status"] == "up"
 
 
 class Cluster:
-    """Stands for one Redis in a scenario. Options are given to each redis-server."""
+    """Takes the place of the one Redis of a scenario. Each redis-server gets the options."""
 
     def __init__(self, directory, *options):
         self.dir = directory
@@ -131,7 +131,7 @@ class Cluster:
             node.stop()
 
     def ready(self):
-        """All live nodes agree on the owners of all slots, and each live replica follows its master."""
+        """Returns True if all live nodes agree on the owners of all slots, and each live replica follows its master."""
         live = self.alive()
         try:
             maps = [self.map_of(node) for node in live]
@@ -147,18 +147,18 @@ class Cluster:
 
     @staticmethod
     def map_of(node):
-        """Which node has which slots, as `node` sees it: {(first, last): id}."""
+        """Returns which node has which slots, as `node` sees it: {(first, last): id}."""
         return {span: name for name, _, flags, _, spans in node.view() if "master" in flags for span in spans}
 
     def by_id(self, name):
         return next(node for node in self.nodes if node.id == name)
 
     def masters(self):
-        """Live nodes with slots."""
+        """Returns the live nodes that have slots."""
         return [node for node in self.alive() if any("myself" in flags and spans for _, _, flags, _, spans in node.view())]
 
     def owner(self, slot, asked=None):
-        """The node that has the slot, as `asked` sees it, or the first live node."""
+        """Returns the node that has the slot, as `asked` sees it, or the first live node."""
         for (first, last), name in self.map_of(asked or self.alive()[0]).items():
             if first <= slot <= last:
                 return self.by_id(name)
@@ -168,14 +168,14 @@ class Cluster:
         return self.owner(slot_of(name))
 
     def replica_of(self, node):
-        """A live replica of this master, or None."""
+        """Returns a live replica of this master, or None."""
         mine = [name for name, _, flags, master, _ in self.alive()[0].view() if "slave" in flags and master == node.id]
         return next((n for n in self.alive() if n.id in mine), None)
 
     # --- faults
 
     def kill_owner(self, slot):
-        """kill -9 of the slot's master. Returns it when the others agree on another owner and say that the cluster is ok."""
+        """Kills the slot's master (kill -9). Returns it when the others agree on another owner and say that the cluster is ok."""
         old = self.owner(slot)
         old.kill()
         def replaced():
@@ -184,23 +184,23 @@ class Cluster:
         return old
 
     def restart(self, node):
-        """A node that was killed comes back, empty. If a replica has taken over, the node is its replica when this returns."""
+        """Starts a killed node again, empty. If a replica has taken over, the node is its replica when this returns."""
         node.start()
         self.wait_ok()
 
     def switch(self, slot):
-        """CLUSTER FAILOVER: the replica takes over, with all data; both nodes stay up."""
+        """CLUSTER FAILOVER: the replica takes over with all data, and both nodes stay up."""
         old = self.owner(slot)
         new = self.replica_of(old)
         def switched():
             if new.follows():
-                new.call("CLUSTER", "FAILOVER")  # an attempt that finds no majority in time is over without a trace
+                new.call("CLUSTER", "FAILOVER")  # an attempt without a majority in time changes nothing
             return all(self.owner(slot, node) is new for node in self.alive())
         wait_until(switched, LIMIT_S, "another owner of slot %d" % slot, 1)
         self.wait_ok()
 
     def open_slot(self, slot, target):
-        """The first half of a migration: keys that are not at the source any more are asked for at the target (ASK)."""
+        """The first half of a migration: clients ask the target (ASK) for keys that are no longer at the source."""
         source = self.owner(slot)
         target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
@@ -214,7 +214,7 @@ class Cluster:
         return len(keys)
 
     def close_slot(self, slot, target):
-        """The last step: the target owns the slot. It is told first, then the other masters."""
+        """The last step: the target becomes the owner of the slot. It learns so first, then the other masters do."""
         for node in [target] + [m for m in self.masters() if m is not target]:
             node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         wait_until(lambda: all(self.owner(slot, node) is target for node in self.alive()), LIMIT_S, "map with the new owner of slot %d" % slot)
@@ -227,7 +227,7 @@ class Cluster:
         self.close_slot(slot, target)
         return moved
 
-    # --- as lib/redis.py's Redis
+    # --- the calls of lib/redis.py's Redis
 
     def url_of(self, user):
         return None
@@ -251,7 +251,7 @@ class Cluster:
         return self.alive()[0].server
 
     def call(self, *args):
-        """At the owner of the first word that has a hash tag, or at a master if none has."""
+        """Calls the owner of the first word that has a hash tag, or a master if none has."""
         tagged = [a for a in args if (b"{" if isinstance(a, bytes) else "{") in (a if isinstance(a, bytes) else str(a))]
         node = self.owner_of(tagged[0]) if tagged else self.masters()[0]
         return node.call(*args)

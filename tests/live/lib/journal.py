@@ -4,13 +4,13 @@ import os
 
 
 class Run:
-    """One run of a handler. `last_us`: the last sign of life that it gave."""
+    """One run of a handler. `last_us` is the last sign of life that it gave."""
     __slots__ = ("identity", "partition", "offset", "key", "fence", "attempt", "pid", "start_us", "end_us", "last_us", "outcome")
 
     def __init__(self, at_us, pid, identity, key, fence, attempt):
         self.identity, self.key, self.pid = identity, key, int(pid)
         self.partition, offset = identity.rsplit("/", 1)
-        if "#" in offset:  # a replay: of a partition of its own
+        if "#" in offset:  # replays have a partition of their own
             offset, number = offset.split("#")
             self.partition += "#" + number
         self.offset, self.fence, self.attempt = int(offset), int(fence), int(attempt)
@@ -23,7 +23,7 @@ class Run:
 
 
 def read(path):
-    """All runs, in the order of their starts. A torn last line is somebody writing just now."""
+    """Returns all runs in the order of their starts. A torn last line is left out, because a handler is writing it at the moment."""
     runs, by_name = [], {}
     if not os.path.exists(path):
         return runs
@@ -46,7 +46,7 @@ def read(path):
 
 
 def done_count(path):
-    """How many ends so far, cheaply: for waiting."""
+    """Counts the ends so far without parsing them, for waiting."""
     if not os.path.exists(path):
         return 0
     with open(path, "rb") as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Apache Kafka, and the tool that talks to it."""
+"""A real Apache Kafka, and the tool with which the tests produce and look into it."""
 import json
 import os
 import subprocess
@@ -61,7 +61,7 @@ class Kafka:
             return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stderr=log)
 
     def create(self, topic, partitions, *settings):
-        """Returns when the broker knows the topic and leads its partitions, which is a little later than it says so."""
+        """Creates a topic. Returns when the broker knows it and leads its partitions, which is a little after the broker's answer."""
         self.tool("create", topic, partitions, *settings)
 
         def known():
@@ -72,17 +72,17 @@ class Kafka:
         wait_until(known, 20, "topic " + topic)
 
     def ends(self, topics):
-        """{(topic, partition): (begin, end)}"""
+        """Returns {(topic, partition): (begin, end)}."""
         lines = (line.split() for line in self.tool("ends", *topics).splitlines())
         return {(t, int(p)): (int(low), int(high)) for t, p, low, high in lines}
 
     def committed(self, group, topics):
-        """{(topic, partition): (offset, metadata)}"""
+        """Returns {(topic, partition): (offset, metadata)} of the group."""
         lines = (line.split(" ", 3) for line in self.tool("committed", group, *topics).splitlines())
         return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
 
     def produce(self, topic, records, **headers):
-        """records: (partition or None, key, payload): bytes or None each. Each record has the headers."""
+        """Produces records, each (partition or None, key, payload). Key and payload are bytes, or None for null. Each record has the headers."""
         def field(b):
             return "\\N" if b is None else b.hex()
         lines = ["%s|%s|%s\n" % ("" if p is None else p, field(k), field(v)) for p, k, v in records]
@@ -93,7 +93,7 @@ class Kafka:
 
 
 class CommitSampler(threading.Thread):
-    """Notes what is committed, again and again, with the time after the answer."""
+    """Notes the committed offsets every `every_s` seconds, with the time after each answer."""
 
     def __init__(self, kafka, group, topics, every_s=0.4):
         super().__init__(daemon=True)
@@ -109,7 +109,7 @@ class CommitSampler(threading.Thread):
         try:
             committed = self.kafka.committed(self.group, self.topics)
         except (Failure, subprocess.TimeoutExpired):
-            return  # the broker is down, or moves its coordinator
+            return  # the broker is down, or its coordinator moves
         now = boot_us()
         self.samples += [(now, tp, at) for tp, (at, _) in committed.items() if at >= 0]
 
@@ -121,7 +121,7 @@ class CommitSampler(threading.Thread):
 
 
 def wait_finished(kafka, group, topics, limit_s, watch=None):
-    """Until every record that is there now is committed; returns the ends."""
+    """Waits until every record that is there now is committed. Returns the ends."""
     ends = kafka.ends(topics)
     until = time.monotonic() + limit_s
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program under test: its configuration, its processes, its end."""
+"""The program under test: its configuration, and starting and ending its processes."""
 import json
 import os
 import signal
@@ -14,7 +14,7 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # -S -E: the tests start hundreds of these
+    # -S -E make Python start faster, and the tests start hundreds of these
     return dict({"type": "exec", "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
                  "processes": processes, "timeout_ms": 20000}, **more)
 
@@ -31,7 +31,7 @@ def crash_plugin(t):
 
 
 def merged(base, over):
-    """Sections are merged, all else is replaced; None takes a key away."""
+    """Merges two configurations: sections are merged, other values replaced; None removes a key."""
     out = dict(base)
     for key, value in over.items():
         if value is None:
@@ -43,20 +43,20 @@ def merged(base, over):
 
 
 def config(name, brokers, redis_url, topics, **over):
-    # short sessions: a killed member's partitions move on within two seconds
+    # sessions are short, so that the partitions of a killed member move on within two seconds
     base = {
         "name": name, "workers": 4,
         "kafka": {"topics": topics, "properties": {
             "bootstrap.servers": brokers, "group.id": name, "session.timeout.ms": "2000", "heartbeat.interval.ms": "300",
             "reconnect.backoff.max.ms": "500"}},
         "redis": {"url": redis_url}, "lock": {"ttl_ms": 2000}, "handler": exec_handler(), "shutdown": {"grace_ms": 10000},
-        "http": {"listen": "off"},  # many runs at once: one port is not enough
+        "http": {"listen": "off"},  # many instances run at once, so one port is not enough
     }
     return merged(base, over)
 
 
 def readyz(port):
-    """Status and text of /readyz; 0 and the reason if nothing answers."""
+    """Returns status and text of /readyz; 0 and the reason if nothing answers."""
     try:
         with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as r:
             return r.status, r.read().decode()
@@ -73,7 +73,7 @@ class Instance:
         self.label = label
         self.settings = settings
         self.log_path = os.path.join(directory, label + ".log")
-        self.deaths = {}  # worker pid: boot us when it was certainly dead
+        self.deaths = {}  # {worker pid: time when it was certainly dead, us on the boot clock}
         path = os.path.join(directory, label + ".json")
         with open(path, "w") as f:
             json.dump(settings, f, indent=1)
@@ -98,7 +98,7 @@ class Instance:
             raise Failure("%s ended with status %d: %s" % (self.label, self.popen.returncode, self.log()[-1500:]))
 
     def workers(self):
-        """Live workers that said they have started."""
+        """Returns the pids of live workers that have reported their start."""
         started = self.log()
         return [pid for pid in children(self.pid) if "-%d-" % pid in started]
 
@@ -117,7 +117,7 @@ class Instance:
         send(self.pid, sig)
 
     def wait(self, limit_s):
-        """The exit status and what was printed."""
+        """Waits for the end. Returns the exit status and what was printed."""
         try:
             out, _ = self.popen.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as e:
@@ -125,7 +125,7 @@ class Instance:
         return self.popen.returncode, out.decode()
 
     def stop(self, limit_s=30):
-        """SIGTERM; it has to end with status 0, and nothing of it may be left."""
+        """Sends SIGTERM. The supervisor must end with status 0, and none of its processes may be left."""
         family = descendants(self.pid)
         self.signal(signal.SIGTERM)
         status, out = self.wait(limit_s)
@@ -135,7 +135,7 @@ class Instance:
         return out
 
     def destroy(self):
-        """At the end of a scenario, whatever happened: nothing stays behind."""
+        """Ends all its processes at the end of a scenario, whatever happened."""
         family = [self.pid] + descendants(self.pid) if self.running() else []
         for pid in family:
             send(pid, signal.SIGCONT)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracles: each takes what was observed and returns the violations, as text. Pure; tests/live/test_oracles.py sees each one fail."""
+"""The oracles. Each takes what was observed and returns the violations as text. They touch nothing else; tests/live/test_oracles.py sees
+each one fail."""
 from collections import defaultdict
 
 SHOWN = 5
@@ -13,7 +14,7 @@ def by_lane(runs):
 
 
 def by_order(runs):
-    """Runs of one key of one partition, by start: where order is promised."""
+    """Groups runs by key and partition, within which order is promised."""
     lines = defaultdict(list)
     for r in runs:
         lines[r.partition, r.key].append(r)
@@ -21,7 +22,8 @@ def by_order(runs):
 
 
 def last_sign(run, stops):
-    """The end of a run's interval: its last sign of life. A run whose worker was stopped may outlive its lease: it counts up to the stop."""
+    """Returns the end of a run's interval, which is its last sign of life. A run whose worker was stopped may outlive its lease, so it
+    counts up to the stop."""
     for pid, from_us in stops:
         if run.pid == pid and run.start_us < from_us < run.last_us:
             return from_us
@@ -32,8 +34,8 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Leaves out the runs that began only when a stopped worker's handler woke, with the request already in its pipe. Such a run starts after the
-    stop of its worker, when a larger fence of its key has run already, so it has no live lease, and its fence makes it harmless."""
+    """Leaves out the runs that began only when a stopped worker's handler woke, with the request already in its pipe. If a run with a
+    larger fence of its key started before, it has no live lease, and its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -46,7 +48,7 @@ def under_lease(runs, stops):
 
 
 def overlaps(runs, stops=()):
-    """O1: no two runs of a key at once. stops: (worker pid, boot us of its SIGSTOP)."""
+    """O1: no two runs of a key overlap. stops: [(worker pid, boot us of its SIGSTOP)]."""
     bad = []
     for lane in by_lane(runs).values():
         before = None
@@ -59,7 +61,7 @@ def overlaps(runs, stops=()):
 
 
 def fences(runs):
-    """O1: in a lane each run's fence is larger than all before it."""
+    """O1: in a lane, each run's fence is larger than all before it."""
     bad = []
     for lane in by_lane(runs).values():
         highest = None
@@ -86,8 +88,8 @@ def misordered(runs):
 
 
 def stale_last(runs, stops=()):
-    """O1: whatever ran again, the last effect of a (partition, key) is that of its newest message. Late writes of stopped workers do not count:
-    fences refuse them."""
+    """O1: whichever messages ran again, the last effect of a (partition, key) is that of its newest message. Late writes of stopped
+    workers do not count, because fences refuse them."""
     bad = []
     for line in by_order(runs).values():
         done = [r for r in line if r.outcome == "done" and last_sign(r, stops) == r.end_us]
@@ -99,14 +101,15 @@ def stale_last(runs, stops=()):
     return bad
 
 
-AHEAD = 96  # what a lane may have done and not settled: 32 and what was granted behind them
+AHEAD = 96  # the most messages of a lane that are done and not settled: 32, and those that were granted behind them
 
 
 def backwards(runs):
-    """Unless Redis lost data, only what was done last and not settled yet runs again, from there on in order: never farther back."""
+    """Unless Redis lost data, a message runs again only if it was among the last that were done and maybe not settled yet. From there
+    on, messages run again in order."""
     bad = []
     for line in by_order(runs).values():
-        done, highest, back = [], None, None  # done: offsets in order of their first end
+        done, highest, back = [], None, None  # done: offsets in the order of their first end
         for r in line:
             if highest and r.offset < highest.offset:
                 if r.offset not in done[-AHEAD:]:
@@ -147,7 +150,8 @@ def unknown(ends, runs):
 
 
 def reruns(runs):
-    """Runs of a message that nobody asked for: the earlier one did not end in retry or back, nor was it a failed attempt: [(earlier, later)]."""
+    """Returns the needless repetitions of a message as [(earlier run, later run)]: the earlier one ended neither in retry nor in back,
+    and was no failed attempt."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)
@@ -158,7 +162,8 @@ def reruns(runs):
 
 
 def effects(history, messages):
-    """O3: each of the messages 0 … messages - 1 took effect once, those of a key in order. history: (key, message) in the order of the effects."""
+    """O3: each of the messages 0 … messages - 1 took effect once, and those of a key in order. history: (key, message) in the order of
+    the effects."""
     bad, seen, latest = [], set(), {}
     for key, message in history:
         if message in seen:
@@ -171,14 +176,14 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: whenever an offset was committed, everything below it was finished. samples: (boot us, (topic, partition), offset); others:
-    identities that end otherwise (dead, skipped)."""
+    """O5: when an offset was committed, everything below it was finished. samples: (boot us, (topic, partition), offset); others:
+    identities of messages that end otherwise (dead, skipped)."""
     done_us = {}
     for r in runs:
         if r.outcome == "done":
             done_us[r.identity] = min(r.end_us, done_us.get(r.identity, r.end_us))
     bad, others = [], set(others)
-    checked = defaultdict(int)  # below it all was finished, at an earlier time
+    checked = defaultdict(int)  # everything below it was finished at an earlier sample
     for at_us, (topic, partition), offset in sorted(samples):
         for o in range(checked[topic, partition], offset):
             identity = "%s/%d/%d" % (topic, partition, o)
@@ -199,7 +204,7 @@ def moved_back(samples):
 
 
 def not_idle(names, prefix):
-    """O4: when nothing is left to do, of a shard's names these are left; expected ones are given by the caller."""
+    """O4: when nothing is left to do, only certain names of a shard remain. Returns the others."""
     kept = (b"epoch", b"floor", b"fence", b"workers", b"new_from")
     bad = []
     for name in names:

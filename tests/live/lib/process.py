@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes, clocks and waiting."""
+"""Functions for processes, clocks and waiting."""
 import os
 import signal
 import time
 
 
 class Failure(Exception):
-    """A promise was broken, or the test itself could not go on."""
+    """Raised if a promise was broken, or if the test itself could not go on."""
 
 
 def boot_us():
@@ -14,7 +14,7 @@ def boot_us():
 
 
 def wait_until(ready, limit_s, what, every_s=0.1):
-    """Every wait has a limit: ready() true, or a Failure that names what was waited for."""
+    """Waits until ready() returns something true, and returns that. After the limit it raises a Failure that says what was waited for."""
     until = time.monotonic() + limit_s
     while True:
         value = ready()
@@ -26,7 +26,7 @@ def wait_until(ready, limit_s, what, every_s=0.1):
 
 
 def stat(pid):
-    """(state, parent) or None."""
+    """Returns (state, parent) of a process, or None if it is gone."""
     try:
         with open("/proc/%d/stat" % pid) as f:
             fields = f.read().rsplit(")", 1)[1].split()
@@ -58,7 +58,7 @@ def descendants(pid):
 
 
 def send(pid, sig):
-    """True where there was somebody to send it to."""
+    """Sends a signal. Returns True if the process was there."""
     try:
         os.kill(pid, sig)
         return True
@@ -67,7 +67,7 @@ def send(pid, sig):
 
 
 def end_popen(popen, grace_s):
-    """SIGTERM, then SIGKILL; the status."""
+    """Sends SIGTERM, and SIGKILL after the grace. Returns the status."""
     if popen.poll() is None:
         send(popen.pid, signal.SIGTERM)
         try:

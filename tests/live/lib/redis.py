@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private redis-server on a unix socket, and as much of a client as the tests need."""
+"""A private redis-server on a unix socket, with as much of a client as the tests need."""
 import os
 import signal
 import socket
@@ -51,14 +51,14 @@ class Client:
 
 
 class Redis:
-    """start(), kill(), start() again: the same socket, and the same files where `options` keep any."""
+    """A redis-server that can be killed and started again: it keeps its socket, and its data if `options` say so."""
 
     def __init__(self, directory, *options):
         self.dir = directory
         self.path = os.path.join(directory, "redis.sock")
         self.options = options
         self.server = None
-        self.users = {}  # name: rules of the ACL
+        self.users = {}  # {name: rules of the ACL}
         os.makedirs(directory, exist_ok=True)
 
     @property
@@ -73,13 +73,13 @@ class Redis:
         return "%s.%d" % (name, shard)
 
     def grant(self, line):
-        """A user as `check --acl` prints it; it is there again after each start()."""
+        """Makes a user from a line of `check --acl`. Each start() makes it again."""
         user, rules = line.split()[2], line.split()[3:]
         self.users[user] = rules
         self.call("ACL", "SETUSER", user, "reset", ">" + PASSWORD, *rules)
 
     def refusals(self):
-        """What users were refused since the server started: [(user, reason, command or key)]."""
+        """Returns what the server refused users since it started: [(user, reason, command or key)]."""
         entries = [dict(zip(e[::2], e[1::2])) for e in self.call("ACL", "LOG", "128")]
         return [tuple(e[name].decode(errors="replace") for name in (b"username", b"reason", b"object")) for e in entries]
 
@@ -124,5 +124,5 @@ class Redis:
         return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
     def keys(self):
-        """All names; the data of a test is small."""
+        """Returns all names of keys; the data of a test is small."""
         return sorted(self.call("KEYS", "*"))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: functions that get a Scenario `t`, break things, and check what is promised.
+"""Scenarios: functions that get a Scenario `t`, cause faults, and check what is promised.
 
-A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as long.
-LW_KEEP=1 keeps the folders of scenarios that passed, too."""
+A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as
+long.
+LW_KEEP=1 also keeps the folders of scenarios that passed."""
 import json
 import os
 import shutil
@@ -29,13 +30,13 @@ def scenario(function):
 
 
 def more(function):
-    """A scenario that runs when it is named, or when LW_MORE is set: another cell of what a default one shows."""
+    """Marks a scenario that runs only when it is named or when LW_MORE is set, because it resembles one that always runs."""
     function.more = True
     return scenario(function)
 
 
 class Rig:
-    """What the scenarios of one file share: the build and one Kafka, started when first wanted."""
+    """What the scenarios of one file share: the build, and one Kafka, which starts when it is first needed."""
 
     def __init__(self, build):
         self.build = os.path.abspath(build)
@@ -65,14 +66,14 @@ class Scenario:
         self.dir = os.path.join(rig.dir, name)
         os.makedirs(self.dir)
         self.journal_path = os.path.join(self.dir, "journal")
-        self.redis, self.servers = None, []  # the first of the servers, and all of them
+        self.redis, self.servers = None, []  # the first server, and all of them
         self.shards = 1
         self.topics = []
         self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
-        self.dead = set()   # identities that are not expected to be done: dead letters, skipped
-        self.rights_taken = False  # the scenario takes rights from the user
-        self.stops = []     # (worker pid, boot us of its SIGSTOP)
+        self.dead = set()   # identities of messages that are not expected to be done: dead letters, skipped
+        self.rights_taken = False  # the scenario takes rights from the workers' Redis user
+        self.stops = []     # [(worker pid, boot us of its SIGSTOP)]
         self.begun = time.monotonic()
 
     # --- parts
@@ -82,7 +83,7 @@ class Scenario:
         return self.rig.kafka
 
     def start_redis(self, *options, servers=1, shards=1):
-        """Shard s lives on server s mod their number."""
+        """Starts the Redis servers. Shard s lives on server s modulo their number."""
         self.shards = shards
         for i in range(servers):
             self.servers.append(Redis(os.path.join(self.dir, "redis-%d" % i if i else "redis"), *options))
@@ -95,7 +96,8 @@ class Scenario:
             self.kafka.create(topic, partitions)
 
     def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
-        """The same keys over all partitions of all topics; `messages` in all. With wait=False it goes on in the background."""
+        """Produces `messages` records in all, with the same keys in all partitions of all topics. With wait=False it goes on in the
+        background."""
         share = messages // len(self.topics)
         tools = []
         for i, topic in enumerate(self.topics):
@@ -127,7 +129,7 @@ class Scenario:
         return instance
 
     def make_user(self, settings):
-        """Workers and commands log in with the rights of `check --acl`; only the test itself may do everything."""
+        """Lets workers and commands log in with the rights of `check --acl`; only the test itself may do everything."""
         if all(self.id in server.users for server in self.servers):
             return
         path = os.path.join(self.dir, "acl")
@@ -153,7 +155,7 @@ class Scenario:
         return journal.done_count(self.journal_path)
 
     def wait_finished(self, limit_s=120):
-        """Until all records are produced and committed; an instance that ended before is a failure."""
+        """Waits until all records are produced and committed. Fails if all instances have ended before."""
         self.wait_produced()
         def watch():
             if not any(i.running() for i in self.instances):
@@ -164,7 +166,7 @@ class Scenario:
         return b"lw:{%s}:" % self.redis.tag(self.id, shard, self.shards).encode()
 
     def dead_letters(self, shard=0):
-        """Of the stream in Redis: [{field: value}]."""
+        """Returns the entries of the stream of dead letters in Redis: [{field: value}]."""
         entries = self.redis.call("XRANGE", self.prefix(shard) + b"dead", "-", "+")
         return [dict(zip(f[::2], f[1::2])) for _, f in entries]
 
@@ -185,8 +187,8 @@ class Scenario:
         self.figures.update(figures)
 
     def judge(self, wiped=False, samples=None, unordered=()):
-        """The oracles that hold in every scenario. wiped: Redis lost data, so what was done may be done again, in order.
-        unordered: identities that let later ones of their key go first (retry.order skip)."""
+        """Applies the oracles that hold in every scenario. wiped: Redis lost data, so messages that are done may run again, in order.
+        unordered: identities of messages that let later ones of their key go first (retry.order skip)."""
         runs, ends = self.runs(), self.kafka.ends(self.topics)
         leased = oracles.under_lease(runs, self.stops)
         self.expect(oracles.overlaps(leased, self.stops))
@@ -207,7 +209,7 @@ class Scenario:
         return runs, again
 
     def left_on(self, i):
-        """Names on server i that should not be there when all is done: of its shards, and of none."""
+        """Returns the names on server i that should not be there when all is done: those of its shards, and those of no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
         names = [name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)]
         left = [name for name in names if not name.startswith(tuple(mine))]
@@ -216,11 +218,12 @@ class Scenario:
 
     @staticmethod
     def expiring(server, name):
-        """The claimed list of a worker that is gone (hints are harmless), or a business id: it goes by itself."""
+        """Returns True for a name that expires by itself: the claimed list of a worker that is gone (hints are harmless), or a business
+        id."""
         return any(part in name for part in (b"}:claimed:", b"}:dedup:")) and server.call("PTTL", name) >= 0
 
     def judge_idle(self):
-        """O4, after all is finished and while the workers still run: the janitor has gone round once more."""
+        """O4: after all is finished, and while the workers still run, tend has looked at every lane once more."""
         left = ["?"]
         until = time.monotonic() + 15
         while left and time.monotonic() < until:
@@ -229,7 +232,7 @@ class Scenario:
         self.expect(left)
 
     def judge_rights(self):
-        """Nothing that a worker or a command wanted was refused: the rights of `check --acl` are enough."""
+        """Checks that Redis refused nothing to a worker or a command, so that the rights of `check --acl` are enough."""
         for server in self.servers:
             if not self.rights_taken and server.server.poll() is None:
                 self.expect(["user %s was refused: %s %s" % refusal for refusal in server.refusals()])
@@ -277,7 +280,7 @@ def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     names, every = sys.argv[2:], bool(os.environ.get("LW_MORE"))
     chosen = [s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a killed test ends its servers as well
     rig = Rig(build)
     passed = failed = 0
     try:

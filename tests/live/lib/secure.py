@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka with every kind of security: certificates, SASL mechanisms, an authorizer. Everything is made in the test's own folder."""
+"""A Kafka with every kind of security: certificates, SASL mechanisms, an authorizer. All files are in the test's own folder."""
 import os
 import random
 import socket
@@ -20,7 +20,8 @@ def openssl(directory, *args):
 
 
 class Certificates:
-    """A CA in `directory`, and what it signs: NAME.key, NAME.pem, and both with the CA in NAME.both.pem, which Kafka reads."""
+    """A CA in `directory` and the certificates that it signs: NAME.key, NAME.pem, and both with the CA in NAME.both.pem, which Kafka
+    reads."""
 
     def __init__(self, directory):
         self.dir = directory
@@ -32,7 +33,7 @@ class Certificates:
         return os.path.join(self.dir, name)
 
     def sign(self, name, names, days=30, ca="ca"):
-        """names: as subjectAltName has them. days -1: it has expired."""
+        """Signs a certificate. names: in the form of subjectAltName. days=-1: it has expired."""
         with open(self.path(name + ".ext"), "w") as f:
             f.write("subjectAltName=%s\n" % names)
         openssl(self.dir, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj", "/CN=" + name)
@@ -46,7 +47,7 @@ class Certificates:
 
 
 def ports(n):
-    """n neighbouring ports that are free now."""
+    """Returns n neighbouring ports that are free now."""
     for _ in range(200):
         first = random.randrange(20000, 32000, 8)
         try:
@@ -60,7 +61,8 @@ def ports(n):
 
 
 class SecureKafka(Kafka):
-    """One listener for each in LISTENERS, besides the open one, whose user may do everything. users: those of PLAIN and SCRAM."""
+    """A Kafka with one listener for each in LISTENERS, besides the open one, whose user may do everything. users: those of PLAIN and
+    SCRAM."""
 
     def __init__(self, build, directory, users, *settings):
         os.makedirs(directory)
@@ -121,7 +123,7 @@ class SecureKafka(Kafka):
         self.allow(user, "write", "topic", dead)
 
     def client(self, listener, mechanism=None, user=None, password=PASSWORD, ca="ca", certificate=None):
-        """kafka.properties of a client of that listener."""
+        """Returns kafka.properties for a client of that listener."""
         out = {"bootstrap.servers": self.at[listener]}
         sasl, tls = listener.startswith("SASL"), listener != "SASL"
         out["security.protocol"] = {(True, False): "sasl_plaintext", (True, True): "sasl_ssl", (False, True): "ssl"}[sasl, tls]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A master and a replica behind three Sentinels, on the loopback."""
+"""A master and a replica behind three Sentinels, on loopback."""
 import os
 import socket
 import subprocess
@@ -36,7 +36,7 @@ class Sentinel(Redis):
         return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
     def ready(self):
-        """Whether a fail-over could begin: a quorum of Sentinels, and a replica in good order."""
+        """Returns True if a failover could begin: the Sentinels have a quorum, and the replica is healthy."""
         try:
             self.call("SENTINEL", "CKQUORUM", NAME)
             replicas = [dict(zip(r[::2], r[1::2])) for r in self.call("SENTINEL", "REPLICAS", NAME)]
@@ -46,7 +46,7 @@ class Sentinel(Redis):
 
 
 class Guarded:
-    """Stands for one Redis in a scenario: what is asked goes to the master of the moment."""
+    """Takes the place of the one Redis of a scenario; calls go to the present master."""
 
     def __init__(self, directory):
         self.data = {}
@@ -96,7 +96,7 @@ class Guarded:
         return self.data[self.sentinels[0].master_port()]
 
     def kill_master(self):
-        """Returns when the Sentinels agree on another master."""
+        """Kills the master. Returns when the Sentinels agree on another one."""
         old = self.sentinels[0].master_port()
         self.data[old].kill()
         self.wait_other(old)
@@ -106,14 +106,14 @@ class Guarded:
         wait_until(lambda: old not in {s.master_port() for s in self.sentinels}, LIMIT_S, "another master")
 
     def restore(self, old):
-        """The server that was killed comes back, empty, as a replica."""
+        """Starts the killed server again, empty, as a replica."""
         server = self.data[old]
         server.options = list(server.options[:6]) + ["--replicaof", "127.0.0.1 %d" % self.sentinels[0].master_port()]
         server.start()
         self.wait_ready()
 
     def switch(self):
-        """A planned fail-over, with both servers up."""
+        """Makes the Sentinels fail over while both servers are up."""
         old = self.sentinels[0].master_port()
         self.sentinels[0].call("SENTINEL", "FAILOVER", NAME)
         self.wait_other(old)

@@ -22,7 +22,8 @@ def tool(t, *args, status=0, given=b""):
 
 
 def begin(t, *args):
-    """Starts a command with --json in the background. Its output goes to a file, which lines() reads, also after it was killed."""
+    """Starts a command with --json in the background. Its output goes to a file, which lines() can read even after the command was
+    killed."""
     path = os.path.join(t.dir, "tool-%d.jsonl" % len(os.listdir(t.dir)))
     with open(path, "wb") as out:
         p = subprocess.Popen(command(t, *args) + ["--json"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=t.dir)
@@ -32,6 +33,6 @@ def begin(t, *args):
 
 
 def lines(p):
-    """The complete JSON lines that a command started by begin() has printed so far."""
+    """Returns the complete JSON lines that a command started by begin() has printed so far."""
     with open(p.out_path) as f:
         return [json.loads(line) for line in f if line.startswith("{") and line.endswith("\n")]

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Kafka: who owns which partition, what it reads, and its commits. Ownership may move while the old owner has not heard of it. */
+/* The fake Kafka: which worker owns which partition, what workers read, and their commits. A partition can get a new owner before the
+ * old owner has heard that it lost it. */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/bytes.h"
@@ -36,7 +37,7 @@ static void let_go(struct world *w, struct sim_worker *me, int p, bool lost) {
 
 void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     struct sim_part *part = &w->part[p];
-    let_go(w, me, p, true); /* a new assignment: nothing of an earlier one survives */
+    let_go(w, me, p, true); /* nothing of an earlier assignment survives a new one */
     part->owner = me->index;
     part->gen = me->gen[p] = ++w->gens;
     me->hold[p] = me->was_read[p] = false;
@@ -44,20 +45,20 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     int64_t begin = part->committed >= 0 ? part->committed : part->offset[0];
     me->pos[p] = first_at(part, begin);
     trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin, part->gen);
-    lw_worker_assign(me->lw,
-                     &(struct lw_assigned){.topic = "t",
-                                           .partition = p,
-                                           .gen = part->gen,
-                                           .committed = part->committed,
-                                           .begin = begin,
-                                           .log_begin = part->offset[0],
-                                           .log_end = rules_log_end(w, p) + (rules_written(w, p) >= w->part[p].n ? p : 0), /* markers */
-                                           .metadata = part->meta,
-                                           .metadata_len = strlen(part->meta)});
+    /* The log of partition p ends with p transaction markers. */
+    lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
+                                                   .partition = p,
+                                                   .gen = part->gen,
+                                                   .committed = part->committed,
+                                                   .begin = begin,
+                                                   .log_begin = part->offset[0],
+                                                   .log_end = rules_log_end(w, p) + (rules_written(w, p) >= w->part[p].n ? p : 0),
+                                                   .metadata = part->meta,
+                                                   .metadata_len = strlen(part->meta)});
 }
 
-/* Every worker lets go of what moves, one after the other, while the rest of the world goes on; then all is given out. A worker that
- * sleeps hears of it when it wakes. */
+/* All workers let go of the partitions that move, one worker after the other, while the rest of the world goes on; then the partitions
+ * are given out. A worker that sleeps hears of it when it wakes. */
 void kafka_rebalance(struct world *w) {
     int live[WORKERS], n = 0, from[PARTS], to[PARTS];
     for (int i = 0; i < WORKERS; i++)
@@ -65,18 +66,18 @@ void kafka_rebalance(struct world *w) {
     if (!n) return;
     for (int p = 0; p < PARTS; p++) {
         to[p] = live[rnd_below(w, n)], from[p] = w->part[p].owner;
-        if (from[p] == to[p] && rnd_unit(w) < 0.7) to[p] = -1; /* stays */
+        if (from[p] == to[p] && rnd_unit(w) < 0.7) to[p] = -1; /* the owner keeps the partition */
     }
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
         bool part[PARTS], lost = rnd_unit(w) < 0.3;
-        for (int p = 0; p < PARTS; p++) /* not what it was given while another let go */
+        for (int p = 0; p < PARTS; p++) /* leave out what the worker was given while another one let go */
             part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw && me->dead_until_ms <= w->now_ms && owns(w, me, p);
         revoke_parts(w, me, part, lost);
     }
     for (int p = 0; p < PARTS; p++) {
         int owner = w->part[p].owner;
-        bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p); /* somebody got it meanwhile */
+        bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p); /* another worker got the partition meanwhile */
         if (to[p] < 0 || taken) continue;
         struct sim_worker *me = &w->w[to[p]];
         if (!me->lw || me->dead_until_ms > w->now_ms)
@@ -86,7 +87,7 @@ void kafka_rebalance(struct world *w) {
     }
 }
 
-static void learn(struct world *w, struct sim_worker *me) { /* a zombie hears of what it lost */
+static void learn(struct world *w, struct sim_worker *me) { /* a worker that slept hears which partitions it lost */
     for (int p = 0; p < PARTS; p++)
         if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
 }
@@ -123,7 +124,7 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        if (p >= 0 && !me->was_read[p] && !me->world->f->drop /* it commits first, and is read then */ && c[i].offset != me->begun[p])
+        if (p >= 0 && !me->was_read[p] && !me->world->f->drop /* drop commits before it reads states */ && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
         me->commit[me->n_commit].offset = c[i].offset;
@@ -171,7 +172,7 @@ bool kafka_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_commit 
 
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {
     struct sim_worker *me = ctx;
-    step_commits(me->world, me); /* what was sent before is answered before */
+    step_commits(me->world, me); /* the broker answers earlier commits first */
     bool took;
     if (trouble_commit(me->world, &took)) {
         for (size_t i = 0; took && i < n; i++) take_commit(me->world, me, &c[i]);
@@ -205,7 +206,7 @@ void step_poll(struct world *w, struct sim_worker *me) {
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
-            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* markers at the end */
+            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with markers */
             return;
         }
         int at = me->pos[p]++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a store, its table of commands, the looks for oracles. */
+/* Opening, copying and restarting a store, its table of commands, and the functions with which oracles look into it. */
 #include "tests/sim/redis/store_internal.h"
 #include "tests/sim/redis/store_commands.h"
 
@@ -188,7 +188,7 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
 
 void store_set_role(struct store *s, const char *role) { s->role = role; }
 
-/* Expired keys that nobody asks for would pile up in a long run. */
+/* Deletes expired keys from time to time. In a long run those that nobody asks for would pile up. */
 static void sweep(struct store *s) {
     if (s->calls_to_sweep-- > 0) return;
     s->calls_to_sweep = CALLS_A_SWEEP;

@@ -17,7 +17,7 @@ struct bit_op {
     long long value;
 };
 
-/* Bit 0 is the highest of byte 0; bits past the end are 0. */
+/* Bit 0 is the highest bit of byte 0; bits past the end of the string are 0. */
 static uint64_t read_bits(const struct blob *b, uint64_t offset, unsigned bits) {
     uint64_t v = 0;
     for (unsigned i = 0; i < bits; i++, offset++) {
@@ -65,7 +65,7 @@ static redisReply *parse_kind(struct slice a, struct bit_op *op) {
     return NULL;
 }
 
-/* One GET, SET or INCRBY at argv[*i]; moves *i past it. */
+/* Reads one GET, SET or INCRBY at argv[*i] and moves *i past it. */
 static redisReply *parse_op(int argc, const struct slice *argv, int *i, struct bit_op *op) {
     int left = argc - *i - 1;
     if (slice_is(argv[*i], "get") && left >= 2)
@@ -99,7 +99,7 @@ static redisReply *parse_ops(int argc, const struct slice *argv, struct bit_op *
     return NULL;
 }
 
-/* The string, long enough for bits up to last; NULL: of another type. */
+/* Returns the string, made long enough for bit `last`; NULL if the key is of another type. */
 static struct entry *string_for_bits(struct store *s, struct slice key, uint64_t last) {
     struct entry *e = entry_find(s, key);
     if (e && e->type != STORE_STRING) return NULL;

@@ -8,7 +8,7 @@
 
 #include "tests/sim/redis/store.h"
 
-/* splitmix64 */
+/* Draws a random number with the generator splitmix64. */
 uint64_t diff_random(uint64_t *state) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -48,7 +48,7 @@ static void add_key(uint64_t *state, struct diff_step *step, char family) {
     static const char families[] = "slhzexb";
     if (one_in(state, 12)) family = families[below(state, (int)sizeof families - 1)];
     char key[4] = {family, ':', (char)('0' + below(state, 3)), '\0'};
-    add_n(step, key, one_in(state, 3) ? 4 : 3); /* with a NUL at times */
+    add_n(step, key, one_in(state, 3) ? 4 : 3); /* one in three keys ends with a NUL byte */
 }
 
 static void add_value(uint64_t *state, struct diff_step *step) {
@@ -156,7 +156,7 @@ static void add_zrange_options(uint64_t *state, struct diff_step *step) {
     if (one_in(state, 2)) diff_add(step, "WITHSCORES");
 }
 
-/* GT and LT compare with a time that passes meanwhile: the two servers agree only if no two times are close. */
+/* GT and LT compare with an expiry that moves on while the test runs: the two servers agree only if no two expiries are close. */
 static void add_expire_option(uint64_t *state, struct diff_step *step) {
     static const char *const options[] = {"NX", "XX", "GT", "LT", "gt"};
     if (!one_in(state, 3)) return;
@@ -168,7 +168,7 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* A letter an argument; in a form, what follows '*' comes one to four times. */
+/* Adds an argument of this kind. A form has one letter per argument, and the letters after '*' repeat one to four times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {
@@ -334,7 +334,7 @@ static void add_form(uint64_t *state, const struct form *form, struct diff_step 
     }
 }
 
-/* What goes wrong in the words of a command. A key is never lost, so that a mistake cannot name another command's key. */
+/* Spoils the words of a command. The key stays, so that a mistake cannot name another command's key. */
 static void spoil(uint64_t *state, struct diff_step *step) {
     static const char *const rubbish[] = {"",
                                           "abc",
@@ -505,7 +505,7 @@ static void make_eval(uint64_t *state, struct diff_step *step) {
 
 static void make_evalsha(uint64_t *state, struct diff_step *step) {
     static const char *const shas[] = {"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
-                                       "0000000000000000000000000000000000000000", "short"}; /* the first: of "return 1" */
+                                       "0000000000000000000000000000000000000000", "short"}; /* the first is the SHA-1 of "return 1" */
     diff_add(step, PICK(state, shas));
     diff_add(step, "0");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random commands and little scripts for the comparison of the fake with a real redis-server. */
+/* Makes random commands and small scripts, with which sim_store_diff compares the fake with a real redis-server. */
 #ifndef LW_SIM_STORE_DIFF_GEN_H
 #define LW_SIM_STORE_DIFF_GEN_H
 
@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How two replies are compared. */
+/* how two replies are compared */
 enum diff_mode {
     DIFF_EXACT,
-    DIFF_UNORDERED, /* arrays as multisets */
-    DIFF_PAIRS,     /* arrays of name, value as multisets of pairs */
-    DIFF_TIME,      /* integers of a remaining or absolute time */
-    DIFF_SHAPE      /* types only */
+    DIFF_UNORDERED, /* arrays are compared as multisets */
+    DIFF_PAIRS,     /* arrays of names and values are compared as multisets of pairs */
+    DIFF_TIME,      /* integers that are a remaining or absolute time may differ a little */
+    DIFF_SHAPE      /* only the types are compared */
 };
 
 enum { DIFF_ARGS = 64, DIFF_TEXT = 65536 };
@@ -23,15 +23,15 @@ struct diff_step {
     const char *argv[DIFF_ARGS];
     size_t len[DIFF_ARGS];
     enum diff_mode mode;
-    unsigned sleep_ms; /* how long to sleep after the step */
+    unsigned sleep_ms; /* how long the caller sleeps after the step, ms */
     char text[DIFF_TEXT];
     size_t used;
 };
 
 uint64_t diff_random(uint64_t *state);
-/* Makes the next random step. may_sleep: it may give a key a short expiry and sleep until that is over. */
+/* Makes the next random step. If may_sleep is set, the step may give a key a short expiry and sleep until it has passed. */
 void diff_next(uint64_t *state, bool may_sleep, struct diff_step *step);
-/* One well-formed call of the named command. */
+/* Makes one well-formed call of the named command. */
 void diff_command(uint64_t *state, const char *name, struct diff_step *step);
 void diff_add(struct diff_step *step, const char *arg);
 void diff_print(const struct diff_step *step);

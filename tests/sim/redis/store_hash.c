@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of hashes and of sets: both are a dictionary. */
+/* Commands of hashes and of sets, which are both stored as a dictionary. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdio.h>
@@ -8,21 +8,21 @@ store_fn store_cmd_hset, store_cmd_hsetnx, store_cmd_hget, store_cmd_hmget, stor
     store_cmd_hdel, store_cmd_hincrby, store_cmd_hexists, store_cmd_hlen, store_cmd_sadd, store_cmd_srem, store_cmd_sismember,
     store_cmd_smismember, store_cmd_smembers, store_cmd_scard;
 
-/* *dict: the dictionary, or NULL if the key is missing. False: the key is of another type. */
+/* Sets *dict to the dictionary, or to NULL if the key is missing. Returns false if the key is of another type. */
 static bool find_dict(struct store *s, struct slice key, enum store_type type, struct member **dict) {
     const struct entry *e = entry_find(s, key);
     *dict = e && e->type == type ? e->dict : NULL;
     return !e || e->type == type;
 }
 
-/* For writing: made if missing. NULL: of another type. */
+/* Returns the dictionary for writing and makes a missing one; NULL: the key is of another type. */
 static struct entry *need_dict(struct store *s, struct slice key, enum store_type type) {
     struct entry *e = entry_find(s, key);
     if (!e) return entry_add(s, key, type);
     return e->type == type ? e : NULL;
 }
 
-/* True if the field is new. */
+/* Returns true if the field is new. */
 static bool put_field(struct entry *e, struct slice field, struct slice value) {
     struct member *m = member_find(e->dict, field);
     bool fresh = !m;

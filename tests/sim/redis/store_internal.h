@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the fake share. Values are refcounted and immutable once shared, so that a copy of a store is cheap. */
+/* What the files of the fake share. Values have reference counts and do not change while they are shared, so that a copy of a store is
+ * cheap. */
 #ifndef LW_SIM_STORE_INTERNAL_H
 #define LW_SIM_STORE_INTERNAL_H
 
@@ -22,7 +23,7 @@ struct blob {
     char data[];
 };
 
-/* A field of a hash (value), a member of a set (neither) or of a zset (score). */
+/* A field of a hash (which uses value), or a member of a set (which uses neither) or of a zset (which uses score). */
 struct member {
     UT_hash_handle hh;
     struct blob *name;
@@ -38,7 +39,7 @@ struct list {
 
 struct zset {
     struct member *dict;
-    struct member **sorted; /* by score, then name */
+    struct member **sorted; /* members in order of score, then of name */
     size_t count, cap;
 };
 
@@ -79,11 +80,11 @@ struct store {
     struct entry *keys;
     int64_t now_us;
     bool oom;
-    int fail_call; /* of the next script, counted down */
+    int fail_call; /* how many redis.calls of the next script remain until one fails */
     const char *fail_text;
     const char *policy, *role;
-    char run_id[41], replid[41], replid2[41]; /* replid2: of the master it had before it was promoted; else zeros */
-    long long repl_input;                     /* total_net_repl_input_bytes */
+    char run_id[41], replid[41], replid2[41]; /* replid2: the replid before the last promotion; zeros if there was none */
+    long long repl_input;                     /* total_net_repl_input_bytes of INFO */
     uint32_t calls_to_sweep;
     bool cluster;
     int64_t began_us;
@@ -113,17 +114,18 @@ void *store_realloc(void *p, size_t size);
 struct blob *blob_new(const char *p, size_t n);
 struct blob *blob_ref(struct blob *b);
 void blob_unref(struct blob *b);
-/* b itself if nobody else holds it and it is long enough, else a copy of that length, filled with zeros; takes over the reference. */
+/* Returns b itself if nobody else holds it and it is long enough, else a copy of length len, filled up with zeros. Takes over the
+ * caller's reference. */
 struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
-bool slice_is(struct slice a, const char *word); /* regardless of case */
+bool slice_is(struct slice a, const char *word); /* compares regardless of case */
 
-struct entry *entry_find(struct store *s, struct slice key); /* NULL if expired (and then deletes it) */
+struct entry *entry_find(struct store *s, struct slice key); /* returns NULL for an expired key, which it deletes */
 const struct entry *entry_peek(const struct store *s, const char *key, size_t key_len);
 bool entry_expired(const struct store *s, const struct entry *e);
 struct entry *entry_add(struct store *s, struct slice key, enum store_type type);
 void entry_delete(struct store *s, struct entry *e);
-void entry_clear(struct entry *e); /* frees the value, keeps the key */
+void entry_clear(struct entry *e); /* frees the value and keeps the key */
 void entry_drop_empty(struct store *s, struct entry *e);
 struct entry *entry_copy(const struct entry *e);
 
@@ -150,7 +152,7 @@ redisReply *reply_status(const char *text);
 redisReply *reply_status_n(const char *p, size_t n);
 redisReply *reply_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 redisReply *reply_error_n(const char *p, size_t n);
-redisReply *reply_array(size_t n); /* the elements are the caller's to fill */
+redisReply *reply_array(size_t n); /* the caller fills in the elements */
 redisReply *reply_wrong_type(void);
 redisReply *reply_syntax(void);
 redisReply *reply_not_integer(void);
@@ -164,7 +166,7 @@ bool parse_double(struct slice a, double *v);
 struct script_env *script_env_new(uint64_t seed);
 struct script_env *script_env_ref(struct script_env *env);
 void script_env_unref(struct script_env *env);
-uint64_t script_env_random(struct script_env *env); /* shared by all copies of a store, so that their ids differ */
+uint64_t script_env_random(struct script_env *env); /* all copies of a store share it, so that their ids differ */
 void script_set_free(struct script_set **set);
 struct script_set *script_set_copy(const struct script_set *set);
 

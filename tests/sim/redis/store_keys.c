@@ -82,7 +82,7 @@ redisReply *store_cmd_flushall(struct store *s, int argc, const struct slice *ar
     return reply_status("OK");
 }
 
-/* --- SCAN: all there is, in one reply */
+/* --- SCAN: gives all keys in one reply */
 
 static bool class_has(const char **p, const char *end, char c) {
     const char *q = *p + 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* EVAL, EVALSHA, SCRIPT: compiled scripts, the way values cross, refusals at maxmemory. The globals of scripts are in store_lua_lib.c.
+/* EVAL, EVALSHA and SCRIPT: compiles scripts, converts values between Lua and replies, and refuses scripts at maxmemory. The globals of
+ * scripts are in store_lua_lib.c.
  *
- * All copies of a store share one Lua state (script_env) and its compiled scripts; which of them a server knows is its own. Scripts cannot
- * keep anything in Lua between runs: globals are protected. */
+ * All copies of a store share one Lua state (script_env) and its compiled scripts, but each server has its own list of scripts that it
+ * knows. A script cannot keep anything in Lua between runs, because globals are protected. */
 #include "tests/sim/redis/store_lua.h"
 
 #include <stdio.h>
@@ -17,15 +18,15 @@ enum { ALLOW_OOM = 1, NO_WRITES = 2, HAS_SHEBANG = 4 };
 struct script {
     UT_hash_handle hh;
     char sha[41];
-    int ref; /* of the function, in the registry */
+    int ref; /* reference to the function in Lua's registry */
     unsigned flags;
 };
 
-/* The SHA-1 of a text that came before. Each worker loads every script on each connection: SHA-1 of those texts was half of the
- * simulation's CPU. */
+/* The SHA-1 of a text seen before. Each worker loads every script on each connection, and the SHA-1 of these texts took half of the
+ * simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;
-    XXH128_hash_t text; /* the key */
+    XXH128_hash_t text; /* the key in the hash table */
     char sha[41];
 };
 
@@ -68,7 +69,7 @@ void script_env_unref(struct script_env *env) {
     free(env);
 }
 
-/* splitmix64 */
+/* Draws a random number with the generator splitmix64. */
 uint64_t script_env_random(struct script_env *env) {
     uint64_t z = env->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -129,7 +130,7 @@ static redisReply *parse_flags(struct slice list, unsigned *flags) {
     return NULL;
 }
 
-/* Moves *body behind the shebang, to its line's end, so that line numbers stay right. */
+/* Moves *body past the shebang up to the end of its line, so that line numbers stay right. */
 static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     if (body->n < 2 || memcmp(body->p, "#!", 2) != 0) return NULL;
     const char *end = memchr(body->p, '\n', body->n);
@@ -187,7 +188,7 @@ static const char *sha_of(struct script_env *env, struct slice text) {
     return digest->sha;
 }
 
-/* Compiled before or now, and known to this server from now on. */
+/* Compiles the script unless that was done before. From now on this server knows it. */
 static redisReply *learn(struct store *s, struct slice text, struct script **script) {
     const char *sha = sha_of(s->env, text);
     *script = known_script(s, (struct slice){sha, 40});
@@ -245,7 +246,7 @@ static redisReply *from_table(lua_State *lua) {
     return r;
 }
 
-/* Pops the value on top. */
+/* Turns the value on top of Lua's stack into a reply and pops it. */
 static redisReply *from_lua(lua_State *lua) {
     redisReply *r;
     size_t n;

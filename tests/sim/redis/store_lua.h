@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of the script engine share. */
+/* What the two files of the script engine share. */
 #ifndef LW_SIM_STORE_LUA_H
 #define LW_SIM_STORE_LUA_H
 
@@ -10,10 +10,10 @@
 
 struct script;
 
-/* The script that runs. */
+/* The script that is running. */
 struct script_run {
     struct store *store;
-    bool refuse_growth; /* at maxmemory, until the script has written */
+    bool refuse_growth; /* set at maxmemory until the script has written */
     bool no_writes;
 };
 
@@ -21,14 +21,14 @@ struct script_env {
     int refs;
     uint64_t random;
     lua_State *lua;
-    int globals_ref;      /* what scripts see: empty, protected, falls through to the real ones */
-    int real_globals_ref; /* libraries, redis, KEYS, ARGV */
+    int globals_ref;      /* the empty, protected table that scripts see; reads go to the real globals */
+    int real_globals_ref; /* the table with the libraries, `redis`, KEYS and ARGV */
     struct script *compiled;
     struct digest *digests;
     struct script_run run;
 };
 
-/* Libraries, the redis table and the protection of globals. */
+/* Sets up the libraries, the `redis` table and the protection of globals. */
 void script_lib_open(struct script_env *env);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What scripts find in Lua: base, table, string, math, bit, and redis.call and its kin. */
+/* The globals of scripts: the libraries base, table, string, math and bit, and the `redis` table. */
 #include "tests/sim/redis/store_lua.h"
 
 #include <lualib.h>
@@ -46,11 +46,11 @@ static redisReply *may_run(struct script_run *run, const struct command *cmd, in
     if (flags & STORE_NOSCRIPT) return reply_error("ERR This Redis command is not allowed from script");
     if (flags & STORE_WRITE && run->no_writes) return reply_error("ERR Write commands are not allowed from read-only scripts.");
     if (flags & STORE_DENYOOM && run->refuse_growth) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
-    if (flags & STORE_WRITE) run->refuse_growth = false; /* a script that has written is not stopped half-way */
+    if (flags & STORE_WRITE) run->refuse_growth = false; /* at maxmemory, a script that has written is not stopped half-way */
     return NULL;
 }
 
-/* A number becomes the text that Redis makes of it; numbers has room for one text an argument. */
+/* Reads the arguments from Lua's stack. Numbers become text as in Redis; `numbers` has room for one text per argument. */
 static bool take_args(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     for (int i = 0; i < argc; i++) {
         int type = lua_type(lua, i + 1);
@@ -85,11 +85,11 @@ static uint64_t bytes_of(const redisReply *r) {
 
 static redisReply *call_counted(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     redisReply *r = call_args(lua, argc, args, numbers);
-    if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r); /* LRANGE, LINDEX, RPOPLPUSH */
+    if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r); /* LRANGE, LINDEX or RPOPLPUSH */
     return r;
 }
 
-/* store_fail_script */
+/* Returns the error that store_fail_script() asked for, or NULL. */
 static redisReply *failing(lua_State *lua) {
     struct store *s = env_of(lua)->run.store;
     if (!s || s->fail_call <= 0 || --s->fail_call > 0) return NULL;
@@ -137,7 +137,7 @@ static int wrong_arguments(lua_State *lua) {
     return 1;
 }
 
-/* "CODE text" stays; a lone word gets the code ERR. A leading '-' is dropped. */
+/* An error "CODE text" stays as it is; a single word is put behind the code ERR. A leading '-' is dropped. */
 static int lib_error_reply(lua_State *lua) {
     if (!one_string(lua)) return wrong_arguments(lua);
     const char *text = lua_tostring(lua, 1);
@@ -182,7 +182,7 @@ static int lib_true(lua_State *lua) {
     return 1;
 }
 
-/* As Redis has it: an error that is a table with err gives its text. */
+/* pcall() as in Redis: if an error is a table, its field `err` becomes the error's text. */
 static int lib_pcall(lua_State *lua) {
     luaL_checkany(lua, 1);
     int argc = lua_gettop(lua);
@@ -203,7 +203,7 @@ static int lib_pcall(lua_State *lua) {
     return 2;
 }
 
-/* --- bit: on 32 bits, results signed */
+/* --- bit: works on 32 bits with signed results */
 
 static uint32_t to_bits(lua_State *lua, int i) { return (uint32_t)(int64_t)luaL_checknumber(lua, i); }
 
@@ -288,7 +288,7 @@ static void open_bit(struct script_env *env) {
     set_functions(env, "bit", bit);
 }
 
-/* Nothing that reaches outside, keeps state, or differs from run to run. */
+/* Removes every function that reaches outside, keeps state, or returns something else in another run. */
 static void remove_unsafe(lua_State *lua) {
     static const char *const names[] = {"dofile", "loadfile", "print", "newproxy", "setfenv", "getfenv", "module", "require", "gcinfo"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -308,7 +308,8 @@ static void set_metafield(lua_State *lua, const char *name, lua_CFunction functi
     lua_setfield(lua, -2, name);
 }
 
-/* Scripts see an empty table: reads fall through to the real globals and fail there, writes always fail. */
+/* Scripts see an empty table. A name that is not in it is looked up among the real globals, where an unknown name is an error. Writing
+ * is always an error. */
 static void protect_globals(struct script_env *env) {
     lua_State *lua = env->lua;
     lua_newtable(lua);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replies as hiredis builds them, and numbers as Redis reads them. */
+/* Builds replies as hiredis does, and reads numbers as Redis does. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ redisReply *reply_syntax(void) { return reply_error("ERR syntax error"); }
 redisReply *reply_not_integer(void) { return reply_error("ERR value is not an integer or out of range"); }
 redisReply *reply_arity(const char *command) { return reply_error("ERR wrong number of arguments for '%s' command", command); }
 
-/* Only the one way that Redis itself would write the number: no sign +, no leading zero, no space. */
+/* Accepts a number only as Redis itself writes it: no sign +, no leading zero, no space. */
 bool parse_int(struct slice a, long long *v) {
     size_t i = 0;
     if (a.n == 0 || a.n > 20) return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XADD, XDEL, XLEN, XRANGE. A stream stays when its last entry goes. */
+/* XADD, XDEL, XLEN and XRANGE. A stream remains when its last entry is deleted. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static int id_order(struct stream_id a, struct stream_id b) {
     return (a.seq > b.seq) - (a.seq < b.seq);
 }
 
-/* As strtoull reads it, which takes leading space, a sign and zeros; Redis does too. */
+/* Reads a number with strtoull, as Redis does, so leading spaces, a sign and leading zeros are accepted. */
 static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     char text[64], *end;
     if (n == 0 || n >= sizeof text) return false;
@@ -28,7 +28,7 @@ static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     return errno == 0 && end == text + n;
 }
 
-/* "ms" or "ms-seq"; "ms-*" too if auto_seq is not NULL. */
+/* Reads "ms" or "ms-seq", and "ms-*" unless auto_seq is NULL. */
 static bool parse_id(struct slice a, uint64_t missing_seq, struct stream_id *id, bool *auto_seq) {
     const char *dash = memchr(a.p, '-', a.n);
     size_t ms_len = dash ? (size_t)(dash - a.p) : a.n;
@@ -46,7 +46,7 @@ struct xadd {
     bool no_make, trim, auto_id, auto_seq;
     long long max;
     struct stream_id id;
-    int first; /* of the fields in argv */
+    int first; /* index of the first field in argv */
 };
 
 static redisReply *parse_max(struct xadd *o, int argc, const struct slice *argv, int *i) {
@@ -80,7 +80,7 @@ static redisReply *parse_xadd(struct xadd *o, int argc, const struct slice *argv
     return NULL;
 }
 
-/* The id to give, or false if the one asked for is not above the last. */
+/* Sets *id to the id of the new entry. Returns false if the requested one is not above the last. */
 static bool next_id(const struct store *s, const struct stream *st, const struct xadd *o, struct stream_id *id) {
     *id = o->id;
     if (o->auto_id) {
@@ -137,7 +137,7 @@ redisReply *store_cmd_xadd(struct store *s, int argc, const struct slice *argv) 
     return reply_id(id);
 }
 
-/* --- the rest */
+/* --- the other commands */
 
 redisReply *store_cmd_xlen(struct store *s, int argc, const struct slice *argv) {
     (void)argc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of strings. Bits are in store_bits.c. */
+/* Commands of strings, except those for single bits, which are in store_bits.c. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>
@@ -113,7 +113,7 @@ redisReply *store_cmd_psetex(struct store *s, int argc, const struct slice *argv
     return set_expiring(s, argv, false, "psetex");
 }
 
-/* --- parts */
+/* --- several keys, and parts of strings */
 
 redisReply *store_cmd_mget(struct store *s, int argc, const struct slice *argv) {
     redisReply *r = reply_array((size_t)argc - 1);

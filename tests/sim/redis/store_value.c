@@ -185,7 +185,7 @@ void zset_set(struct zset *z, struct slice name, double score) {
         unsort(z, m);
     else
         m = member_add(&z->dict, name);
-    m->score = score + 0.0; /* Redis keeps no negative zero in a small zset */
+    m->score = score + 0.0; /* + 0.0 turns -0.0 into 0.0: Redis keeps no negative zero in a small zset */
     sort_in(z, m);
 }
 
@@ -220,7 +220,7 @@ void entry_clear(struct entry *e) {
     case STORE_STREAM: stream_clear(&e->stream); break;
     case STORE_NONE: break;
     }
-    e->stream = (struct stream){0}; /* the largest member: all are zero */
+    e->stream = (struct stream){0}; /* the largest member of the union, so all of it becomes zero */
     e->type = STORE_NONE;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of sorted sets. */
+/* The commands of sorted sets. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ store_fn store_cmd_zadd, store_cmd_zincrby, store_cmd_zrem, store_cmd_zscore, st
 
 static redisReply *no_float(void) { return reply_error("ERR value is not a valid float"); }
 
-/* *z: NULL if the key is missing. False: the key is of another type. */
+/* Sets *z to the sorted set, or to NULL if the key is missing. Returns false if the key is of another type. */
 static bool find_zset(struct store *s, struct slice key, struct zset **z) {
     struct entry *e = entry_find(s, key);
     *z = e && e->type == STORE_ZSET ? &e->zset : NULL;
@@ -56,7 +56,7 @@ static redisReply *zadd_check(const struct zadd *o, int words) {
 
 enum zadded { Z_NOTHING, Z_ADDED, Z_UPDATED, Z_SAME, Z_NAN };
 
-/* *score: what to set or to add; on return what the member has. */
+/* *score is the score to set or to add; it becomes the member's new score unless nothing is done. */
 static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name, double *score) {
     const struct member *m = member_find(z->dict, name);
     if (!m) {
@@ -164,7 +164,7 @@ redisReply *store_cmd_zrank(struct store *s, int argc, const struct slice *argv)
     return m ? reply_int((long long)zset_rank(z, m)) : reply_nil();
 }
 
-/* --- ranges: [start, end) in z->sorted */
+/* --- ranges: each is [start, end) in z->sorted */
 
 struct span {
     size_t start, end;
@@ -175,7 +175,7 @@ struct bound {
     bool exclusive;
 };
 
-/* As strtod reads it: unlike elsewhere leading space is allowed, and nothing is 0. */
+/* Reads a bound with strtod, as Redis does: leading spaces are allowed, and an empty text is 0. */
 static bool parse_bound(struct slice a, struct bound *b) {
     char text[128], *end;
     b->exclusive = a.n > 0 && a.p[0] == '(';
@@ -192,7 +192,7 @@ static redisReply *parse_bounds(struct slice low_text, struct slice high_text, s
     return reply_error("ERR min or max is not a float");
 }
 
-/* The first place with a score above the limit, or (or_equal) at it. */
+/* Returns the first place whose score is above the limit, or, with or_equal, at or above it. */
 static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     size_t low = 0, high = z->count;
     while (low < high) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows what a worker remembers, for a run that is stuck: sim_lanes --trace. */
+/* Prints what a worker remembers, so that one can see why a run is stuck: sim_lanes --trace. */
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"

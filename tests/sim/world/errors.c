@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error replies of Redis, at any command of a pipeline: single ones, where the server did not run the command; periods in which it refuses
- * nearly all (loading, a demoted master, a busy script, a disk that is full), or is at maxmemory; and scripts that fail in the middle,
- * which Redis does not roll back. */
+/* Error replies of Redis to any command of a pipeline. There are three kinds: a single command that the server does not run; periods in
+ * which it refuses nearly all commands (loading, a demoted master, a busy script, a full disk) or is at maxmemory; and scripts that fail
+ * in the middle, which Redis does not roll back. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#define BY_CHANCE "(by chance)" /* the simulated server's own errors stay violations */
+#define BY_CHANCE "(by chance)" /* tells these errors from the fake server's own, which are violations */
 
 enum { SCRIPT_CALLS = 24 }; /* most calls of a script come before its 24th */
 
@@ -34,7 +34,7 @@ enum { PERIODS = sizeof periods / sizeof periods[0], SINGLES = sizeof singles / 
 
 bool errors_meant(const char *text) { return strstr(text, BY_CHANCE) != NULL; }
 
-/* A period begins. True when it was this step's fault. */
+/* May begin a period. Returns true if it did, so that the step has no other fault. */
 bool errors_begin(struct world *w) {
     struct errors *e = &w->errors[rnd_below(w, SHARDS)];
     int64_t until_ms = w->now_ms + 100 + rnd_below(w, 2000);
@@ -63,10 +63,10 @@ static redisReply *error_reply(struct world *w, const struct server *s, const ch
     return r;
 }
 
-/* The server answers with an error and does nothing; NULL: it runs the command. */
+/* Returns the error with which the server refuses the command, or NULL if it runs it. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command) {
     const struct errors *e = &w->errors[s->shard];
-    bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* are answered whatever the state */
+    bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* both are answered in every state of the server */
     if (!w->faults_on) return NULL;
     if (w->now_ms < e->until_ms && !looks) return error_reply(w, s, command, e->text);
     if (w->f->errors <= 0 || rnd_unit(w) >= 0.01 * w->f->errors) return NULL;
@@ -76,7 +76,7 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
     return error_reply(w, s, command, text);
 }
 
-/* The next script may fail in the middle. */
+/* Decides whether the next script fails in the middle. */
 void errors_tear(struct world *w, struct server *s) {
     bool now = w->faults_on && w->f->torn > 0 && rnd_unit(w) < 0.02 * w->f->torn;
     store_fail_script(s->store, now ? 1 + rnd_below(w, SCRIPT_CALLS) : 0, now ? within[rnd_below(w, 2)] : NULL);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the oracles look at inside a worker; consumer/worker/private.h is private to consumer/, so only this file of the world reads it. */
+/* Lets the oracles look inside a worker. consumer/worker/private.h is private to consumer/, so only inside.c includes it in the
+ * simulation. */
 #ifndef LW_SIM_INSIDE_H
 #define LW_SIM_INSIDE_H
 
 #include "consumer/worker/worker.h"
 
-/* Partitions of replays that the worker remembers though nothing of them is left; NULL: none. */
+/* Returns the name of a partition of replays that the worker remembers though no message of it is left; NULL: there is none. */
 const char *inside_idle_replay(const struct lw_worker *lw);
 int inside_shard(const struct lw_job *job);
-uint64_t inside_hold(const struct lw_job *job); /* the number of its acquisition */
-bool inside_is_fast(const struct lw_job *job);  /* gate said run; not a head */
+uint64_t inside_hold(const struct lw_job *job); /* the token of the lease under which the job runs */
+bool inside_is_fast(const struct lw_job *job);  /* gate let it run at once; false for a head */
 
 #endif

@@ -20,11 +20,11 @@ struct replay {
     int part, index;
     int64_t number;
     bool done, dead, stored, dropped;
-    int at; /* when it was done first, in order over all */
+    int at; /* place in the order in which replays ended first; 0: not ended */
 };
 struct item {
     int key, part, index;
-    int64_t number; /* of the replay; 0: the record itself */
+    int64_t number; /* number of the replay; 0: the record itself */
     char entry[48];
 };
 struct operator{
@@ -34,8 +34,8 @@ struct operator{
     int64_t number;
     bool dropped[PARTS][MAX_RECORDS], never[PARTS][MAX_RECORDS], paused[KEYS], trial[KEYS];
     uint64_t broken[KEYS], fence_at_pause[KEYS];
-    char trial_value[KEYS][64];                       /* of its lock */
-    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS]; /* its lease, and its handler */
+    char trial_value[KEYS][64];                       /* value of the trial's lock */
+    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS]; /* when the lease ends, and when the trial's handler ends */
 };
 
 struct operator* operator_new(void) {
@@ -60,7 +60,7 @@ static void begin(struct world *w, const char *name) {
     lw_commands_reset(&w->operator->cmd);
     lw_cmd(&w->operator->cmd, name);
 }
-static void name_arg(struct world *w, int shard, const char *name, int key) { /* key -1: none */
+static void name_arg(struct world *w, int shard, const char *name, int key) { /* key -1: the name has no key behind it */
     char text[80];
     int n = snprintf(text, sizeof text, "lw:{t.%d}:%s", shard, name);
     if (key >= 0) n += snprintf(text + n, sizeof text - (size_t)n, "k%d", key);
@@ -79,7 +79,8 @@ static redisReply *send_it(struct world *w, int shard) {
     return server_call(w, w->master[shard], c->cmd[0].argc, c->argv + c->cmd[0].first, c->len + c->cmd[0].first);
 }
 
-/* The letters of a call; again: those of the same call sent once more, its answer being lost. "" where it was refused. */
+/* Gives in `out` the letters that the script answers, "" if it refused the call. Sometimes sends the same call a second time, as after a
+ * lost answer: those letters are in `again`, which is "" otherwise. */
 static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1], char again[BATCH_MAX + 1]) {
     for (int i = 0; i < 2; i++) {
         char *to = i ? again : out;
@@ -170,7 +171,7 @@ static void put(struct world *w, int shard, const struct item *it, int n, bool r
     }
 }
 
-/* Some records of a key, in order, read again. */
+/* Replays some records of a key, read from Kafka again, in their order. */
 static void replay(struct world *w) {
     struct operator* op = w->operator;
     struct item it[BATCH_MAX];
@@ -241,13 +242,14 @@ static void dropped(struct world *w, const struct item *it) {
         world_bad(w, "operator: dropped %d:%" PRId64 "#%" PRId64 ", which runs", it->part, p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        if (r->done || r->dead) return; /* stored, not settled: its run was lost */
+        if (r->done || r->dead) return; /* the handler had ended, but settle had not recorded that */
         r->dropped = true;
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    w->operator->never[it->part][it->index] = !p->done[it->index]; /* or its run was lost, and it would have run again */
-    p->done[it->index] = p->dead[it->index] = true;                /* nothing more is asked of it */
+    /* A message that was done before may run again: a run of it may be under way already. */
+    w->operator->never[it->part][it->index] = !p->done[it->index];
+    p->done[it->index] = p->dead[it->index] = true; /* counts as finished for the other oracles */
 }
 
 static void drop(struct world *w) {
@@ -259,7 +261,8 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, ""); /* no more than it has to leave */
+    /* the holder may have been granted run_ahead messages, which drop leaves alone */
+    lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);
         if (it[i].number) len += snprintf(tp + len, sizeof tp - (size_t)len, "#%" PRId64, it[i].number);
@@ -267,7 +270,7 @@ static void drop(struct world *w) {
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        bool twice = false; /* in the list, and so in the call */
+        bool twice = false; /* the list has it twice, so the call names it twice */
         for (int k = 0; k < i; k++) twice |= it[k].part == it[i].part && it[k].index == it[i].index && it[k].number == it[i].number;
         if (second[0] && second[i] == 'X') world_bad(w, "operator: dropped again what it had dropped");
         if (got[i] == 'X' && !twice) dropped(w, &it[i]);
@@ -327,7 +330,7 @@ static void life_of(struct world *w, int shard, struct lw_life *life) {
     freeReplyObject(r);
 }
 
-/* Joins the epoch, or starts one where this life of the server has none. */
+/* Joins the epoch, or starts one if the server's data has begun a new life. */
 static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32]) {
     static const char *const names[] = {"epoch", "fence", "lanes", NULL};
     struct lw_commands *cmd = &w->operator->cmd;
@@ -338,7 +341,7 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     script(w, shard, lw_script_enter.text, 0, names);
     lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id), lw_arg_i64(cmd, TTL_MS);
     lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
-    lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the workers' host, and its wall clock */
+    lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the host of all workers, and how far its wall clock is off */
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
     lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""); /* it knows of no other node that had the slot */
@@ -383,7 +386,7 @@ static void take_lane(struct world *w, int key) {
     freeReplyObject(r);
 }
 
-/* Extends the lease of a trial, or ends it. False: it was not ours any more. */
+/* Extends the lease of a trial, or ends it. Returns false if the lease was no longer the trial's. */
 static bool lease_call(struct world *w, int key, bool keep) {
     static const char *const hint[] = {"lanes", "ready"};
     struct operator* op = w->operator;
@@ -417,7 +420,7 @@ void operator_tend(struct world *w) {
         if (!op->trial[key]) continue;
         int64_t left = op->trial_until_ms[key] - w->now_ms;
         if (left <= 0) {
-            op->trial[key] = false; /* its handler was killed */
+            op->trial[key] = false; /* the trial's lease is over, so its handler was killed */
         } else if (w->now_ms >= op->trial_end_ms[key]) {
             end_trial(w, key);
         } else if (left < TTL_MS - TTL_MS / 3) {
@@ -429,7 +432,7 @@ void operator_tend(struct world *w) {
 
 static void try_lane(struct world *w, int key) {
     if (w->operator->trial[key]) {
-        if (!rnd_below(w, 8)) end_trial(w, key); /* most last until their lease has been renewed */
+        if (!rnd_below(w, 8)) end_trial(w, key); /* most trials last until their lease has been renewed */
     } else {
         take_lane(w, key);
     }
@@ -481,7 +484,7 @@ void operator_start(struct world *w, const struct exec *x) {
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index) {
     struct replay *r = find(w->operator, x->job->partition, index, operator_replay(x->job));
     if (!r) world_bad(w, "%s was never replayed", x->job->identity);
-    if (!r->stored && x->job->fence < w->store_fence[x->key]) return LW_BACK; /* the store refused the fence */
+    if (!r->stored && x->job->fence < w->store_fence[x->key]) return LW_BACK; /* the store refuses an outdated fence */
     if (!r->stored) w->store_fence[x->key] = x->job->fence;
     r->stored = true;
     if (!r->done && !r->dead) r->at = ++w->operator->ends;

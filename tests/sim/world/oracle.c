@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold in every run: O1 to O6 of the fault catalogue, as far as they need no process. */
+/* What must hold in every run: the oracles O1 to O6 of doc/design/faults.md, as far as they need no process. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/inside.h"
@@ -74,9 +74,9 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
     if (deadline(x) <= w->now_ms) w->taint[x->key] = true;
     if (p->stored[index]) {
         w->dups++;
-        if (operator_broke(w, x)) return LW_DONE; /* the store knows it: no second effect */
+        if (operator_broke(w, x)) return LW_DONE; /* the store knows the message, so there is no second effect */
     } else if (x->job->fence < w->store_fence[x->key]) {
-        return LW_BACK; /* the store refused the fence */
+        return LW_BACK; /* the store refuses an outdated fence */
     } else {
         p->stored[index] = true;
         w->store_fence[x->key] = x->job->fence;
@@ -121,7 +121,7 @@ static void check_order(struct world *w) {
         }
 }
 
-/* Whatever was done twice: the last effects stand in order, so an older effect is never a key's last one. */
+/* Checks that the last effects of a key stand in order: messages may be done twice, but an older effect is never a key's last one. */
 static void check_convergence(struct world *w) {
     for (int part = 0; part < PARTS; part++)
         for (int key = 0; key < KEYS; key++) {
@@ -158,7 +158,7 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     what += 2;
     if (!strncmp(what, "wait:", 5) || !strcmp(what, "lanes") || !strncmp(what, "lock:", 5))
         world_bad(x->w, "leak: %s is still there", name);
-    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* tries that a repair overtook go with their segment */
+    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* tries may outlive a repair */
         int part;
         int64_t segment;
         int64_t number;

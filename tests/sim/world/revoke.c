@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rebalance that takes partitions away in steps: while their owner waits for what had started, the rest of the world goes on, handlers
- * end, connections break. What must hold besides the oracles of every run: nothing of a leaving partition is started from the fast path,
- * and the wait ends soon after what had started is over, however many of the partition's messages wait in Redis. */
+/* A rebalance that takes partitions away in steps: while their owner waits for the handlers that have started, the rest of the world
+ * goes on, handlers end, and connections break. Two things must hold besides the oracles of every run: no message of a leaving partition
+ * starts from the fast path, and the wait ends soon after those handlers have ended, however many of the partition's messages wait in
+ * Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"
@@ -10,15 +11,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { IDLE_STEPS = 2000 }; /* of the world, for calls to be answered and settled, with losses and a quarantine in between */
+/* steps of the world in which calls are answered and settled, even with lost answers and a quarantine in between */
+enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
     const struct revoke *r = &w->revoke;
     return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
 }
 
-/* A head is known as waiting (1) in Redis; a message that nobody knows there can only come from the fast path. Where Redis may have lost
- * data that says nothing, nor where a script that was torn has reported a list as vanished: its messages count as unknown then. */
+/* No message of a leaving partition may start from the fast path. In Redis a head is known as waiting (1), while a message of the fast
+ * path is unknown. The two cannot be told apart if Redis may have lost data, or if a torn script reported a list as vanished, because
+ * heads may be unknown then. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
         w->f->torn > 0 || !leaves(w, worker, job))
@@ -30,14 +33,14 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job) {
         world_bad(w, "worker %d starts %s, whose partition is being revoked", worker, job->identity);
 }
 
-/* Is a handler still at work that had started when the revoke began? */
+/* Returns true while a handler is at work that had started when the revoke began. */
 static bool at_work(const struct world *w, const struct sim_worker *me) {
     for (int i = 0; i < w->n_exec; i++)
         if (w->exec[i].before_revoke && leaves(w, me->index, w->exec[i].job)) return true;
     return false;
 }
 
-/* lw_io's: time passes for everybody; this worker hears nothing of Kafka. */
+/* Implements lw_io.pump: time passes for everybody, but this worker hears nothing from Kafka. */
 void revoke_pump(void *ctx, int64_t max_ms) {
     struct sim_worker *me = ctx;
     struct world *w = me->world;
@@ -46,7 +49,7 @@ void revoke_pump(void *ctx, int64_t max_ms) {
     if (!r->on || r->worker != me->index) world_bad(w, "worker %d waits outside of a revoke", me->index);
     while (w->now_ms < until || me->dead_until_ms > w->now_ms) {
         world_step(w);
-        /* while Kafka confirms nothing after a lost epoch, nothing can be settled */
+        /* after a lost epoch, nothing can be settled until Kafka confirms a commit */
         if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms) r->idle_steps = 0;
         if (r->idle_steps++ > IDLE_STEPS)
             world_bad(w, "worker %d waits for partitions that leave, though what had started of them is over since %d steps", me->index,

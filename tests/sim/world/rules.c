@@ -12,12 +12,12 @@ enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256, ASKED_MS = 100, BEHIND_MOST =
 
 struct of_record {
     bool started, granted, dropped, parked, said_dead;
-    int failed, recorded; /* attempts: by the handler, or by a crash alone; in Redis */
+    int failed, recorded; /* attempts that its handler failed or that crashed it alone; attempts recorded in Redis */
     int dedup;
     int64_t arrived_ms;
-    int64_t rests_until_ms; /* given back by its handler */
-    bool rests;             /* and so recorded */
-    int arrived_at;         /* the worker */
+    int64_t rests_until_ms; /* earliest next run after its handler gave it back */
+    bool rests;             /* Redis has recorded that it was given back */
+    int arrived_at;         /* the worker that read it from Kafka */
     char id[12];
 };
 
@@ -32,17 +32,17 @@ struct rules {
     struct of_record record[PARTS][MAX_RECORDS];
     struct last last[KEYS];
     struct lw_header header;
-    uint64_t hold[KEYS]; /* the last acquisition that ran something */
+    uint64_t hold[KEYS]; /* the last lease under which the key ran something */
     int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
-    int backs[KEYS][WORKERS]; /* in a row */
+    int backs[KEYS][WORKERS]; /* how many times in a row the worker's handler gave a message of the key back */
     bool lost_data;
-    int poisoned; /* the worker that dies next; -1 none */
+    int poisoned; /* the worker that dies next; -1: none */
     struct lw_board *board[WORKERS];
     char gate_sha[41];
     struct retry {
         int item, part, index;
         bool counts;
-    } retry[ITEMS]; /* of the settle that executes: who goes back to its list */
+    } retry[ITEMS]; /* the messages that the settle under way puts back into their lists */
     int n_retries;
 };
 
@@ -83,7 +83,7 @@ void rules_close(struct world *w) {
 
 bool rules_step(struct world *w) {
     struct rules *u = w->rules;
-    if (w->f->drop) { /* what is new in an epoch is written while it lasts */
+    if (w->f->drop) { /* records are written during the whole run, so that each epoch has new ones */
         int p = rnd_below(w, PARTS), n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4)) : w->part[p].n;
         u->written[p] = n < w->part[p].n ? n : w->part[p].n;
     }
@@ -154,7 +154,7 @@ static bool is_script(const char *sha, int argc, char **argv) {
     return argc > 2 && sha[0] && !strcmp(argv[0], "EVALSHA") && !strcmp(argv[1], sha);
 }
 
-/* Notes the attempts that a settle may record. */
+/* Notes the attempts that this settle may record. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len) {
     struct rules *u = w->rules;
     u->n_retries = 0;
@@ -264,7 +264,7 @@ static bool waits(const struct server *s, int key) {
     return false;
 }
 
-/* Since somebody waits: how many has one acquisition of the fast path started? */
+/* Counts how many messages one hold of the fast path has started since a message waits for the key. */
 static void check_fair(struct world *w, const struct exec *x) {
     int *n = &w->rules->overtakes[x->key], shard = inside_shard(x->job);
     if (!live(w, x)) return;
@@ -291,7 +291,7 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
            record(w, p, i)->dedup == record(w, part, index)->dedup;
 }
 
-/* The other one whose effect stands; false: none. */
+/* Returns true if the effect of another message with the same business id stands. If shard is not negative, Redis must have recorded it. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)
@@ -305,14 +305,16 @@ static bool has_twin(const struct world *w, int part, int index, int shard) {
 
 static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
 
-/* With drop, nearly every message that stands behind a run of this worker is asked for before the run is over. */
+/* With on_busy drop, gate should be asked about nearly every message that arrives behind a run of the same worker before that run is
+ * over.
+ * This counts the others. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
     if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;
     if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
 }
 
-/* A handler that gives back under a live lease is asked again later each time. */
+/* Notes when the message may run again: each time that a handler gives back under a live lease, the wait grows. */
 static void rest(struct world *w, const struct exec *x, struct of_record *r) {
     int *times = &w->rules->backs[x->key][x->worker];
     int64_t ms = 0;

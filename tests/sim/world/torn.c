@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold in a shard whenever a script fails in the middle, since nobody may ever send it again: each list stands in `lanes`, or
- * nobody would look at it; each message that is said to wait stands in its list, or nobody would run it. Not for worlds in which others
- * delete lists. */
+/* Two things must hold in a shard after a script failed in the middle, because nobody may ever send it again. Each list stands in
+ * `lanes`, or nobody would look at it. Each message marked as waiting stands in its list, or nobody would run it. This does not hold in
+ * worlds in which others delete lists. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>

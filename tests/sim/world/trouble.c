@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kafka in trouble: a coordinator that is away for a while, commits that are refused, or taken without an answer, seeks that fail. */
+/* Kafka in trouble: the coordinator is away for a while, commits are refused or accepted without an answer, and seeks fail. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
 
-/* True when it was this step's fault. */
+/* May begin a trouble. Returns true if it did, so that the step has no other fault. */
 bool trouble_begin(struct world *w) {
     if (rnd_unit(w) >= 0.003 * w->f->commits) return false;
     w->kafka_away_ms = w->now_ms + 100 + rnd_below(w, 3000);
@@ -12,7 +12,7 @@ bool trouble_begin(struct world *w) {
     return true;
 }
 
-/* A commit that goes wrong. *taken: the broker took it all the same, and only its answer is lost. */
+/* Returns true if a commit goes wrong. *taken: the broker accepted it all the same, and only its answer is lost. */
 bool trouble_commit(struct world *w, bool *taken) {
     *taken = false;
     if (w->faults_on && w->now_ms < w->fresh_until_ms) return *taken = rnd_unit(w) < 0.01, true;
@@ -21,10 +21,10 @@ bool trouble_commit(struct world *w, bool *taken) {
     return true;
 }
 
-/* The group's commits are not told. */
+/* Returns true if the worker's question for the group's commits gets no answer. */
 bool trouble_look(struct world *w) { return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1); }
 
-/* offset.metadata.max.bytes: the broker refuses this commit for its metadata. */
+/* Returns true if the broker refuses this commit because its metadata exceeds offset.metadata.max.bytes. */
 bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
     const struct world *w = me->world;
     if (!w->f->meta_max || strlen(c->metadata) <= (size_t)w->f->meta_max) return false;
@@ -32,7 +32,7 @@ bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
     return true;
 }
 
-/* A seek that fails ends the worker (lw_io.seek): the next one begins at the commit. */
+/* Returns true if the seek fails, which ends the worker (lw_io.seek): the next one begins at the commit. */
 bool trouble_seek(struct world *w, struct sim_worker *me) {
     if (!w->faults_on || w->f->seeks <= 0 || rnd_unit(w) >= 0.1 * w->f->seeks) return false;
     trace(w, "worker %d: a seek fails", me->index);
@@ -40,7 +40,7 @@ bool trouble_seek(struct world *w, struct sim_worker *me) {
     return true;
 }
 
-/* Some records keep their handler busy for long, so that the watermark stands still while later ones finish. */
+/* Returns true while a record keeps its handler busy, so that the watermark stands still while later records finish. */
 bool trouble_lingers(struct world *w, const struct exec *x) {
     if (!w->faults_on || !w->f->linger) return false;
     return x->job->offset % w->f->linger == 0 && rnd_unit(w) < 0.9;
@@ -52,7 +52,7 @@ static bool carries_repair(const struct world *w, const struct pipe *p) {
     return false;
 }
 
-/* The worst moment for a connection to break: what is being written back has not all arrived. */
+/* Breaks a connection at the worst moment: only part of what a repair writes back has arrived. */
 bool trouble_cut_repair(struct world *w) {
     if (rnd_unit(w) >= 0.05 * w->f->cut_repairs) return false;
     for (int i = 0; i < w->n_pipes; i++) {
@@ -65,7 +65,7 @@ bool trouble_cut_repair(struct world *w) {
     return false;
 }
 
-/* The whole fleet and its Redis go at once, as when a cluster is restarted: what the next owners know is what Kafka knows. */
+/* Most of the fleet dies and most of Redis is wiped at once, as when a cluster restarts: the next owners know only what Kafka knows. */
 bool trouble_disaster(struct world *w) {
     if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
     trace(w, "a disaster");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis forgets what waits in a lane while its epoch goes on: a person deletes its list by hand, or it is evicted; in some worlds the
- * states are forgotten, too, in others they go on to say that it waits. The owners must notice and read what they parked from Kafka again.
- * What came later may have run by then, so the key's order is excused. */
+/* Redis forgets what waits in a lane while its epoch goes on, because a person deletes the list by hand or because it is evicted. In
+ * some worlds the states are forgotten as well, in others they still say that the messages wait. The owners must notice and read what
+ * they parked from Kafka again. Later messages may have run by then, so no order is demanded of the key. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ static redisReply *ask(struct server *s, int argc, const char *const *argv, cons
     return r;
 }
 
-/* Two bits of a segment: waiting becomes unseen. */
+/* Sets the two bits of an offset from waiting to unseen. */
 static void forget_state(struct server *s, const char *tp, int64_t offset) {
     char name[160], at[24];
     int64_t index = offset % LW_SEGMENT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies between the workers and Redis: the servers of each shard, the pipelines under way to them, which can be cut in two at any
- * place, and the connections of the renewer and of the hints. Dead letters are checked here, where a settle executes. */
+ * place, and the connections of the renewer and of the hints. Dead letters are checked here, when a settle executes. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/bytes.h"
@@ -84,7 +84,7 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
-/* A settle that makes dead letters: which of its messages die by it? */
+/* The messages that become dead letters when a settle executes. */
 struct dying {
     int n, item[256], part[256];
     int64_t offset[256], replay[256];
@@ -105,7 +105,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        d->letter[d->n] = item[2] == LW_DEAD; /* not sent to its topic */
+        d->letter[d->n] = item[2] == LW_DEAD; /* Redis keeps the letter; no topic got it */
         d->item[d->n] = i;
         d->part[d->n] = part;
         snprintf(d->tp[d->n], sizeof d->tp[d->n], "%s", tp);
@@ -122,7 +122,7 @@ static int64_t dead_letters(const struct server *s) {
     return n;
 }
 
-/* A script that failed in the middle says nothing, so the state tells. */
+/* Returns true if the message is dead now. A script that failed in the middle answers nothing, so the mark tells. */
 static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
     return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != LW_SETTLED_STALE;
@@ -196,10 +196,10 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
     return NULL;
 }
 
-/* The connection is gone: what did not execute yet may execute later all the same, or never. */
+/* Ends a connection. Commands that have not executed yet may still execute later, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    if (p->busy) return; /* in the middle of an answer: step_deliver ends it */
+    if (p->busy) return; /* the pipeline is delivering an answer, so step_deliver removes it */
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 
@@ -258,8 +258,8 @@ void wire_cut(struct world *w, struct sim_worker *me, int shard) {
     trace(w, "worker %d shard %d: connection cut", me->index, shard);
     me->conn[shard] = 0;
     if (p) {
-        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had come, the rest are lost */
-        p->live = false;                                                   /* no answer may be sent on it */
+        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had arrived, the others are lost */
+        p->live = false;                                                   /* no answer may send on this connection */
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
             lw_worker_reply(me->lw, shard, r);
@@ -375,7 +375,7 @@ bool step_wire(struct world *w) {
         return true;
     }
     bool load;
-    do { /* scripts load at one go: they change nothing that others see */
+    do { /* scripts load in one step, because nobody else sees a difference */
         load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
         p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
         p->done++;

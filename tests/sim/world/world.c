@@ -13,7 +13,7 @@
 
 /* --- chance ------------------------------------------------------------------------------------------------------------------------ */
 
-uint64_t rnd(struct world *w) { /* splitmix64 */
+uint64_t rnd(struct world *w) { /* draws a random number with splitmix64 */
     uint64_t z = (w->rng += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -60,7 +60,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     }
 }
 
-/* A follower starts, or comes back where the lease is over. */
+/* Starts the next message of a hold, or gives it back if the lease is over. */
 static void go_on(struct sim_worker *me, struct lw_job *next) {
     struct lw_job_lease *lease = next->lease;
     if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {
@@ -73,7 +73,7 @@ static void go_on(struct sim_worker *me, struct lw_job *next) {
     }
 }
 
-/* On the same thread, or from the end of the pool's queue. */
+/* Starts the next message of a hold on the same thread, or puts it at the end of the pool's queue. */
 static void follow(struct sim_worker *me, struct lw_job *next) {
     struct world *w = me->world;
     if (w->f->pool && rnd_below(w, 3) == 0)
@@ -117,7 +117,8 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     if (next) follow(me, next);
 }
 
-/* One in ten is too large for the producer, one in ten for the topic, whoever sends it and however often; other refusals pass. */
+/* Returns the last digit of the message's offset, which decides what becomes of its letter: 0 is always too large for the producer, 8 is
+ * never accepted by the topic. Other refusals pass. */
 static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
@@ -148,7 +149,7 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
 static void io_stop(void *ctx, int status, const char *reason) {
-    if (((struct sim_worker *)ctx)->ending) return; /* a seek failed: the step after this one ends it */
+    if (((struct sim_worker *)ctx)->ending) return; /* a seek has failed, so the next step ends the worker */
     world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
 }
 
@@ -246,10 +247,11 @@ static void fail_over(struct world *w, int s) {
     world_snapshot(w, s);
 }
 
-/* It is within lw_worker_revoke(). */
+/* Returns true while the worker is within lw_worker_revoke(). */
 bool world_revoking(const struct world *w, const struct sim_worker *me) { return w->revoke.on && w->revoke.worker == me->index; }
 
-/* To a replica that misses writes, and back, faster than a worker connects: while the server was a replica it refused all calls. */
+/* Fails over to a replica that misses writes, and back, before any worker can connect: the server refused all calls while it was a
+ * replica. */
 static void fail_back(struct world *w, int s) {
     trace(w, "shard %d fails over and back", s);
     rules_lost_data(w);
@@ -420,7 +422,7 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* a wait that has no end is one of revoke.c's oracles */
+    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* long, because revoke.c's oracle must see a wait that has no end */
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
     w->now_ms = 100000;
@@ -436,11 +438,11 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among them */
+        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among the records */
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
-            double gap = rnd_unit(w); /* compaction, transaction markers */
+            double gap = rnd_unit(w); /* gaps, as compaction and transaction markers leave */
             at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
                   : gap < 0.9   ? 1
                   : gap < 0.995 ? 2 + rnd_below(w, 5)
@@ -480,7 +482,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
     if (setjmp(w->out) == 0) {
         set_up(w);
         for (int i = 0; i < o->steps; i++) world_step(w);
-        w->faults_on = false; /* O6: once faults stop, all gets done */
+        w->faults_on = false; /* oracle O6: once faults stop, everything gets done */
         operator_rest(w);
         if (f->move > 0) cluster_rest(w);
         trace(w, "faults stop");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts over fake Redis servers (store.h) and a
- * fake Kafka, under a virtual clock, with faults at random and oracles that look at everything. The port of model/lanes_full.py: same
- * faults, same oracles.
+/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts on fake Redis servers (store.h) and a
+ * fake Kafka, under a virtual clock, with random faults and with oracles that see everything. It began as a port of
+ * model/lanes_full.py, with the same faults and oracles.
  *
  * One seed is one run, the same on every machine. A violation ends the run with a text (world_bad). */
 #ifndef LW_SIM_WORLD_H
@@ -20,40 +20,40 @@ enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 1000, MAX_RECORDS 
 struct faults {
     const char *name;
     double crash, pause, wipe, failover, loss, clock;
-    double vanish;           /* a lane's list and the states of what waits in it */
-    double unlist;           /* a lane's list alone: the states still say that it waits */
-    double attach, failback; /* of replicas: harmless; there and back again: as a failover */
-    bool back;               /* the clock may jump back, too */
+    double vanish;           /* a lane loses its list and the states of what waits in it */
+    double unlist;           /* a lane loses its list alone, and the states still say that messages wait */
+    double attach, failback; /* replicas: one is attached (harmless); a failover and back again */
+    bool back;               /* the clock may also jump back */
     int split_ms;
-    /* How the world runs; 0: the usual. */
-    int pace;           /* how many times faster time goes, so that calls, handlers and renewals come late for a TTL */
-    int idle;           /* how many of ten chances to end a handler or to renew are missed */
-    int sparse;         /* how many offsets lie between two records: segments end, and are deleted, all the time */
-    double churn;       /* how many times more often rebalances come */
+    /* How the world runs. 0 stands for the usual. */
+    int pace;           /* factor by which time goes faster, so that calls, handlers and renewals are late for a TTL */
+    int idle;           /* of ten chances to end a handler or to renew a lease, how many are missed */
+    int sparse;         /* about how many offsets lie between two records: many segments end and are deleted */
+    double churn;       /* factor by which rebalances are more frequent */
     bool deaf;          /* a worker hears late that it lost a partition */
-    bool lag;           /* replicas are far behind */
-    int burst;          /* how many more records come in one poll */
+    bool lag;           /* replicas lack many of the last writes */
+    int burst;          /* number of additional records per poll */
     bool pool;          /* a follower may have to wait in the pool's queue before it starts */
-    bool big;           /* now and then a large message, so that few are granted at once and more are asked for often */
+    bool big;           /* some messages are large, so few are granted at once and more are asked for often */
     bool tight;         /* bounds in bytes that messages of some thousand bytes reach (bytes.h) */
-    bool prompt;        /* a handler is stopped at its deadline, as those are that can be: then no key's last effect is excused */
-    int max_run;        /* lock.max_run; 0: the usual 3 */
-    bool trials;        /* the operator only tries: a wipe takes what it moved along, and no oracle knows what then */
-    bool drop;          /* queue.on_busy drop; records are written in the course of the run */
-    bool dedup;         /* business ids, most of which several messages of a key have */
+    bool prompt;        /* a handler always stops at its deadline, so every key's last effect is checked */
+    int max_run;        /* lock.max_run; 0 stands for 3 */
+    bool trials;        /* the operator only makes trials: after a wipe, no oracle can judge the messages that it moved */
+    bool drop;          /* queue.on_busy drop; records are written during the run */
+    bool dedup;         /* business ids, most of which several messages of a key share */
     bool skip;          /* retry.order skip */
-    bool poison;        /* some messages crash their worker, whose supervisor makes suspects of what was in its handlers */
+    bool poison;        /* some messages crash their worker, and its supervisor makes suspects of what was in its handlers */
     bool stubborn;      /* some messages are given back under a live lease, for a while */
-    double operate;     /* an operator pauses, breaks, drops, replays, tries: so often (operator.h) */
-    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. A longer one makes quarantines in which much happens */
-    int longer;         /* how many times the lock.ttl_ms of the others worker 1 has; 0: the same */
-    int repairs;        /* how many ranges a repair call has; 0: as many as the program sends */
+    double operate;     /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
+    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. With a longer one, much happens during a quarantine */
+    int longer;         /* factor by which lock.ttl_ms of worker 1 is longer; 0: the same */
+    int repairs;        /* ranges per repair call; 0: as many as the program sends */
     int linger;         /* records whose offset is a multiple of it keep their handler busy for long; 0: none */
-    int meta_max;       /* the most bytes of commit metadata that the broker takes; 0: any number */
-    double commits;     /* Kafka's coordinator goes away for a while, so often */
-    double seeks;       /* seeks fail, so often */
-    double cut_repairs; /* connections break under a repair, so often */
-    double errors;      /* error replies to single commands, so often (errors.c) */
+    int meta_max;       /* the most bytes of commit metadata that the broker accepts; 0: unlimited */
+    double commits;     /* rate at which Kafka's coordinator goes away for a while */
+    double seeks;       /* rate at which seeks fail */
+    double cut_repairs; /* rate at which connections break under a repair */
+    double errors;      /* rate of error replies to single commands (errors.c) */
     double refusals;    /* rate of periods in which a server refuses nearly every command */
     double full;        /* periods at maxmemory */
     double torn;        /* scripts fail in the middle */
@@ -65,18 +65,18 @@ struct faults {
 };
 
 struct options {
-    int records; /* a partition */
+    int records; /* number of records per partition */
     int steps;
-    bool skip_order; /* retry.order skip: no order is promised then */
+    bool skip_order; /* retry.order skip, with which no order is promised */
     bool dead_topic;
     bool trace;
 };
 
-struct mutation { /* of a script's text, as the worker loads it */
+struct mutation { /* a change to a script's text when a worker loads it */
     const char *script, *from, *to;
 };
 
-/* One seeded run. Returns NULL when nothing was violated, else the text (static). */
+/* Runs one seed. Returns NULL if nothing was violated, else the text, which is static. */
 const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals);
 
 /* --- between the files of the world --- */
@@ -96,7 +96,7 @@ struct pipe { /* commands under way on one connection */
 
 struct server {
     struct store *store;
-    int64_t skew_ms, until_ms; /* until: an old master serves on until then; -1 while it is the master */
+    int64_t skew_ms, until_ms; /* until_ms: when an old master stops serving; -1: it is the master */
     int shard;
     char id[41]; /* of a node of a cluster */
     int config_epoch;
@@ -110,20 +110,20 @@ struct slot { /* of a shard, in a cluster */
     int64_t came_ms;
 };
 
-struct exec { /* a handler at work, or a follower in the pool's queue */
+struct exec { /* a handler at work, or the next message of a hold in the pool's queue */
     struct lw_job *job;
     int worker;
     int key;
     bool queued;
-    bool before_revoke; /* it was there when the revoke began that is under way (revoke.c) */
+    bool before_revoke; /* the handler was at work when the present revoke began (revoke.c) */
 };
 
-struct errors { /* of a shard: what its servers answer in a period (errors.c) */
+struct errors { /* what the servers of a shard answer in a period of errors (errors.c) */
     int64_t until_ms, full_until_ms;
     const char *text;
 };
 
-struct revoke { /* partitions that leave a worker, while it waits for what had started */
+struct revoke { /* a worker gives partitions away and waits for the handlers that have started */
     bool on, part[PARTS];
     int worker, idle_steps;
 };
@@ -131,11 +131,11 @@ struct revoke { /* partitions that leave a worker, while it waits for what had s
 struct sim_part {
     int n, key[MAX_RECORDS];
     int64_t offset[MAX_RECORDS];
-    int64_t committed; /* -1 none */
+    int64_t committed; /* the group's commit; -1: none */
     char meta[4200];
-    int owner; /* worker, -1 none */
+    int owner; /* index of the worker; -1: none */
     uint32_t gen;
-    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* first completions; the store's identities */
+    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* the record was done once; it is a dead letter */
     bool stored[MAX_RECORDS];
 };
 
@@ -146,16 +146,16 @@ struct sim_worker {
     char id[40];
     int64_t dead_until_ms;
     bool joined;
-    int conn[SHARDS]; /* generation of the connection; 0: none */
+    int conn[SHARDS]; /* number of the connection; 0: none */
     struct server *srv[SHARDS];
     bool connecting[SHARDS], want[SHARDS];
     char ready[SHARDS][80], claimed[SHARDS][160];
-    uint32_t gen[PARTS]; /* what it believes to own; 0 none */
-    int pos[PARTS];      /* index of the next record */
+    uint32_t gen[PARTS]; /* generation of each partition that it believes to own; 0: it owns none */
+    int pos[PARTS];      /* index of the next record to read */
     bool hold[PARTS];
-    int64_t begun[PARTS]; /* where the group's commit stood when it was assigned */
-    bool was_read[PARTS]; /* since it was assigned: its states, in Redis */
-    bool ending;          /* it said that it can't go on */
+    int64_t begun[PARTS]; /* the group's commit when the partition was assigned */
+    bool was_read[PARTS]; /* the partition's states in Redis were read since it was assigned */
+    bool ending;          /* the worker said that it cannot go on */
     struct {
         uint32_t gen;
         int64_t offset;
@@ -163,15 +163,15 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* at all commits of the group */
+    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how far it is with its look at all commits of the group */
     bool look_known;
     size_t listed;
     void *letter[64];
-    bool never[64]; /* its topic will never take it */
+    bool never[64]; /* the topic will never accept the letter */
     int n_letter;
-    struct lw_job *ended[64]; /* by the handlers, not reaped yet */
+    struct lw_job *ended[64]; /* jobs whose handlers have ended, but of which the worker has not heard */
     int n_ended;
-    size_t held_bytes; /* of Kafka's records, not released yet */
+    size_t held_bytes; /* bytes of Kafka's records that it has not released yet */
 };
 
 struct world {
@@ -181,7 +181,7 @@ struct world {
     const struct faults *f;
     const struct options *o;
     const struct mutation *mutation;
-    struct lw_config config, longer; /* longer: of worker 1, where it has a TTL of its own */
+    struct lw_config config, longer; /* longer: for worker 1, if it has a TTL of its own */
     struct lw_counts counts;
     struct sim_worker w[WORKERS];
     struct sim_part part[PARTS];
@@ -198,7 +198,7 @@ struct world {
     int n_exec;
     struct revoke revoke;
     struct errors errors[SHARDS];
-    /* oracles */
+    /* what the oracles remember */
     uint64_t fence_seen[KEYS], store_fence[KEYS];
     struct {
         int part, index;
@@ -217,20 +217,20 @@ struct world {
     char bad[512];
 };
 
-/* world.c */
+/* world.c defines these */
 void trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t rnd(struct world *w);
 int rnd_below(struct world *w, int n);
 double rnd_unit(struct world *w);
-void world_step(struct world *w);                                /* something happens somewhere */
-void world_kill(struct world *w, struct sim_worker *me, int ms); /* another one takes its place after that time */
+void world_step(struct world *w);                                /* lets one thing happen somewhere */
+void world_kill(struct world *w, struct sim_worker *me, int ms); /* a new worker takes its place after `ms` */
 void world_wipe(struct world *w, int shard);
 void world_snapshot(struct world *w, int shard); /* what a replica of its master has now */
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
-bool world_revoking(const struct world *w, const struct sim_worker *me); /* its thread is in the middle of it */
+bool world_revoking(const struct world *w, const struct sim_worker *me); /* the worker is within lw_worker_revoke() */
 
-/* trouble.c */
+/* trouble.c defines these */
 bool trouble_begin(struct world *w);
 bool trouble_commit(struct world *w, bool *taken);
 bool trouble_look(struct world *w);
@@ -240,11 +240,11 @@ bool trouble_disaster(struct world *w);
 bool trouble_seek(struct world *w, struct sim_worker *me);
 bool trouble_lingers(struct world *w, const struct exec *x);
 
-/* errors.c */
+/* errors.c defines these */
 bool errors_begin(struct world *w);
-bool errors_meant(const char *text); /* an error reply made by chance, not by the fake server */
+bool errors_meant(const char *text); /* the error reply was made by errors.c, not by the fake server */
 bool errors_full(const struct world *w, int shard);
-redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* NULL: it runs */
+redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* NULL: the server runs the command */
 void errors_tear(struct world *w, struct server *s);
 void torn_look(struct world *w, const struct server *s); /* torn.c: after a script that failed in the middle */
 
@@ -261,38 +261,38 @@ struct server *cluster_find(struct world *w, int shard);
 /* vanish.c */
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
 
-/* dump.c */
+/* dump.c defines this */
 void world_dump(const struct world *w);
 
-/* wire.c: servers, pipelines, connections. step_…: something that happens to a worker, or (step_wire) on the way */
-struct server *server_new(struct world *w, struct store *st, int shard); /* takes the store */
-bool serves(struct world *w, const struct server *s);                    /* an old master does so for a while */
+/* wire.c: servers, pipelines, connections. Functions named step_ do one thing for a worker, or (step_wire) for a pipeline */
+struct server *server_new(struct world *w, struct store *st, int shard); /* takes over the store */
+bool serves(struct world *w, const struct server *s);                    /* an old master still serves for a while */
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
-int state_in(const struct server *s, const char *tp, int64_t offset); /* two bits of a state segment; 0 where there is none */
+int state_in(const struct server *s, const char *tp, int64_t offset); /* the mark of an offset; 0: it has none */
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
-const char *wire_mutated(struct world *w, const char *text);      /* a script's, with the mutation that is asked for; until the next call */
-struct pipe *wire_open(struct world *w, int worker, int shard);   /* the pipeline under way; NULL none */
-void wire_cut(struct world *w, struct sim_worker *me, int shard); /* the worker's connection breaks, and it hears of it */
-void wire_drop(struct world *w, struct sim_worker *me);           /* the worker is dead */
-void wire_refuse(struct world *w, const struct server *srv);      /* what was left of broken connections never executes */
-void wire_close(struct world *w);                                 /* the end of the run */
-void wire_send(void *ctx, int shard, const struct lw_commands *c); /* of lw_io, as the next two */
+const char *wire_mutated(struct world *w, const char *text);    /* with the mutation, if it is for this script; valid until the next call */
+struct pipe *wire_open(struct world *w, int worker, int shard); /* the worker's pipeline under way; NULL: none */
+void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection, of which the worker hears */
+void wire_drop(struct world *w, struct sim_worker *me);            /* ends all connections of a dead worker */
+void wire_refuse(struct world *w, const struct server *srv);       /* makes sure that what is left of broken connections never executes */
+void wire_close(struct world *w);                                  /* ends all pipelines with the run */
+void wire_send(void *ctx, int shard, const struct lw_commands *c); /* implements a call of lw_io, like the next two */
 void wire_connect(void *ctx, int shard);
 void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want);
 void step_connect(struct world *w, struct sim_worker *me);
 void step_deliver(struct world *w, struct sim_worker *me);
 void step_renew(struct world *w, struct sim_worker *me);
 void step_hints(struct world *w, struct sim_worker *me);
-bool step_wire(struct world *w); /* a command executes somewhere; false: nothing was under way */
+bool step_wire(struct world *w); /* executes one command somewhere; returns false if none was under way */
 
-/* kafka.c */
-int key_of_name(struct lw_bytes key); /* -1: of no record */
+/* kafka.c defines these */
+int key_of_name(struct lw_bytes key); /* -1: no record has this key */
 void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
 void step_poll(struct world *w, struct sim_worker *me);
-void step_commits(struct world *w, struct sim_worker *me); /* answers to what was committed */
-void step_look(struct world *w, struct sim_worker *me);    /* and to what was asked of the group */
-bool kafka_look(void *ctx);                                /* of lw_io, as all below */
+void step_commits(struct world *w, struct sim_worker *me); /* answers what the worker committed */
+void step_look(struct world *w, struct sim_worker *me);    /* answers the worker's question for the group's commits */
+bool kafka_look(void *ctx);                                /* implements a call of lw_io, like all below */
 void kafka_hold(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
 int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
@@ -300,21 +300,21 @@ bool kafka_commit_busy(void *ctx);
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
 int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
 
-/* revoke.c */
+/* revoke.c defines these */
 void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool lost);
-void revoke_pump(void *ctx, int64_t max_ms); /* of lw_io */
+void revoke_pump(void *ctx, int64_t max_ms); /* implements lw_io.pump */
 void revoke_started(struct world *w, int worker, const struct lw_job *job);
 
-/* oracle.c */
+/* oracle.c defines these */
 void oracle_start(struct world *w, struct exec *x);
-/* The outcome a handler gives now: what it did to the fenced store decides. */
+/* Returns the handler's actual outcome: `wish`, or `back` if the store refuses the fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
-/* The leases of a worker were looked at: none of its handlers goes on uncancelled in the last third of its lease. */
+/* Called after a worker looked at its leases: none of its handlers goes on uncancelled in the last third of its lease. */
 void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);
 void oracle_end(struct world *w);
-int record_at(const struct sim_part *p, int64_t offset); /* its index; -1 a gap */
+int record_at(const struct sim_part *p, int64_t offset); /* returns the record's index; -1: no record has the offset */
 bool below(const struct sim_part *p, int index, int64_t offset);
 
 #endif
