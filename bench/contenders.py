@@ -102,8 +102,8 @@ class Latchwork:
     """Latchwork, known only by its program, its configuration and its handlers."""
     ours = True
 
-    def __init__(self, name, label, build, handler="plugin", in_flight=1):
-        self.name, self.label, self.handler, self.in_flight = name, label, handler, in_flight
+    def __init__(self, name, label, build, handler="plugin", in_flight=1, link="unix"):
+        self.name, self.label, self.handler, self.in_flight, self.link = name, label, handler, in_flight, link
         self.path, self.plugin = os.path.join(build, "latchwork"), os.path.join(build, "bench/bench.so")
         self.answer = os.path.join(build, "bench/answer")  # an exec handler that answers "done" to each request
 
@@ -126,13 +126,20 @@ class Latchwork:
             config |= {"journal": run.journal, "lines": 1 if w.journal else 0}
         return {"type": "plugin", "path": self.plugin, "config": config, "threads": threads}
 
+    def url(self, redis):
+        return {"unix": "unix://" + redis.path, "tcp": f"redis://127.0.0.1:{redis.port}", "tls": f"rediss://127.0.0.1:{redis.tls_port}"}[self.link]
+
+    def redis_config(self, run):
+        tls = {"tls": {"ca_file": run.redises[0].ca_file}} if self.link == "tls" else {}
+        return {"url": [self.url(r) for r in run.redises]} | tls
+
     def config(self, run, topic, ttl_ms=TTL_MS, journal=True):
         workers, threads = run.workload.shape.get(self.name, (2, 2))
         path = os.path.join(run.folder, topic + ".json")
         with open(path, "w") as f:
             json.dump({"name": run.name, "workers": workers,
                        "kafka": {"topics": [topic], "properties": {"bootstrap.servers": run.rig.kafka.brokers}},
-                       "redis": {"url": ["unix://" + r.path for r in run.redises]}, "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms},
+                       "redis": self.redis_config(run), "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms},
                        "queue": {"max_waiting": 10_000_000}, "handler": self.handler_config(run, threads, journal),
                        "log": {"level": "error"}}, f)
         return path
@@ -162,6 +169,8 @@ def contenders(build, root):
 
     all_ = [
         Latchwork("ours", "Latchwork", build),
+        Latchwork("ours-tcp", "Latchwork, Redis over TCP", build, link="tcp"),
+        Latchwork("ours-tls", "Latchwork, Redis over TLS", build, link="tls"),
         Latchwork("ours-exec", "Latchwork, exec", build, "exec"),
         Latchwork("ours-exec-64", "Latchwork, exec, 64 in flight", build, "exec", 64),
         Latchwork("ours-insert", "Latchwork, insert", build, "insert"),

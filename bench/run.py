@@ -35,9 +35,9 @@ def say(text):
 class Rig:
     """The servers and the folder of a benchmark."""
 
-    def __init__(self, build, folder):
+    def __init__(self, build, folder, tls):
         self.folder = folder
-        self.redis = Redis(os.path.join(folder, "redis"))
+        self.redis = Redis(os.path.join(folder, "redis"), tls)
         self.more = []  # Redis servers for further shards, started by the first workload that needs them
         try:
             self.kafka = Kafka(os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool"))
@@ -94,7 +94,7 @@ class Bench:
         self.contenders = contenders(o.build, ROOT)
         self.digests = {c.name: c.digest() for c in self.contenders.values() if c.built()}
         self.results = Results(os.path.join(o.build, "bench", "results.jsonl" if o.full else "quick.jsonl"), o.report or (o.full and not o.fresh))
-        self.plan = [w for w in plan(o.full) if not o.only or w.name in o.only]
+        self.plan = [w for w in plan(o.full) if (w.name in o.only if o.only else o.full or not w.tls)]
         for name in {c for w in self.plan for c in w.contenders} - set(self.digests):
             say(f"left out, not built: {self.contenders[name].label}")
 
@@ -189,7 +189,7 @@ def main():
     folder, rig = tempfile.mkdtemp(prefix="lw-bench-", dir=o.folder), None
     try:
         say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; starting Kafka and Redis")
-        rig = Rig(o.build, folder)
+        rig = Rig(o.build, folder, any(w.tls for w in b.plan))
         b.rounds(Measure(rig, o.build, b.contenders))
         b.report()
     finally:

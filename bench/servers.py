@@ -73,20 +73,25 @@ class Client:
         return float(i["used_cpu_user"]) + float(i["used_cpu_sys"])
 
 
-class Redis:
-    """A private redis-server on a unix socket, and also on a free loopback port for Java clients,
-    which cannot use a unix socket."""
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
-    def __init__(self, folder):
+
+class Redis:
+    """A private redis-server on a unix socket, and also on a free loopback port for Java clients, which cannot use a unix socket; with
+    tls, on another port for TLS, too."""
+
+    def __init__(self, folder, tls=False):
         os.makedirs(folder)
         self.path = os.path.join(folder, "redis.sock")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port, self.tls_port, self.ca_file = free_port(), None, os.path.join(folder, "ca.pem")
+        more = self.with_tls(folder) if tls else []
         with open(os.path.join(folder, "redis.log"), "wb") as log:
             self.process = subprocess.Popen(
                 [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "", "--appendonly",
-                 "no", "--dir", folder], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+                 "no", "--dir", folder] + more, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         for _ in range(200):
             try:
                 if self("PING") == b"PONG":
@@ -98,6 +103,12 @@ class Redis:
             time.sleep(0.05)
         self.end()
         raise Failure("redis-server does not answer; see " + os.path.join(folder, "redis.log"))
+
+    def with_tls(self, folder):
+        subprocess.run([os.path.join(ROOT, "tests/support/certs.sh"), folder], check=True, timeout=60)
+        self.tls_port = free_port()
+        return ["--tls-port", str(self.tls_port), "--tls-auth-clients", "no", "--tls-ca-cert-file", self.ca_file,
+                "--tls-cert-file", os.path.join(folder, "server.pem"), "--tls-key-file", os.path.join(folder, "server.key")]
 
     def __call__(self, *args):
         with Client(self.path) as c:

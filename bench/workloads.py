@@ -52,6 +52,7 @@ class Workload:
     rate: float = 0  # for kind latency: messages/s offered; below 0: the part of our own median rate in W1, as -0.5
     limit_s: int = 300
     most_rounds: int = 1000
+    tls: bool = False  # Redis also listens for TLS; a quick run leaves it out unless it is named
     shape: dict = field(default_factory=dict, compare=False)  # threads per contender: {"ours": (workers, threads), "naive": threads …}
 
     @property
@@ -84,6 +85,7 @@ def plan(full):
         Workload("W4", "deduplicated insert, SQLite", "insert", Data(400_000 if full else 200_000, 10_000, repeat=0.1),
                  ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (1, 1)}),
         Workload("W5", "parked before", "parked", Data(1_000_000, 100_000) if full else Data(100_000, 10_000), ("ours",), limit_s=900),
+        Workload("W1-tls", "no-op, Redis over TCP and over TLS", "plain", w1, ("ours-tcp", "ours-tls"), limit_s=900, tls=True),
         Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
         Workload("W1-exec-64", "no-op by two processes a worker, 64 in flight", "plain", w1, ("ours-exec-64",)),
     ]

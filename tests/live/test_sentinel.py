@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Redis behind Sentinels: a master is killed, or replaced in a planned failover. Arguments: build folder [scenario…].
+"""Redis behind Sentinels: a master is killed, or replaced in a planned failover, and all of it over TLS. Arguments: build folder [scenario…].
 LW_SOAK=1: the master is killed 20 times."""
 import time
 
 from lib.process import boot_us, wait_until
+from lib.redis import PASSWORD
 from lib.scenario import SOAK, main, scenario
-from lib.sentinel import Guarded
+from lib.sentinel import NAME, USER_PASSWORD, Guarded
 from lib.tool import tool
 
 RATE = 250
@@ -15,8 +16,8 @@ ROUND_S = 20  # time for a failover, the quarantine, and the return of the old m
 BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
 
 
-def start(t, rounds):
-    t.redis = Guarded(t.dir)
+def start(t, rounds, tls=False):
+    t.redis = Guarded(t.dir, tls)
     t.servers = [t.redis]
     t.redis.start()
     t.make_topics()
@@ -79,6 +80,41 @@ def master_switched(t):
     t.check("1 replica, 3 Sentinels, quorum 2" in str(checked), "check says nothing of the Sentinels: %r" % checked)
     time.sleep(1)
     finish(t, run, before, pauses)
+
+
+def check_lines(t, wanted):
+    """What `check --connect` says about the Sentinels: until all of these are in it."""
+    def said():
+        text = str(tool(t, "check", "--connect", status=None))  # the handler lacks what `start` puts into its environment
+        return all(line in text for line in wanted) and text
+    return wait_until(said, 60, "word of `check` about the Sentinels: %s" % wanted, 0.5)
+
+
+@scenario
+def tls_and_check(t):
+    """All of it over TLS, and the Sentinels with a user of their own: the master is killed under load. `check --connect` names what would keep
+    the next fail-over from happening."""
+    run, before = start(t, 1, tls=True)
+    first = t.redis.sentinels[0]
+    text = check_lines(t, ["sentinel 127.0.0.1:%d: master 127.0.0.1:%d, 1 replica, 3 Sentinels, quorum 2" % (s.port, first.master_port())
+                           for s in t.redis.sentinels])
+    t.check("nothing could take over" not in text and "it takes the master for down" not in text, "check warns for no reason: " + text)
+    t.check(USER_PASSWORD not in text and PASSWORD not in text, "check shows a password")
+    killed_us = boot_us()
+    old = t.redis.kill_master()
+    pauses = [back_at_work(t, killed_us)]
+    t.redis.restore(old)
+    finish(t, run, before, pauses)
+    t.check(USER_PASSWORD not in run.log(), "the log shows the password of the Sentinels")
+    for s in t.redis.sentinels:
+        t.same(s.call("ACL", "LOG"), [], "refusals of a Sentinel")
+    _, second, third = t.redis.sentinels
+    third.kill()
+    second.call("SENTINEL", "SET", NAME, "quorum", "9")
+    check_lines(t, ["sentinel 127.0.0.1:%d: Connection refused" % third.port,
+                    "sentinel 127.0.0.1:%d: its quorum, 9, is more than the Sentinels that it knows (3)" % second.port])
+    second.call("SENTINEL", "REMOVE", NAME)
+    check_lines(t, ["sentinel 127.0.0.1:%d: SENTINEL MASTER %s: ERR No such master" % (second.port, NAME)])
 
 
 if __name__ == "__main__":

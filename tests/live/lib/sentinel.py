@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A master and a replica behind three Sentinels, on loopback."""
+"""A master and a replica behind three Sentinels, on loopback. With TLS, all of them speak it, also to each other."""
 import os
 import socket
 import subprocess
@@ -8,6 +8,9 @@ from .process import wait_until
 from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
+USER, USER_PASSWORD = "watcher", "sentinel-secret"  # of the Sentinels, which have users of their own
+USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"  # as doc/how-to/deploy.md says
+CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 LIMIT_S = 60
 
 
@@ -17,15 +20,25 @@ def free_port():
         return s.getsockname()[1]
 
 
+def listening(port, certs):
+    """Settings of a server: its port, for TLS if there are certificates."""
+    if not certs:
+        return [("port", str(port))]
+    return [("port", "0"), ("tls-port", str(port)), ("tls-replication", "yes"), ("tls-auth-clients", "no"), ("tls-ca-cert-file", certs + "/ca.pem"),
+            ("tls-cert-file", certs + "/server.pem"), ("tls-key-file", certs + "/server.key")]
+
+
 class Sentinel(Redis):
-    def __init__(self, directory, master_port):
+    def __init__(self, directory, master_port, certs):
         super().__init__(directory)
         self.port = free_port()
         self.file = os.path.join(directory, "sentinel.conf")
+        lines = ["%s %s" % pair for pair in listening(self.port, certs)]
+        lines += ["bind 127.0.0.1", "unixsocket " + self.path, "dir " + directory, "sentinel monitor %s 127.0.0.1 %d 2" % (NAME, master_port),
+                  "sentinel down-after-milliseconds %s 400" % NAME, "sentinel failover-timeout %s 5000" % NAME,
+                  "user %s on >%s %s" % (USER, USER_PASSWORD, USER_RIGHTS)]
         with open(self.file, "w") as f:
-            f.write("bind 127.0.0.1\nport %d\nunixsocket %s\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\n"
-                    "sentinel down-after-milliseconds %s 400\nsentinel failover-timeout %s 5000\n"
-                    % (self.port, self.path, directory, NAME, master_port, NAME, NAME))
+            f.write("\n".join(lines) + "\n")
 
     def start(self):
         with open(os.path.join(self.dir, "redis.log"), "ab") as log:
@@ -48,20 +61,27 @@ class Sentinel(Redis):
 class Guarded:
     """Takes the place of the one Redis of a scenario; calls go to the present master."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, tls=False):
         self.data = {}
         self.dir = directory
+        self.certs = os.path.join(directory, "certs") if tls else None
+        if tls:
+            os.makedirs(self.certs)
+            subprocess.run([CERTS, self.certs], check=True, timeout=60)
         port = self.add(None)
         self.add(port)
-        self.sentinels = [Sentinel(os.path.join(directory, "sentinel-%d" % i), port) for i in range(3)]
+        self.sentinels = [Sentinel(os.path.join(directory, "sentinel-%d" % i), port, self.certs) for i in range(3)]
         self.users = {}
 
     def add(self, master_port):
         port = free_port()
-        follow = ["--replicaof", "127.0.0.1 %d" % master_port] if master_port else []
-        self.data[port] = Redis(os.path.join(self.dir, "data-%d" % port), "--port", str(port), "--bind", "127.0.0.1",
-                                "--repl-diskless-sync-delay", "0", *follow)
+        self.data[port] = Redis(os.path.join(self.dir, "data-%d" % port), *self.options(port, master_port))
         return port
+
+    def options(self, port, master_port):
+        given = [word for name, value in listening(port, self.certs) for word in ("--" + name, value)]
+        follow = ["--replicaof", "127.0.0.1 %d" % master_port] if master_port else []
+        return given + ["--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"] + follow
 
     def start(self):
         for server in list(self.data.values()) + self.sentinels:
@@ -90,7 +110,13 @@ class Guarded:
         return self.master().server
 
     def settings(self, user):
-        return {"url": None, "username": user, "password": PASSWORD, "sentinel": {"addresses": ["127.0.0.1:%d" % s.port for s in self.sentinels], "master": NAME}}
+        sentinel = {"addresses": ["127.0.0.1:%d" % s.port for s in self.sentinels], "master": NAME}
+        out = {"url": None, "username": user, "password": PASSWORD, "sentinel": sentinel}
+        if self.certs:
+            tls = {"ca_file": self.certs + "/ca.pem"}
+            sentinel.update(username=USER, password=USER_PASSWORD, tls=tls)
+            out["tls"] = tls
+        return out
 
     def master(self):
         return self.data[self.sentinels[0].master_port()]
@@ -108,7 +134,7 @@ class Guarded:
     def restore(self, old):
         """Starts the killed server again, empty, as a replica."""
         server = self.data[old]
-        server.options = list(server.options[:6]) + ["--replicaof", "127.0.0.1 %d" % self.sentinels[0].master_port()]
+        server.options = self.options(old, self.sentinels[0].master_port())
         server.start()
         self.wait_ready()
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows what passes. It understands nothing of what it
+relays, so it stands before TLS as well."""
+import asyncio
+import threading
+
+from .process import Failure
+
+CHUNK = 65536
+
+
+class Proxy:
+    """port: where to connect. What was swallowed stays lost: a connection of that time never works again, and is not closed either."""
+
+    def __init__(self, target_port):
+        self.target_port, self.delay_s, self.swallows = target_port, 0, False
+        self.writers = set()
+        self.loop = asyncio.new_event_loop()
+        self.port, self.relayed = None, 0
+        self.up = threading.Event()
+        threading.Thread(target=self.run, daemon=True).start()
+        if not self.up.wait(20):
+            raise Failure("the proxy does not start")
+
+    def run(self):
+        asyncio.set_event_loop(self.loop)
+        server = self.loop.run_until_complete(asyncio.start_server(self.connected, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self.up.set()
+        self.loop.run_forever()
+
+    async def connected(self, reader, writer):
+        try:
+            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        pair = (writer, target_writer)
+        self.writers.update(pair)
+        lost = []  # not empty: something of this connection was swallowed
+        await asyncio.gather(*(self.relay(r, w, lost) for r, w in ((reader, target_writer), (target_reader, writer))))
+        for w in pair:
+            w.transport.abort()
+        self.writers.difference_update(pair)
+
+    async def relay(self, reader, writer, lost):
+        """Both directions take delay_s longer; what follows closely is not held up by what goes before it."""
+        queue = asyncio.Queue()
+        sender = self.loop.create_task(self.send(queue, writer))
+        try:
+            while True:
+                data = await reader.read(CHUNK)
+                if not data:
+                    break
+                if self.swallows:
+                    lost.append(True)
+                if not lost:
+                    await queue.put((self.loop.time() + self.delay_s, data))
+        except OSError:
+            pass
+        await queue.put(None)
+        await sender
+        writer.transport.abort()
+
+    async def send(self, queue, writer):
+        while True:
+            item = await queue.get()
+            if item is None:
+                return
+            await asyncio.sleep(max(0, item[0] - self.loop.time()))
+            self.relayed += len(item[1])
+            try:
+                writer.write(item[1])
+                await writer.drain()
+            except OSError:
+                return
+
+    def cut(self):
+        """Resets every connection, wherever in a pipeline it is."""
+        self.loop.call_soon_threadsafe(lambda: [w.transport.abort() for w in list(self.writers)])
+        return len(self.writers) // 2
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
