@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the test programs: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
+# Runs the test programs: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown if it fails. A failure does not stop the others.
 # A program that is missing, or that says SKIP, has failed, because what was not tested may not work.
@@ -12,7 +12,7 @@
 # LW_TEST_LIMIT_S: time limit per program.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-what=${1:?usage: tests/run.sh all|pure|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
+what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
 build=${2:-build}
 logs=$build/logs
 mkdir -p "$logs"
@@ -21,6 +21,9 @@ failed=0
 failures=()
 again=() # names of live or cli tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
+waiting_jobs=${LW_JOBS:-$(($(nproc) + 1))}
+# scripts that take longest: they begin first, so that none of them runs on alone at the end
+slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # process ID of each running program: its name, its start
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
@@ -108,10 +111,22 @@ run_sim() { # SEEDS
 
 run_guard() { run guard "$build/tests/guard/guard"; }
 
+# The scripts of a folder, the slow ones first.
+scripts_of() { # FOLDER
+    local script name
+    for name in $slow; do
+        for script in tests/"$1/$name".sh tests/"$1/$name".py; do [ ! -e "$script" ] || echo "$script"; done
+    done
+    for script in tests/"$1"/test_*.sh tests/"$1"/test_*.py; do
+        name=$(basename "${script%.*}")
+        [ ! -e "$script" ] || [[ " $slow " == *" $name "* ]] || echo "$script"
+    done
+}
+
 run_scripts() { # FOLDER
     local script found=0
-    for script in tests/"$1"/test_*.sh tests/"$1"/test_*.py; do
-        [ -e "$script" ] || continue
+    jobs=$waiting_jobs
+    for script in $(scripts_of "$1"); do
         found=1
         run "$1-$(basename "${script%.*}")" "$script" "$build"
     done
@@ -134,6 +149,12 @@ tsan)
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded
     run_sources server test_renewer
+    run_sources lock
+    ;;
+plain)
+    run_sources unit
+    run_sources server
+    run_sources lua
     run_sources lock
     ;;
 pure)

@@ -4,7 +4,7 @@
 # usage: tests/matrix/cell.sh DISTRIBUTION SERVER LIBRDKAFKA KAFKA PART…
 #        tests/matrix/cell.sh here valkey-8.1 own 3.9.1 live no_faults_drain
 #
-# DISTRIBUTION  bookworm, trixie: in a chroot (tests/matrix/debian.sh, as root) unless this machine runs that distribution; here: this machine
+# DISTRIBUTION  bookworm, trixie, noble: in a chroot (tests/matrix/debian.sh, as root) unless this machine runs that distribution; here: this machine
 # SERVER        a name of tests/matrix/servers.txt, or own: the installed redis-server
 # LIBRDKAFKA    own: that of the distribution; or a version that tests/matrix/librdkafka.sh can build, which the program then loads
 # KAFKA         a version; none: no part needs one
@@ -69,7 +69,7 @@ if [ "$distribution" = here ] || [ "$distribution" = "$(own_codename)" ]; then
     run_here "$@"
 else
     prepare
-    LW_CHROOT_TREE=matrix LW_CHROOT_SHARED="$LW_SERVERS $LW_LIBRDKAFKA $(dirname "$LW_KAFKA_LIBS")" \
+    LW_CHROOT_TREE=${LW_CHROOT_TREE:-matrix} LW_CHROOT_SHARED="$LW_SERVERS $LW_LIBRDKAFKA $(dirname "$LW_KAFKA_LIBS")" \
         tests/matrix/debian.sh "$distribution" env CELL_INSIDE=1 LW_SERVERS="$LW_SERVERS" LW_LIBRDKAFKA="$LW_LIBRDKAFKA" LW_KAFKA_LIBS="$LW_KAFKA_LIBS" \
         tests/matrix/cell.sh here "$server" "$library" "$kafka" "$@"
 fi

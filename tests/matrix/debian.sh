@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command on a clean copy of this source tree inside another Debian, in a chroot made by debootstrap.
-# usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …)
+# Runs a command on a clean copy of this source tree inside another Debian, or Ubuntu 24.04, in a chroot made by debootstrap.
+# usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …; noble)
 #
 # The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. Each run copies the tree, without files
 # that git ignores, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
-# $LW_DEBIAN_MIRROR. Needs root, for chroot and mount; it mounts in its own namespace, and all processes of the command end with it.
+# $LW_DEBIAN_MIRROR; for noble from debootstrap's own mirror of Ubuntu, or $LW_UBUNTU_MIRROR, with Ubuntu's keys from Debian 13. Needs root, for chroot and mount; it mounts in its own namespace, and all processes of the command end with it.
 # $LW_CHROOT_TREE: another name than latchwork below /src, so that two runs can work at the same time. $LW_CHROOT_SHARED: folders that appear inside
 # at the same paths.
 # exit: that of the command; 2 usage, or no chroot can be made
@@ -22,14 +22,32 @@ die() {
     exit 2
 }
 
+# Ubuntu's keys are in no package of Debian 12, but in one of Debian 13.
+ubuntu_keys() {
+    local keys=usr/share/keyrings/ubuntu-archive-keyring.gpg
+    [ -e "/$keys" ] && echo "/$keys" && return
+    [ -e "$chroots/trixie/$keys" ] || "$0" trixie sh -c 'apt-get update -qq && apt-get install -y -qq ubuntu-keyring' >&2 || die "Ubuntu's keys can't be had"
+    echo "$chroots/trixie/$keys"
+}
+
+bootstrap() {
+    local keys
+    if [ "$suite" = noble ]; then
+        keys=$(ubuntu_keys)
+        debootstrap --variant=minbase --include=make,git,ca-certificates --components=main,universe --keyring="$keys" noble "$root" "${LW_UBUNTU_MIRROR:-}" gutsy
+    else
+        # shellcheck disable=SC2046 # no argument where no mirror is known
+        debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" $(tests/matrix/mirror.sh)
+    fi
+}
+
 make_root() {
     [ ! -e "$root/.complete" ] || return 0
     command -v debootstrap >/dev/null 2>&1 || scripts/deps.sh matrix || die "debootstrap is missing"
     rm -rf "$root"
     mkdir -p "$chroots"
     echo "debian.sh: making a chroot of $suite"
-    # shellcheck disable=SC2046 # no argument where no mirror is known
-    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" $(tests/matrix/mirror.sh) >"$chroots/$suite.log" 2>&1 ||
+    bootstrap >"$chroots/$suite.log" 2>&1 ||
         { tail -n 20 "$chroots/$suite.log" >&2; rm -rf "$root"; die "debootstrap failed; the whole log: $chroots/$suite.log"; }
     touch "$root/.complete"
 }

@@ -26,9 +26,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 os.chdir(ROOT)
 STORE = os.environ.get("LW_MATRIX") or "build/matrix"
 PAGE = "doc/reference/support.md"
-DISTRIBUTIONS = {"bookworm": "Debian 12", "trixie": "Debian 13"}
+DISTRIBUTIONS = {"bookworm": "Debian 12", "trixie": "Debian 13", "noble": "Ubuntu 24.04"}
 SERVERS = [line.split()[0] for line in open("tests/matrix/servers.txt") if line.strip() and not line.startswith("#")]
-SHIPPED = {"bookworm": "redis-7.0", "trixie": "redis-8.0"}
+SHIPPED = {"bookworm": "redis-7.0", "trixie": "redis-8.0", "noble": "redis-7.0"}
 LIBRARIES = ["own", "2.15.1"]
 KAFKAS = ["3.9.1", "4.0.1", "4.1.1", "4.4.0"]
 INPUTS = ["base", "config", "lock", "queue", "handlers", "kafka", "consumer", "monitor", "ops", "cli", "include", "Makefile", "tests/live", "tests/lua",
