@@ -123,13 +123,13 @@ struct lw_handler_type {
      * It must know every key of the section. */
     void (*check)(const struct lw_config *c, struct lw_problems *problems);
     struct lw_handler *(*open)(const struct lw_config *c, int worker, struct lw_err *err);
-    /* Of a type with `serve`: starts at most `most` of the processes that serve() needs. */
+    /* For a type with `serve`: starts at most `most` of the processes that serve() needs. */
     int (*start)(struct lw_handler *h, int most, struct lw_err *err);
     /* Takes jobs from the feed and ends them, many at a time, until lw_feed_stopped() and nothing is under way.
      * Each must end by itself, as in `run`. Called again after it returned only by commands and tests. */
     void (*serve)(struct lw_handler *h, struct lw_feed *feed);
-    /* Of a type with `serve`: how many requests each of its processes has now; returns the number of
-     * processes, at most `max` of which are written. Any thread may call it. NULL: it has no processes. */
+    /* For a type with `serve`: writes how many requests each of its processes has now, for at most `max`
+     * of them, and returns the number of processes. Any thread may call it. NULL: the type has no processes. */
     int (*loads)(const struct lw_handler *h, uint32_t *out, int max);
     struct lw_slot *(*slot_open)(struct lw_handler *h, int slot, struct lw_err *err);
     size_t (*batch_max)(const struct lw_handler *h); /* returns the maximum number of jobs in one run */

@@ -39,10 +39,10 @@ void lw_offsets_end(struct lw_offsets *t, int64_t offset);
  * false and changes nothing if the record is DONE already, or was not delivered (the caller must
  * mark it again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
-/* Notes offsets that are known done before they are delivered (from commit metadata, or states in
+/* Notes offsets that are known to be done before their delivery (from commit metadata, or states in
  * Redis), at or above the watermark. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
-/* Returns the state of an offset; DONE below the watermark and for offsets known ahead. */
+/* Returns the state of an offset: DONE if it is below the watermark, or known to be done before its delivery. */
 enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset);
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);

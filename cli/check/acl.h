@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ACL rule that gives a Redis user the least rights. `check --acl` prints it, and messages of `check --connect` quote it. */
+/* The ACL rule that gives a Redis user the least rights. `check --acl` prints it, and problems that `check --connect` reports quote it. */
 #ifndef LW_CLI_CHECK_ACL_H
 #define LW_CLI_CHECK_ACL_H
 

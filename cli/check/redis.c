@@ -173,8 +173,8 @@ static char letter_of(const redisReply *r, bool queued) {
     return queued || r->type == REDIS_REPLY_STATUS ? '1' : '0';
 }
 
-/* Sends each sample with the words of `before` in front, and derives its letter from the reply.
- * Returns false if the connection failed. */
+/* Sends each sample as a command, with the words of `before` in front. Sets letters[i] to '1' if the
+ * user can run sample i, otherwise to '0'. Returns false if the connection failed. */
 static bool ask_each(struct server *s, const struct samples *all, const char *const *before, size_t n_before, char *letters) {
     const char *argv[16];
     size_t at = 3;

@@ -437,7 +437,7 @@ static void a_forked_child_is_refused(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_ok(latchwork_hold_release(h, &error));
-    struct latchwork_client *twin = open_client(NULL); /* takes the child's random bytes, if the two share a stock */
+    struct latchwork_client *twin = open_client(NULL); /* would draw the child's bytes if they shared a buffer */
     h = take(l, 0);
     latchwork_client_close(twin);
     assert_memory_not_equal(strchr(latchwork_hold_token(h), '/') + 1, childs + 5, 32);

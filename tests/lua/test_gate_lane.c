@@ -309,7 +309,7 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* the script checks a lane with waiters in another way */
+    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* gate checks a lane that has waiters on another path, so test that as well */
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 

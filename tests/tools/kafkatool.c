@@ -484,7 +484,7 @@ static int64_t draw_key(struct stream *s, const double *sum) {
     return low;
 }
 
-/* The contents of a message, without its filling. */
+/* The contents of a message, without the bytes that fill its payload up to --size. */
 struct content {
     char key[64];
     int key_n, amount;

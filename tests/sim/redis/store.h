@@ -49,11 +49,11 @@ void store_set_oom(struct store *s, bool oom);
 /* Makes redis.call number `call` of the next script fail with this error, if the script makes that many calls; 0: none fails.
  * Nothing is rolled back. */
 void store_fail_script(struct store *s, int call, const char *text);
-/* Of a node of a cluster: whether it owns the slot of the names that come. STORE_LEAVING: it does, and keys of the slot have left
- * already, so a command that names a key which is not there fails, in scripts too. */
+/* Sets whether a node of a cluster owns the slot of all names. STORE_LEAVING: it owns the slot, but keys have left already, so a
+ * command that names a missing key fails, in scripts too. */
 enum store_slot { STORE_OWNED, STORE_LEAVING, STORE_ELSEWHERE };
 void store_set_slot(struct store *s, enum store_slot slot);
-/* The store becomes one of a node of a cluster, whose process began at this time. */
+/* Makes the store a node of a cluster, whose process began at began_us. */
 void store_set_cluster(struct store *s, int64_t began_us);
 /* Moves up to `most` keys that begin with this text to another store, as MIGRATE does. Returns how many. */
 size_t store_move(struct store *from, struct store *to, const char *prefix, size_t most);

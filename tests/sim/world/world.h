@@ -98,14 +98,14 @@ struct server {
     struct store *store;
     int64_t skew_ms, until_ms; /* until_ms: when an old master stops serving; -1: it is the master */
     int shard;
-    char id[41]; /* of a node of a cluster */
+    char id[41]; /* in a cluster the id of the node */
     int config_epoch;
     bool slave;
 };
 
-struct slot { /* of a shard, in a cluster */
+struct slot { /* the slot of a shard in a cluster */
     struct server *node[NODES];
-    int at, to; /* who has it, and where it moves */
+    int at, to; /* indexes of the node that has the slot, and of the one to which it moves */
     bool moving;
     int64_t came_ms;
 };

@@ -303,7 +303,7 @@ static void test_a_batch_of_one_key(void **state) {
     }
 }
 
-/* A process that dies with a batch charges none of it; each then runs alone. */
+/* If a process dies with a batch, none of its messages is charged an attempt, and each runs alone from then on. */
 static void test_a_batch_that_kills(void **state) {
     (void)state;
     struct fx x;

@@ -234,7 +234,7 @@ static void test_stale_fence_writes_nothing(void **state) {
     assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":4}"), LW_BACK);
     assert_string_equal(j.job.reason, "");
-    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);                  /* whether it is any good is for the holder to say */
+    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);                  /* only the lane's holder may judge the payload */
     assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE); /* fences are by key */
     assert_int_equal(put(&x, &j, 6, "", "{\"id\":3,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 2, "", "{\"id\":3,\"amount\":4}"), LW_BACK);
@@ -318,7 +318,7 @@ static void test_fences_of_others_are_seen(void **state) {
     close_handler(&y);
     close_handler(&x);
     open_at(&x, "");
-    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads all of them */
+    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads the fences of all keys */
     job->fence = recent(1390);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     close_fx(&x);

@@ -346,7 +346,7 @@ static void expect_unready(struct world *w, const char *want) {
     free(why);
 }
 
-/* Ready is what a worker said in its last turn, and that it turns; else why not. */
+/* A worker is ready if it said so in its last turn and still takes turns. Otherwise the text says why not. */
 static void test_ready_says_why(void **state) {
     struct world *w = *state;
     for (int i = 0; i < 3; i++) {

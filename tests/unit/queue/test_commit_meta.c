@@ -198,8 +198,8 @@ static void test_impossible_content(void **state) {
     static const char *const bad[] = {
         "AgA",              /* 2, 0: empty */
         "AgYAAQ",           /* 2, 6, 0, 1: touches the one before */
-        "Ag",               /* 2: half a pair */
-        "AgYC",             /* half a pair more */
+        "Ag",               /* 2: a number that has no second */
+        "AgYC",             /* 2, 6, 2: the last number has no second */
         "AoA",              /* the varint goes on past the end */
         "Av___________wE",  /* 2, 2^64 - 1 */
         "Av7_________fw",   /* 2, 2^63 - 2: just past the largest offset */
