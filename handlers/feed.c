@@ -17,12 +17,12 @@ struct queue {
 struct lw_feed {
     struct lw_feed_setup set;
     int wake;
-    pthread_mutex_t lock; /* guards what follows, up to `mine` */
+    pthread_mutex_t lock; /* guards the fields below, except `mine` */
     struct queue waiting, ended;
     bool asleep;    /* the handler waits for `wake` */
     bool signalled; /* notify_fd was written since the last reap */
     enum lw_feed_stop stop;
-    struct queue mine; /* of the handler's thread: ended and not published */
+    struct queue mine; /* jobs that ended and are not published yet; only the handler's thread uses it */
 };
 
 static void clear(struct queue *q) { *q = (struct queue){NULL, &q->head}; }

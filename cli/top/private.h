@@ -23,7 +23,7 @@ struct top_shard {
     char cursor[OPS_CURSOR];
     bool whole;                      /* true once one round over all lanes is complete */
     int64_t waiting, oldest_ms;      /* sum of messages, and oldest age, of the last complete round */
-    int64_t now_waiting, now_oldest; /* the same of the round that is under way */
+    int64_t now_waiting, now_oldest; /* the same, of the round under way so far */
 };
 
 struct top_dead {

@@ -285,7 +285,7 @@ static void a_sentinel_with_tls(void **state) {
     end_sentinel(pid);
 }
 
-/* A thread that must not block connects without the resolver; the name stays, for the certificate and for messages. */
+/* A thread that must not block connects without the resolver; the name stays, for the certificate and for errors. */
 static void an_address_needs_no_resolver(void **state) {
     (void)state;
     struct lw_stream s;

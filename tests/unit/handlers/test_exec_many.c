@@ -206,7 +206,7 @@ static void test_a_death_in_company_charges_nobody(void **state) {
     close_fx(&x);
 }
 
-/* What names its message charges that one alone: half an answer, a wrong one. */
+/* If half an answer or a wrong one names its message, an attempt is charged to that message alone. */
 static void test_the_one_that_is_named_is_charged(void **state) {
     (void)state;
     static const struct {
