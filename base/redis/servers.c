@@ -51,6 +51,11 @@ const char *lw_redis_deposed(const char *error) {
     return NULL;
 }
 
+bool lw_redis_moved(const char *error) {
+    return !strncmp(error, "MOVED ", 6) || !strncmp(error, "ASK ", 4) || !strncmp(error, "TRYAGAIN", 8) ||
+           strstr(error, "access a non local key") || strstr(error, "undeclared keys were accessed during rehashing of the slot");
+}
+
 /* --- Sentinels ------------------------------------------------------------------------------------------------------------------ */
 
 static int found(const struct lw_redis_servers *s, const char *host, int port, struct lw_redis_url *out, struct lw_err *err) {

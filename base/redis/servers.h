@@ -46,6 +46,8 @@ size_t lw_redis_servers_count(const struct lw_redis_servers *s);
  * replica, or cut it off from the others, or the shard's slot moves. The caller must then search and connect again. Returns NULL for any
  * other error. */
 const char *lw_redis_deposed(const char *error);
+/* True if the error says that the shard's slot, or a key of it, is at another node. */
+bool lw_redis_moved(const char *error);
 void lw_redis_servers_free(struct lw_redis_servers *s);
 
 #endif

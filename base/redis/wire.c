@@ -277,6 +277,10 @@ static void go_on_connecting(struct lw_wire *w) {
 static bool deposed(struct lw_wire *w, const redisReply *r) {
     const char *says = w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (!says) return false;
+    if (w->set.hands_on_moved && lw_redis_moved(r->str)) {
+        lw_finding_doubt(w->finding);
+        return false;
+    }
     char why[WHY_SIZE];
     snprintf(why, sizeof why, "%s (%.*s)", says, (int)strcspn(r->str, "\r\n"), r->str);
     lw_finding_doubt(w->finding);

@@ -36,6 +36,7 @@ struct lw_wire_setup {
     const struct lw_redis_url *url; /* server to connect to, which must outlive the wire; or NULL and: */
     struct lw_finder *finder;       /* finder to ask for the server of `shard`; must outlive the wire */
     int shard;
+    bool hands_on_moved;    /* true: a reply that says that the shard's slot is elsewhere goes to `reply`, and the connection stays up */
     const char *name;       /* copied, like `owner`; name of the connection in the log: "shard 0", "shard 0, hints" */
     const char *owner;      /* name of the connection in CLIENT LIST; NULL: none */
     int64_t connect_ms;     /* limit for connecting and for the login; 0: 2 s */

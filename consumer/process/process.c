@@ -121,6 +121,7 @@ static void open_links(struct process *p) {
         struct lw_wire_setup setup = {
             .finder = p->finder,
             .shard = s,
+            .hands_on_moved = true,
             .name = name,
             .owner = p->id,
             .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server must get its repairs within one TTL */

@@ -8,6 +8,7 @@
  */
 #include "consumer/worker/move.h"
 
+#include "base/redis/servers.h"
 #include "base/redis/slot.h"
 #include "consumer/worker/connection.h"
 #include "consumer/worker/pipe.h"
@@ -24,11 +25,6 @@ enum {
     ASK_AGAIN_MS = 50,  /* how often a worker that cannot vouch asks again */
     UPTIME_SLACK_S = 2, /* INFO counts whole seconds of two readings */
 };
-
-static bool of_slot(const char *text) {
-    return !strncmp(text, "MOVED ", 6) || !strncmp(text, "ASK ", 4) || !strncmp(text, "TRYAGAIN", 8) ||
-           strstr(text, "access a non local key") || strstr(text, "undeclared keys were accessed during rehashing of the slot");
-}
 
 void move_connected(struct shard *sh) {
     sh->move.fresh = true;
@@ -85,7 +81,7 @@ void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 bool move_refused(struct lw_worker *w, struct shard *sh, const char *text) {
     struct move *m = &sh->move;
-    if (!of_slot(text)) return false;
+    if (!lw_redis_moved(text)) return false;
     int64_t now = now_ms(w);
     if (!m->pause_ms || now - m->rest_ms > 1000) {
         lw_info("shard %d: %.*s; its slot is being moved: its calls wait for that", sh->index, (int)strcspn(text, "\r\n"), text);
