@@ -15,7 +15,7 @@ SHARDS = 3
 RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
-KILL_S, MOVE_S = 25, 15  # seconds of load per fault
+KILL_S, MOVE_S = 15, 12  # seconds of load per fault
 BACK_S = 2 + 10  # lock.ttl_ms, and ten seconds
 
 
