@@ -115,12 +115,11 @@ static void decide(struct request *r, int n) {
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
     bool at_fault = r == p->blamed || (!p->blamed && n == 1);
-    if (p->innocent || (r->grace_ms && !r->late))
+    bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late; /* another request's time was over */
+    if (p->innocent || cancelled || beside)
         answer(r, LW_BACK, "");
     else if (r->late)
         answer(r, LW_RETRY, late);
-    else if (p->why == END_TIME)
-        answer(r, LW_BACK, "");
     else if (at_fault) {
         if (p->why == END_DIED) suspect(r, 1);
         answer(r, LW_RETRY, p->reason);
