@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The deterministic simulation: runs seeds through the modes of faults, with all oracles on.
- * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]
+ * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--dead-topic] [--mutate SCRIPT FROM TO]
  * --operate: runs the modes with an operator (operator.h), who drops, replays, breaks, pauses and tries during the run.
  * To repeat one seed: sim_lanes --first SEED --seeds 1 --trace */
 #include "tests/sim/world/world.h"
@@ -251,6 +251,8 @@ int main(int argc, char **argv) {
             only = argv[++i];
         else if (!strcmp(argv[i], "--trace"))
             o.trace = true;
+        else if (!strcmp(argv[i], "--dead-topic"))
+            o.dead_topic = true;
         else if (!strcmp(argv[i], "--until-bad"))
             until_bad = true;
         else if (!strcmp(argv[i], "--operate"))
@@ -260,7 +262,8 @@ int main(int argc, char **argv) {
             i += 3;
         } else {
             fprintf(stderr,
-                    "usage: %s [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--mutate SCRIPT FROM TO]\n",
+                    "usage: %s [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--dead-topic] [--mutate SCRIPT "
+                    "FROM TO]\n",
                     argv[0]);
             return 2;
         }
@@ -273,7 +276,7 @@ int main(int argc, char **argv) {
     for (long seed = first; seed < first + seeds; seed++) {
         const struct faults *f = named ? named : operate ? &operators[seed % OPERATORS] : &modes[seed % MODES];
         struct options run = o;
-        run.dead_topic = seed / MODES % 3 == 1;
+        run.dead_topic = o.dead_topic || seed / MODES % 3 == 1;
         run.skip_order = f->skip || seed / MODES % 7 == 3;
         const char *why = world_run((uint64_t)seed, f, &run, &m, &totals);
         if (!why) continue;
