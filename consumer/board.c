@@ -68,7 +68,8 @@ void lw_seat_leave(struct lw_seat *s) { atomic_store_explicit(&s->busy, false, m
 
 static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion)(word & 3); }
 
-/* Finds the slot of an identity under suspicion and the word under which its texts were read; -1 if there is none. */
+/* Returns the slot of a message that is a suspect or blamed, -1 if it is neither. *word becomes the word of that slot, `reason` (unless
+ * NULL) its reason. */
 static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
     int32_t left =
         atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots are filled from the lowest index, so most searches end early */
@@ -90,7 +91,8 @@ enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, c
     return find(b, identity, &word, reason) >= 0 ? suspicion_of(word) : LW_INNOCENT;
 }
 
-/* Moves a slot to another suspicion, unless the slot has changed since `word` was read. */
+/* Gives the message of a slot another suspicion. Returns false if the slot has changed since
+ * `word` was read. */
 static bool move(struct lw_board *b, struct lw_suspect *s, uint32_t word, enum lw_suspicion to) {
     if (!atomic_compare_exchange_strong(&s->word, &word, (word & ~3u) | (uint32_t)to)) return false;
     bool was = suspicion_of(word) != LW_INNOCENT, is = to != LW_INNOCENT;
@@ -175,7 +177,7 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* Stores the id once, even if it is owed twice. */
+/* Stores the id of an owed outcome, only once even if it is owed twice. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
@@ -192,7 +194,7 @@ void lw_board_owe(struct lw_board *b, int worker, int shard) {
     for (int s = shard < 0 ? 0 : shard; s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
         for (int k = 0; k < LW_UNSURE; k++) {
             uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
-            if (!id) break; /* rows are filled from the start without gaps, so the first 0 ends them */
+            if (!id) break; /* a row is filled from the start without gaps, so its first 0 ends it */
             if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
             atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
         }
@@ -223,7 +225,8 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
 }
 
 /* Gives the worker a slot for the partition. If two workers look for the same new partition at
- * once, each may get a slot, which it gives up with the partition. */
+ * once, each may get a slot of its own; a worker that gives up the partition gives up its slot,
+ * too. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {

@@ -41,8 +41,8 @@ struct lw_counts {
     _Atomic uint64_t redis_commands, redis_round_trips;
     _Atomic uint64_t locks_granted,
         locks_busy; /* lanes that gate or claim asked for: granted, or busy (locked by another, or with waiting messages) */
-    struct lw_hist handler, end_to_end,
-        redis; /* durations: of a handler's run (added by its threads); from a record's timestamp to its end; of a pipeline */
+    struct lw_hist handler, end_to_end, redis; /* handler: durations of runs, added by handler threads; end_to_end: from a record's
+                                                  timestamp to the end of its message; redis: durations of pipelines */
 };
 
 /* A line of text that one process writes and others read. The version is odd during a write. */
@@ -70,8 +70,8 @@ struct lw_board_worker {
     _Atomic int64_t heartbeat_ms;           /* time of the main loop's last turn, ms on the boot clock */
     _Atomic uint64_t waiting;               /* number of messages of the worker's partitions that wait in Redis now */
     _Atomic uint64_t in_handler;            /* number of messages that the worker's handlers have not answered yet */
-    _Atomic uint32_t n_loads;               /* number of its handler processes; 0 unless the handler is exec */
-    _Atomic uint32_t loads[LW_BOARD_SEATS]; /* number of requests that each of them has */
+    _Atomic uint32_t n_loads;               /* number of processes of the exec handler; 0 for other handlers */
+    _Atomic uint32_t loads[LW_BOARD_SEATS]; /* per handler process: number of requests that it has */
     atomic_bool ready;                      /* connected to every shard, and a member of the group whose assignment is served */
     _Atomic uint32_t kafka;                 /* enum lw_kafka_state + 1; 0: unknown */
     struct lw_note why;                     /* why the worker is not ready or makes no progress; "" if there is no reason */
@@ -190,22 +190,22 @@ void lw_board_disown_all(struct lw_board *b, int worker);
 /* Returns the next slot that has an owner, from *at on; NULL after the last. Begin with *at = 0. */
 const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at);
 
-/* Returns the id of an outcome that Redis may or may not have recorded: a hash of the message's
- * identity, and whether the message is done or dead. */
+/* Returns the id under which an outcome is owed: a hash of the message's identity and of whether
+ * the message is done or dead. */
 uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
-/* Marks a worker's unanswered outcomes as owed, of one shard or (-1) of all. The supervisor
- * calls it when the worker has died; the worker calls it when it gives up a shard's calls. If
- * more than LW_OWED are owed, some are forgotten. */
+/* Marks the unanswered outcomes of a worker, in one shard or in all (-1), as owed. The
+ * supervisor calls this when the worker has died; the worker itself calls it when it gives up a
+ * shard's calls. If more than LW_OWED outcomes are owed, some are forgotten. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns whether this finished message is owed, so that the caller counts it, and removes the
- * entry. Sets *dead (unless `dead` is NULL) if it counts as dead, not as done. */
+/* Returns whether the outcome of this finished message is owed, so that the caller counts it; it
+ * is then no longer owed. Sets *dead (unless `dead` is NULL) if it counts as dead, not as done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
 /* Exit statuses of a worker process. */
 enum {
     LW_EXIT_OK = 0,
-    LW_EXIT_FAILED = 1, /* the supervisor restarts it with a backoff */
+    LW_EXIT_FAILED = 1, /* the supervisor restarts the worker, with a backoff */
     /* EX_CONFIG: a restart cannot help, because the worker differs from the fleet's schema,
      * offsets were moved back, or there is no handler. The run ends with this status. */
     LW_EXIT_REFUSED = 78,

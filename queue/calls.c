@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* If a call names at least one message per 128 bytes of states, one range covers them all: one
- * more byte of a range costs Redis about a hundredth of one more read. */
+/* If a call names at least one message per 128 bytes of a segment's states, one range covers
+ * them all, because one more byte of a range costs Redis about a hundredth of one more read. */
 enum { DENSE_BYTES = 128 };
 
 enum { NAME_MAX_BYTES = 370 }; /* maximum length of a segment's name: topic, partition, number */
@@ -58,7 +58,7 @@ static void places_args(const struct lw_call *c, const struct lw_places *p) {
     lw_arg_i64(c->commands, p->n);
     for (int i = 0; i < p->n; i++) {
         const struct lw_group *g = &p->group[i];
-        bool dense = g->hi - g->lo < DENSE_BYTES * g->n; /* if not, the script reads the page of each message by itself */
+        bool dense = g->hi - g->lo < DENSE_BYTES * g->n; /* if dense, the script reads one range; if not, the page of each message */
         lw_arg_text(c->commands, g->partition), lw_arg_i64(c->commands, g->segment);
         lw_arg_i64(c->commands, dense ? g->lo : 1), lw_arg_i64(c->commands, dense ? g->hi : 0);
     }
@@ -89,7 +89,7 @@ static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) 
 
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token) {
     size_t n = strlen(worker);
-    assert(token > 0 && n + 48 < LW_TOKEN_TEXT); /* room for two numbers and the text between them */
+    assert(token > 0 && n + 48 < LW_TOKEN_TEXT); /* the text has room for the worker's id, two numbers and what stands between them */
     memcpy(to, worker, n);
     to[n++] = '.';
     return lw_bytes(to, n + lw_decimal((int64_t)token, to + n));
@@ -118,8 +118,8 @@ void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lan
     places_keys(c, p);
 }
 
-/* Adds 'park', or 'drop' with, for each segment, the first offset of its partition that is new
- * in this epoch. */
+/* Adds the argument that says what becomes of messages of a busy lane: "park", or "drop"
+ * followed by, for each segment, the first offset of its partition that is new in this epoch. */
 static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;

@@ -77,9 +77,9 @@ struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token, uint64_t fence);
 
 void lw_call_lane(const struct lw_call *c, struct lw_bytes lane);         /* adds the lane's lock as a key */
-void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope); /* copied */
+void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope); /* the envelope is copied */
 void lw_call_dedup(const struct lw_call *c, struct lw_bytes id);
-void lw_call_value(const struct lw_call *c, struct lw_bytes value); /* copied */
+void lw_call_value(const struct lw_call *c, struct lw_bytes value); /* the value is copied */
 
 /* --- gate ----------------------------------------------------------------------------------------------------------------------------- */
 
@@ -119,7 +119,7 @@ void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_l
 void lw_settle_args(const struct lw_call *c, const struct lw_places *p, const struct lw_settle_call *s);
 /* lw_settle_last() adds what an item's last message needs: for LW_RETRY and LW_BACK the backoff
  * and the envelope, for LW_DEAD the reason and the envelope (copied). */
-bool lw_settle_carries(enum lw_outcome outcome); /* true if the call carries the envelope */
+bool lw_settle_carries(enum lw_outcome outcome); /* true if a call with this outcome carries the envelope */
 void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms, const char *reason, struct lw_bytes envelope);
 
 /* --- claim ---------------------------------------------------------------------------------------------------------------------------- */

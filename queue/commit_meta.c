@@ -89,7 +89,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
-        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* so that equal content has one encoding */
+        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* join touching ranges: equal content has one encoding */
         assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));

@@ -27,7 +27,7 @@ static void put_header(struct lw_buf *out, const struct lw_header *h) {
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
     assert(e->topic.p && e->topic.n);
     assert(e->partition >= 0 && e->offset >= 0 && e->replay >= 0);
-    assert(e->headers || !e->n_headers); /* what decoding refuses is never written */
+    assert(e->headers || !e->n_headers);
     lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n, e->topic.p, (int)e->partition,
                 (long long)e->offset, (long long)e->replay, (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key),
                 e->dedup.n, e->n_headers, length_of(e->payload));

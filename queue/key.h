@@ -32,8 +32,8 @@ enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 
-/* The key of a record without one if key.missing is `own`: its identity, "topic/partition/offset", written to `scratch`. So it has a lane
- * of its own, and handlers, fences and commands have a key to name it by. */
+/* Returns the key of a record that has none, if key.missing is `own`: its identity, "topic/partition/offset", written to `scratch`. So
+ * the record has a lane of its own, and handlers, fences and commands have a key to name it by. */
 struct lw_bytes lw_key_own(struct lw_bytes topic, int32_t partition, int64_t offset, struct lw_buf *scratch);
 
 /* Formats a key for display: as text if it is valid UTF-8, else as hex; long keys are cut. */

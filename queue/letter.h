@@ -29,7 +29,7 @@ struct lw_letter {
 
 /* Writes the headers that the letter adds, and returns their number. They point into the letter. */
 size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEADERS]);
-/* Whether a letter adds a header of this name. */
+/* Returns whether a letter adds a header of this name. */
 bool lw_letter_adds(struct lw_bytes name);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line: ID ADDRESS FLAGS MASTER PING PONG CONFIG-EPOCH LINK SLOT… */
+/* The words of a line of CLUSTER NODES: ID ADDRESS FLAGS MASTER PING PONG CONFIG-EPOCH LINK SLOT… */
 enum { FLAGS = 2, CONFIG_EPOCH = 6, FIRST_SLOT = 8, WORD = 64 };
 
 /* Copies the next word of a line. Returns what follows it; NULL at the end of the line. */
@@ -26,7 +26,8 @@ static bool has_flag(const char *flags, const char *flag) {
     return false;
 }
 
-/* "5", "5-9"; "[5->-ID]": keys of it go to that node. What comes here ("[5-<-ID]") is not this node's yet. */
+/* Finds a slot in the last words of a node's line. "5" and "5-9" are slots of the node; "[5->-ID]" says that keys of slot 5 are leaving
+ * for node ID. A slot that is coming to the node ("[5-<-ID]") does not belong to it yet. */
 static enum lw_slot_at slot_in(const char *p, int slot) {
     enum lw_slot_at at = LW_SLOT_ELSEWHERE;
     char word[WORD];
@@ -34,7 +35,7 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
         char *more;
         if (word[0] == '[') {
             bool leaves = strtol(word + 1, &more, 10) == slot && !strncmp(more, "->-", 3);
-            if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING; /* such words come last in the line */
+            if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING; /* words in brackets come last */
             continue;
         }
         long first = strtol(word, &more, 10), last = *more == '-' ? strtol(more + 1, NULL, 10) : first;

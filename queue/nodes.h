@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node of a Redis Cluster answers to CLUSTER NODES, as far as a shard asks: whose its slot is, and who is a master.
+/* Reads the answer of a node of a Redis Cluster to CLUSTER NODES, as far as a shard needs it: whether the node owns the shard's slot, and
+ * which nodes are masters.
  *
- * Of the slots that are on their way from or to another node, a node knows only its own: so the answer counts for the node that gave it. */
+ * Of all slots that are being moved, a node knows only those that leave it or come to it, so the answer counts only for that node. */
 #ifndef LW_QUEUE_NODES_H
 #define LW_QUEUE_NODES_H
 
@@ -10,9 +11,9 @@
 enum { LW_NODE_ID = 41 };
 
 enum lw_slot_at {
-    LW_SLOT_ELSEWHERE, /* another node's, or nobody's */
-    LW_SLOT_LEAVING,   /* this node's, and keys of it may have left for another node already */
-    LW_SLOT_WHOLE      /* this node's, with all its keys */
+    LW_SLOT_ELSEWHERE, /* the slot is another node's, or nobody's */
+    LW_SLOT_LEAVING,   /* the slot is this node's, but keys of it may have left for another node already */
+    LW_SLOT_WHOLE      /* the slot is this node's, with all its keys */
 };
 
 struct lw_node {
@@ -22,9 +23,10 @@ struct lw_node {
     enum lw_slot_at slot;
 };
 
-/* The node that gave this answer. Returns false if the text is not such an answer. */
+/* Finds the node that gave this answer, and says where the slot is. Returns false if the text is
+ * not such an answer. */
 bool lw_nodes_self(const char *nodes, int slot, struct lw_node *out);
-/* Whether the answer lists this node as a master. */
+/* Returns whether the answer lists this node as a master. */
 bool lw_nodes_master(const char *nodes, const char *id);
 
 #endif

@@ -35,7 +35,7 @@ struct run {
     struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: the caller's is in force */
     int rolling;                /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
     int rolling_end;            /* the reload replaces workers below this index */
-    unsigned rolling_from;      /* number of times that worker had been started before it was asked to end */
+    unsigned rolling_from;      /* number of starts of the worker `rolling` before it was asked to end */
     int64_t rolling_until_ms;
     bool drained;
     struct side exporter, follower;
@@ -232,7 +232,8 @@ static void start_missing(struct run *r) {
     }
 }
 
-/* Stops surplus workers, those with the highest numbers. The others are replaced one at a time. */
+/* Stops surplus workers, which are those with the highest numbers. The others are replaced one
+ * at a time. */
 static void resize(struct run *r, int n) {
     struct lw_sup *s = &r->sup;
     struct lw_board *b = s->board;
@@ -346,7 +347,7 @@ static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
     if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
-    r->report.moved_ms = now; /* so that the next question comes only after stuck_ms */
+    r->report.moved_ms = now; /* ask again only after another stuck_ms without progress */
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);
     if (n > 0) {

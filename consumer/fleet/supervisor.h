@@ -10,7 +10,7 @@
  *                         |   ^ \             ^
  *          unasked exit,  |   |  \ RELOAD     | STOP
  *          crash, kill    v   |   v           |
- *                      WAITING <- ROLLING ----+      (from ROLLING it starts again at once if it ends well)
+ *                      WAITING <- ROLLING ----+      (a worker that ends well in ROLLING starts again at once)
  *
  * If a worker's main function returned (board: `returned`), its status says whether the end is clean, failed or refused. Any other exit was
  * caused by a handler and counts as a crash, as do crash signals and a hang that the supervisor ended. Every other signal is a kill from
@@ -28,7 +28,7 @@
 
 /* Times and limits; 0 stands for the default in brackets. Tests shorten them. */
 struct lw_supervise_times {
-    int64_t backoff_ms, backoff_max_ms; /* before a restart, doubling up to the maximum [200, 10 s] */
+    int64_t backoff_ms, backoff_max_ms; /* wait before a restart; doubles each time up to the maximum [200 ms, 10 s] */
     int64_t calm_ms;                    /* a worker that lived this long starts again with the first backoff [30 s] */
     int64_t tick_ms;                    /* time between two checks for hung workers [1 s] */
     int64_t heartbeat_ms; /* a main loop that has not turned for this long is hung [90 s + shutdown.grace_ms, because joining a group may
@@ -41,14 +41,14 @@ struct lw_supervise_times {
 };
 
 struct lw_supervise_options {
-    bool drain;    /* end once everything below the end offsets of now is committed */
+    bool drain;    /* end the run once everything that was in the topics at its start is committed */
     bool json;     /* print the summary as one JSON object */
     bool progress; /* show a live line on stderr */
     /* The worker process; its return value is the process's exit status. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
     /* Called on SIGHUP: returns a new configuration, or NULL if it has errors, which it has
-     * logged. May change `blames_worker` of these options to match. If it is NULL, SIGHUP only
-     * causes a warning. */
+     * logged. May change `blames_worker` of these options to match. Without this function,
+     * SIGHUP only causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
     /* For --drain: calls fn for each partition. Runs in a process of its own, because it starts

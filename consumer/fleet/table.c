@@ -143,7 +143,7 @@ static void kill_rolled(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
     accuse(s, w, false);
     if (w->killed)
-        start(s, w); /* the supervisor asked the worker to end, so there is no backoff */
+        start(s, w); /* the supervisor itself killed the worker, so the restart needs no backoff */
     else
         wait_for_restart(s, w);
 }
@@ -155,8 +155,8 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    /* Another member may have taken the worker's id: then it ends by itself, and its successor
-     * joins again. */
+    /* If another member has taken the worker's id, the worker ends by itself, which is no
+     * failure. */
     bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {

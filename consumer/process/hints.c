@@ -30,8 +30,8 @@ struct lw_hints {
     int64_t next_ms;       /* time before which no hint is asked for */
     int64_t full_until_ms; /* time until which Redis counts as full (maxmemory) */
     int64_t complained_ms;
-    enum asked refused_at; /* the question that was refused, and not allowed since; NOTHING: there is none */
-    char refused[200];     /* the server's error */
+    enum asked refused_at; /* the command that Redis refused and has not allowed since; NOTHING: there is none */
+    char refused[200];     /* text of that refusal, as Redis gave it */
     struct lw_commands commands;
 };
 

@@ -2,10 +2,10 @@
 /* Hints: for one shard, the blocking pop of `ready` into `claimed:<worker>`, on a connection of
  * its own, so that an idle worker learns of a runnable lane at once and without polling.
  *
- * A pop that is cut off may have moved a hint of which nobody was told. So each new connection
- * first reads `claimed` and tells all of it: a hint that is told twice is harmless. When Redis
- * is at maxmemory and refuses the pop, hints.lua, which is allowed then, is called every 100 ms
- * instead. */
+ * If a connection breaks during a pop, Redis may have moved a hint that never reached the worker.
+ * So each new connection first reads `claimed` and reports every hint in it: a hint that is
+ * reported twice is harmless. When Redis is at maxmemory and refuses the pop, hints.lua, which is
+ * allowed then, is called every 100 ms instead. */
 #ifndef LW_CONSUMER_PROCESS_HINTS_H
 #define LW_CONSUMER_PROCESS_HINTS_H
 
@@ -26,11 +26,11 @@ struct lw_hints_setup {
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Sets whether hints are wanted. Connects when they are first wanted. A pop under way may still
- * bring a hint when they no longer are. Calls no event function. */
+/* Sets whether hints are wanted, and connects when they are first wanted. When they are no
+ * longer wanted, a pop under way may still bring one. Calls no event function. */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
-/* Returns the server's error if it refuses what hints need; NULL if it refuses nothing. */
+/* Returns the error with which the server refuses what hints need; NULL if it refuses nothing. */
 const char *lw_hints_refused(const struct lw_hints *h);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of struct lw_io: what the worker's logic calls outside, and how the outside
- * answers. */
+/* Implements struct lw_io: the calls by which the worker's logic reaches Redis, Kafka, handlers
+ * and clocks, and the callbacks that bring the answers. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"

@@ -23,7 +23,7 @@ static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a; the NUL of each 
 
 static const char *host_name(char out[HOST_MAX + 1]) {
     memset(out, 0, HOST_MAX + 1);
-    if (gethostname(out, HOST_MAX)) out[0] = 0; /* a longer name may be truncated */
+    if (gethostname(out, HOST_MAX)) out[0] = 0; /* a name that is too long may be truncated, but `out` stays NUL-terminated */
     for (char *p = out; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._-", *p)) *p = '-';
     return *out ? out : "host";

@@ -202,7 +202,7 @@ static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, i
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* jobs in the queue would not fit into this batch */
+    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* the followers' time is over, and queued jobs do not fit beside them */
         for (size_t i = 0; n; i++, n--) append(p, t->batch[i], t->batch[i], 1);
     if (!n) *until_us = 0;
     while (!p->stop && !p->head && !n) {
@@ -285,7 +285,7 @@ static void learn(struct lw_pool *p, int64_t took_us) {
  * start of the thread's next job. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
     atomic_store_explicit(&t->busy_since_us, now_us,
-                          memory_order_relaxed); /* set once per chain: the jobs in the hand wait for all of it */
+                          memory_order_relaxed); /* set once per chain, because the jobs in the hand wait for the whole chain */
     int64_t look_us = INT64_MAX;
     for (;;) {
         if (startable(job, now_us / 1000)) {
@@ -299,7 +299,7 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            look_us = now_us + STUCK_US; /* not after every job, because looking costs more than a fast job */
+            look_us = now_us + STUCK_US; /* look only every STUCK_US, because looking costs more than a fast job */
         }
     }
 }
@@ -443,9 +443,10 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
     return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
 }
 
-/* Gives every job in a handler a seat on the board, as far as there are enough, so that the
+/* Gives every job in a handler a seat on the board, if there are enough seats, so that the
  * supervisor can name the jobs of a worker that hangs. If the handler type can crash the worker,
- * each job must have a seat of its own. */
+ * each job must have a seat of its own, so a batch is no larger than the number of a thread's
+ * seats. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (seats) p->counts = &seats->counts;
     if (!seats || p->n > LW_BOARD_SEATS) return;

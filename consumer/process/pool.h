@@ -16,7 +16,7 @@
  * after CHAIN_US of followers, the next follower goes to the end of the queue. Batch handlers
  * get the followers of a batch in the next batch.
  *
- * When something is finished, `notify_fd`, an eventfd, is written, once until the next reap. The
+ * When a job has finished, the eventfd `notify_fd` is written, at most once between two reaps. The
  * main thread reads it empty before it reaps.
  *
  * A job belongs to the pool from submit (or from its link behind a job) to reap, with all that

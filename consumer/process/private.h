@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the worker process share: process.c (set-up, loop, shutdown) and io.c (what the
- * logic calls outside).
- */
+/* What the files of the worker process share: process.c (set-up, loop, shutdown), io.c (the
+ * calls of the logic to Redis, Kafka, handlers and clocks) and state.c (readiness). */
 #ifndef LW_CONSUMER_PROCESS_PRIVATE_H
 #define LW_CONSUMER_PROCESS_PRIVATE_H
 
@@ -19,7 +18,7 @@ struct link {
     int shard;
     struct lw_wire *wire;
     struct lw_hints *hints;
-    int64_t sent_us; /* when the pipeline in flight was sent, us; and how many of its commands are not answered */
+    int64_t sent_us; /* sent_us: when the pipeline in flight was sent, us; unanswered: number of its commands without a reply */
     int unanswered;
 };
 
@@ -45,7 +44,7 @@ struct process {
     struct lw_pool *pool;     /* runs a handler with run(); NULL if it has serve() */
     struct lw_server *server; /* runs a handler with serve(); NULL if it has run() */
     struct lw_finder *finder; /* finds the servers of the shards */
-    struct link *links;       /* c->redis.shards links */
+    struct link *links;       /* c->redis.shards links, one per shard */
     struct lw_worker *logic;
     struct lw_renewer *renewer;
     struct lw_source *source;
@@ -60,7 +59,7 @@ struct process {
     int64_t commit_ms;              /* timeout of a synchronous commit, ms */
 
     bool pumping;                         /* true while a revocation waits for handlers */
-    bool asked_to_stop, stopping, fenced; /* a signal asked for the end; the logic was told; handlers were cancelled */
+    bool asked_to_stop, stopping, fenced; /* asked_to_stop: a signal came; stopping: the logic was told; fenced: handlers were cancelled */
     bool leaving;                         /* the last commit is made, so a revocation no longer waits */
     int64_t grace_until_ms;
     bool ended; /* the process cannot go on and ends with `status` */

@@ -99,8 +99,8 @@ static void complain(struct shard *sh, const char *what) {
     lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
-/* Cancels the leases of the epoch that the request named. If the main loop has already joined the
- * next epoch, its leases stay. */
+/* Cancels the leases of the epoch that the request named. If the main loop has already joined
+ * the next epoch, the leases of that one stay. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];
@@ -112,7 +112,7 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     if (r->type == REDIS_REPLY_STATUS && r->len == sh->n_due) {
         lost(sh->renewer, lw_leases_renewed(set->leases, sh->due, sh->n_due, r->str, sh->sent_ms));
-        if (sh->n_due == LW_RENEW_BATCH) renew(sh); /* the batch was full, so there may be more */
+        if (sh->n_due == LW_RENEW_BATCH) renew(sh); /* the batch was full, so more leases may be due */
     } else if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "LOST") == 0) {
         epoch_lost(sh);
     } else if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0) {
@@ -199,7 +199,7 @@ static void open_shard(struct lw_renewer *r, int index) {
         .owner = r->set.worker_id,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .answer_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
-        .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS), /* so that another attempt fits in before the fence */
+        .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS), /* another attempt fits in before the self-fence */
         .up = on_up,
         .reply = on_reply,
         .down = on_down,

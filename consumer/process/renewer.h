@@ -29,6 +29,6 @@ struct lw_renewer_setup {
 };
 
 struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct lw_err *err);
-void lw_renewer_close(struct lw_renewer *r); /* ends the thread; after that no lease is fenced */
+void lw_renewer_close(struct lw_renewer *r); /* ends the thread; after that no lease is cancelled by the self-fence */
 
 #endif

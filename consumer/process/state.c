@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whether this worker is ready, and why it is not or makes no progress. The board
- * shows that for health checks and metrics, and the log tells it. */
+/* Finds out whether this worker is ready and, if it is not or makes no progress, why. The reason
+ * goes to the board, for health checks and metrics, and to the log. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -12,8 +12,8 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* time after which a lasting reason is logged */
-    TELL_AGAIN_MS = 30000, /* time after which it is logged again */
+    TELL_MS = 5000,        /* a reason that lasts this long is logged */
+    TELL_AGAIN_MS = 30000, /* time after which the same reason is logged again */
     QUIET_MS = 10000,      /* time without progress after which a ready worker logs a reason */
 };
 

@@ -36,7 +36,7 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
-    if (!heads_fit(w)) return 0; /* memory is short; heads that run now free some when they finish */
+    if (!heads_fit(w)) return 0; /* memory is short; heads that run now free some of it when they finish */
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
@@ -83,7 +83,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim.item[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        if (!l) continue; /* never the case: a lane that a call names exists */
+        if (!l) continue; /* cannot happen: a lane stays in memory while a call names it */
         l->in_call = false;
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: sends the watermarks to Kafka, with what is finished above them, and what Kafka has
- * accepted to the shards, as their floors. */
+/* commit: commits the watermarks to Kafka, with metadata about what is finished above them. Each
+ * commit that Kafka has accepted is sent to the shards, as their floor. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"
@@ -89,7 +89,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
-    (void)stale; /* Kafka also reports the loss of a partition as a rebalance */
+    (void)stale; /* a refused commit needs no action, because a rebalance reports the loss of the partition as well */
     if (!p || !ok) return;
     part_committed(p, offset);
     first_committed(w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: sends the watermarks to Kafka, and what Kafka has accepted to the shards, as their
- * floors. */
+/* commit: commits the watermarks to Kafka. Each commit that Kafka has accepted is sent to the
+ * shards, as their floor. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 

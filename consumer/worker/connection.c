@@ -53,7 +53,7 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-/* Returns the server's life as HELLO found it. The epoch is entered in this life, which is ours once enter has answered. */
+/* Returns the server's life as HELLO found it. Enter is sent with this life, and connection_entered() stores it. */
 const struct lw_life *connection_life(struct shard *sh) {
     assert(sh->phase == ENTERING);
     return &sh->server.new_life;
@@ -137,8 +137,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* while the shard is READY, this answers the periodic check, which is part of a turn's
-     * pipeline */
+    /* in phase READY, INFO is sent as the periodic check, in a turn's pipeline */
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 
@@ -163,7 +162,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
-/* The epoch goes on, on this connection; `another`: in another life of the server. */
+/* Continues the epoch on this connection. `another`: the server is in another life than before. */
 static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
     move_joined(w, sh, another);
     shard_to(sh, sh->repair.over ? READY : REPAIRING);

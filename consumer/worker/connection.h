@@ -28,9 +28,9 @@ bool connection_unsure(const struct shard *sh); /* true if the life, the clock o
 void connection_restart(struct lw_worker *w, struct shard *sh);
 /* Drops the connection and its pipeline. The unanswered calls are sent again. */
 void connection_drop(struct lw_worker *w, struct shard *sh);
-const struct lw_life *connection_life(struct shard *sh);         /* returns the life in which the epoch is entered */
-bool connection_entered(struct shard *sh);                       /* takes that life as ours; returns whether it differs from the last one */
-void connection_rejoined(struct lw_worker *w, struct shard *sh); /* goes on after enter found the shard's own epoch */
+const struct lw_life *connection_life(struct shard *sh); /* returns the life in which the epoch is entered */
+bool connection_entered(struct shard *sh); /* stores the life of connection_life(); returns whether it is another than before */
+void connection_rejoined(struct lw_worker *w, struct shard *sh); /* continues the epoch, which enter has found again */
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

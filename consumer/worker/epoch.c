@@ -100,8 +100,8 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
 }
 
 /* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know
- * that workers, perhaps cut off now, use a longer TTL than this one. The longer TTL is asked for
- * in one quarantine only: after it all these leases are over, and the answer of enter counts. */
+ * this, and other workers, perhaps cut off now, may use a longer TTL than this one. It matters for
+ * one quarantine only: after that all these leases have ended, and the answer of enter counts. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;
@@ -133,7 +133,8 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->pipe.open);
 }
 
-/* Takes the largest TTL in use and the end of the quarantine. Returns what is left of it. */
+/* Takes the largest TTL in use and the end of the quarantine from the reply. Returns how long
+ * the quarantine still lasts. */
 static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int64_t now = now_ms(w), left = strtoll(r->element[3]->str, NULL, 10) - strtoll(r->element[2]->str, NULL, 10);
     sh->epoch.ttl_ms = strtoll(r->element[4]->str, NULL, 10);
@@ -142,7 +143,8 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
     return left;
 }
 
-/* The slot has come to another node, or the connection is new: does the data there go on with our epoch? */
+/* Handles the reply to enter if this worker was in an epoch before: the slot is now on another node, or the connection is new. The epoch
+ * goes on if the data there names it, and is lost otherwise. */
 static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
         shard_lost(w, sh, "the node that has its slot now holds another");

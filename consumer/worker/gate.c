@@ -177,8 +177,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     gate_encode(w, sh);
 }
 
-/* Puts messages that gate did not decide back to the front of their lane. Returns how many these
- * are. */
+/* Puts messages that gate did not decide back to the front of their lane. Returns their number. */
 static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
     assert(from >= 0 && from <= it->n);
     size_t n = 0;
@@ -193,7 +192,7 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
     return n;
 }
 
-/* Puts the messages of a call back, if it did not execute or was refused. */
+/* Puts the messages of a call back if the call did not execute or was refused. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
     for (int i = sh->gate.n - 1; i >= 0; i--) {

@@ -39,7 +39,7 @@ void gate_begin(struct shard *sh);                             /* called when a 
 void gate_list(struct shard *sh, struct lane *l, int64_t now); /* puts the lane into the list of lanes to gate */
 void gate_forget(struct lw_worker *w, struct shard *sh);       /* called when the call will never be answered */
 void gate_refused(struct lw_worker *w,
-                  struct shard *sh);                  /* called when Redis is at maxmemory: admission pauses, while lanes that wait go on */
+                  struct shard *sh); /* called when Redis is at maxmemory: nothing new is admitted, but waiting messages run */
 bool gate_rests(const struct shard *sh, int64_t now); /* true while admission pauses because of maxmemory */
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);

@@ -22,8 +22,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Returns whether the messages of a hold are linked, and several requested at once. The options
- * for order, dedup and busy lanes must allow it. */
+/* Returns whether several messages of a lane are granted at once and linked: lock.run_ahead must
+ * ask for it, and retry.order, dedup and queue.on_busy must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     assert(w->c->lock.run_ahead >= 1);
     return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
@@ -106,8 +106,8 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started, and those behind it first. A message of the fast path
- * waits in memory again, in front of anything newer; a head is still in its list. */
+/* Withdraws a grant that has not started, after those behind it. A message of the fast path goes
+ * back to the front of its lane in memory; a head is still in its waiting list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -128,7 +128,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
         struct run *r = *at;
-        assert(before); /* a linked run has one that it follows */
+        assert(before); /* a linked run is never the first of its hold */
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
             break; /* the thread did not start the next message */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
@@ -164,9 +164,9 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
-/* Records the dones that Redis did not learn of before its epoch ended. Under a live lease nobody
- * else can have run these messages. After the lease ended, the rule "first done only" holds, as in
- * a settle. */
+/* Records the dones that Redis did not learn of before the epoch ended. Under a live lease
+ * nobody else can have run these messages. After the lease ended, the rule "first done only"
+ * holds, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->lost);
@@ -207,9 +207,9 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the lease belongs to another. Messages that finished while the settle was in
- * flight are not settled: if they were recorded as done, earlier messages of the lane, which were
- * not, would run again after them. */
+/* Called when the lease belongs to another. Nothing more of the hold is settled: if a later
+ * message were recorded as done and an earlier one were not, the earlier one would run again
+ * after it. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);
@@ -218,8 +218,8 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
     atomic_store(&h->lease.held.cancelled, true);
 }
 
-/* Ends a stale hold when none of its messages runs any more: nothing of it is recorded from now
- * on, and its messages ask gate again. */
+/* Ends a stale hold when none of its messages runs any more. No outcome that is left in it is
+ * recorded, and its messages of the fast path ask gate again. */
 static void end_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->stale && !h->lost);

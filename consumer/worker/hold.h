@@ -26,12 +26,12 @@ struct hold {
     struct run *first, **tail;
     int n;           /* number of messages granted since the lane last let others go first (lock.max_run) */
     int n_finished;  /* number of runs, from the first on, that are FINISHED */
-    int n_open;      /* number of runs behind them: RUNNING, SENDING or AHEAD */
+    int n_open;      /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
     int n_in_call;   /* number of runs, from the first on, in the settle under way */
     bool failed;     /* the last finished run is not done, so nothing more runs */
     bool stale;      /* settle answered S: the lease belongs to another. Nothing more is recorded, and the lane waits until the last run has
                         ended */
-    bool lost;       /* the epoch of its shard was lost */
+    bool lost;       /* the epoch of the hold's shard was lost */
     bool listed;     /* the hold is in its shard's list of holds to settle */
     int64_t done_ms; /* time when the first finished run ended */
     struct hold *next;
@@ -45,9 +45,9 @@ void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws th
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* drops the first n runs, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-void hold_to_lost(struct lw_worker *w, struct hold *h);   /* called when the epoch of its shard is lost */
-void hold_to_stale(struct lw_worker *w, struct hold *h);  /* called when its lease is lost: nothing more of it is settled */
-void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or lost hold once nothing of it runs */
+void hold_to_lost(struct lw_worker *w, struct hold *h);   /* called when the epoch of the hold's shard is lost */
+void hold_to_stale(struct lw_worker *w, struct hold *h);  /* called when the lease is lost: nothing more of the hold is settled */
+void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or lost hold once none of its messages runs */
 size_t wanted_heads(const struct lw_worker *w);
 bool drops_busy(const struct lw_worker *w); /* true with queue.on_busy: drop */
 bool runs_ahead(const struct lw_worker *w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes, and the messages that wait in them. A lane exists here while it has a message, a run or an
+/* Lanes, and their messages in memory. A lane exists here while it has a message, a run or an
  * unanswered call. */
 #include "consumer/worker/lane.h"
 
@@ -151,10 +151,9 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Returns whether messages behind a run ask gate. Behind a run from the fast path, messages wait
- * in memory as its chain. Behind a claimed run, they go to gate and park. With on_busy drop,
- * each message behind a run asks gate once whether it is dropped; if it must not be dropped, it
- * waits in the chain. */
+/* Returns whether messages behind a run ask gate. Behind a run of the fast path they stay in
+ * memory, as its chain. Behind a claimed run they ask gate and are parked. With on_busy drop,
+ * each message behind a run asks gate once whether it is dropped; if not, it stays in the chain. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

@@ -30,7 +30,7 @@ struct lane {
     bool in_call;          /* an unanswered call names the lane */
     bool listed;           /* the lane is in its shard's list of lanes to gate */
     bool settled;          /* the lane's last call was a settle, so messages that wait for gate go first now */
-    int64_t not_before_ms; /* one of the lane's names holds another Redis type; do not look again before this time */
+    int64_t not_before_ms; /* no gate before this time, because a Redis name of the lane holds another type */
     struct lane *gate_next;
 };
 

@@ -26,7 +26,7 @@ struct lw_lease {
     int shard;
     struct lw_bytes lane; /* owned by the caller while the lease is in the table */
     uint64_t id;          /* 0: not in the table */
-    bool lost;            /* a renewal found that it is lost, so it is not renewed again */
+    bool lost;            /* a renewal found the lease lost, so the lease is not renewed again */
     struct lw_lease *prev, *next;
 };
 

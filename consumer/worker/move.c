@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key. While it moves, scripts that touch a key
- * which has left, or a new one, fail in the middle; their calls are sent again until the owner says that the slot is no longer its own.
- * This worker then follows, and the epoch goes on if all the data came along (the rule "moved whole").
+/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key. While it moves, a script fails in the middle
+ * if it touches a key that has left, or one that does not exist yet. Such calls are sent again until the owner says that the slot is no
+ * longer its own. Then this worker turns to the new owner, and the epoch goes on if all the data came along (the rule "moved whole").
  *
  *     owner A: WHOLE ----> LEAVING ----> ELSEWHERE       B: HELLO ----> enter: our epoch, and the life of A ----> READY
  *              whole_ms    calls fail    left                                  another epoch, or nobody vouches -> lost
@@ -20,10 +20,10 @@
 #include <stdlib.h>
 
 enum {
-    PAUSE_MS = 5,       /* the first rest after a refused call, */
-    PAUSE_MAX_MS = 80,  /* and the longest */
-    ASK_AGAIN_MS = 50,  /* how often a worker that cannot vouch asks again */
-    UPTIME_SLACK_S = 2, /* INFO counts whole seconds of two readings */
+    PAUSE_MS = 5,       /* rest after the first refused call; doubles with each further one */
+    PAUSE_MAX_MS = 80,  /* longest rest */
+    ASK_AGAIN_MS = 50,  /* time after which a worker that cannot vouch asks again */
+    UPTIME_SLACK_S = 2, /* possible error of the uptime in INFO, which is the difference of two times in whole seconds */
 };
 
 void move_connected(struct shard *sh) {
@@ -49,7 +49,8 @@ void move_build(struct shard *sh) {
     lw_arg_text(&sh->pipe.commands, "NODES");
 }
 
-/* The owner speaks: how whole is the slot there? */
+/* Notes what the slot's owner answered. If all keys of the slot were there, keeps the answer as
+ * `seen`. */
 static void owner_told(struct shard *sh) {
     struct move *m = &sh->move;
     assert(m->node.slot != LW_SLOT_ELSEWHERE);
@@ -117,15 +118,16 @@ bool move_joins(const struct shard *sh) {
     return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
 }
 
-/* A node that was a master when the slot was whole elsewhere was no replica of that place. */
+/* Returns whether the node was already a master when the slot was last whole on the old owner.
+ * If so, it was not a replica of the old owner. */
 static bool was_master(const struct move *m) { return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id); }
 
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
     bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
-    bool kept = m->started_ms <= m->whole_ms;                      /* nothing that moved there was lost by a restart */
-    bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2; /* no third node can have had it, and lost it, in between */
+    bool kept = m->started_ms <= m->whole_ms;                      /* no restart since then has lost data of the slot */
+    bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2; /* there was no time for a third node to have the slot and lose it */
     return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
 }
 

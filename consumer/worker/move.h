@@ -15,38 +15,40 @@
 struct lw_worker;
 struct shard;
 
-struct move {             /* move.c */
+struct move {             /* only move.c changes it */
     bool cluster;         /* the server is a node of a cluster */
-    bool fresh;           /* nothing was entered on this connection yet */
+    bool fresh;           /* no epoch was entered on this connection yet */
     bool left;            /* the owner, in the life that we know, said that the slot is no longer its own */
-    struct lw_node node;  /* who answered CLUSTER NODES last */
-    struct lw_node owner; /* where the epoch was joined last */
-    struct lw_buf text;   /* what `node` answered; */
-    int64_t text_ms;      /* it was asked no earlier than this */
-    struct lw_buf seen;   /* what `owner` answered when all keys of the slot were there */
-    int64_t whole_ms;     /* it was asked for that no earlier than this; 0: never */
-    int64_t owned_ms;     /* when it was last known to own the slot */
-    int64_t started_ms;   /* when the process that answered INFO last was running already */
-    int64_t rest_ms;      /* send nothing before this time */
-    int64_t pause_ms;     /* the length of that rest; 0: no call was refused lately */
-    int64_t unsure_ms;    /* since when we wait for another worker to vouch; 0: we do not */
+    struct lw_node node;  /* the node that answered CLUSTER NODES last */
+    struct lw_node owner; /* the node where the epoch was joined last */
+    struct lw_buf text;   /* the answer of `node` to CLUSTER NODES */
+    int64_t text_ms;      /* when `text` was requested */
+    struct lw_buf seen;   /* the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
+    int64_t whole_ms;     /* when `seen` was requested; 0: `seen` does not count */
+    int64_t owned_ms;     /* when `owner` was last known to own the slot */
+    int64_t started_ms;   /* a time at which the process that answered INFO last was running already */
+    int64_t rest_ms;      /* nothing is sent before this time */
+    int64_t pause_ms;     /* length of the last rest after a refused call; 0: there was none */
+    int64_t unsure_ms;    /* since when this worker has waited for another one to vouch; 0: it does not wait */
 };
 
 void move_connected(struct shard *sh);
 void move_info(struct lw_worker *w, struct shard *sh, const char *info);
 void move_build(struct shard *sh); /* adds CLUSTER NODES to the pipeline if the server is a node of a cluster */
 void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* Whether this error says that the slot, or a key of it, is elsewhere. Then the node is asked before anything else is sent. */
+/* Returns whether this error says that the slot, or a key of it, is on another node. If so, the server is asked about the slot before
+ * anything else is sent. */
 bool move_refused(struct lw_worker *w, struct shard *sh, const char *text);
 bool move_rests(const struct shard *sh, int64_t now);
-bool move_unasked(const struct shard *sh);                  /* it turned out to be a node of a cluster, and must say whose the slot is */
-bool move_elsewhere(struct lw_worker *w, struct shard *sh); /* this node does not own the slot */
-bool move_joins(const struct shard *sh);                    /* the epoch may go on, if enter finds it in the data */
-/* The life of the server that had the slot before and handed it over whole, as far as this worker knows; or an empty one. */
+bool move_unasked(const struct shard *sh); /* true if the server is a node of a cluster and was not yet asked who owns the slot */
+bool move_elsewhere(struct lw_worker *w, struct shard *sh); /* true if this node does not own the slot */
+bool move_joins(const struct shard *sh);                    /* true if enter has to decide whether the epoch goes on here */
+/* Returns the life of the server that had the slot before, if this worker knows that it handed over all data of the slot; otherwise an
+ * empty life. */
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh);
-bool move_patient(struct lw_worker *w, const struct shard *sh);        /* another worker may know more: let it enter first */
-void move_unsure(struct lw_worker *w, struct shard *sh);               /* enter has answered that it needs to know more */
-void move_joined(struct lw_worker *w, struct shard *sh, bool another); /* the epoch goes on here; `another`: in another life */
+bool move_patient(struct lw_worker *w, const struct shard *sh); /* true if another worker may be able to vouch, and should enter first */
+void move_unsure(struct lw_worker *w, struct shard *sh);        /* called when enter has answered UNVOUCHED */
+void move_joined(struct lw_worker *w, struct shard *sh, bool another); /* called when the epoch is joined; `another`: in a new life */
 void move_free(struct shard *sh);
 
 #endif

@@ -30,7 +30,7 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     assert(m->part && m->part->n_msgs > 0);
     assert(!m->bytes);
     n += sizeof *m;
-    /* If there is a `raw`, it holds the bytes of the headers, and n counts them. */
+    /* if there is a `raw`, n already includes the bytes of the headers */
     for (size_t i = 0; i < m->n_headers; i++) n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n);
     m->bytes = n;
     w->memory.held += n;

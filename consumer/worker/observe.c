@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes what the worker's partitions look like to the board, for metrics. Nothing here changes
+/* Writes to the board what the worker's partitions look like, for metrics. Nothing here changes
  * what happens to a message. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
@@ -14,7 +14,7 @@ static void show(struct part *p, int64_t end, int64_t now) {
     assert(p->gen && p->slot);
     struct lw_board_partition *b = p->slot;
     int64_t mark = lw_offsets_watermark(p->offsets), unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
-    if (end < p->log_end) end = p->log_end; /* at least the end that was read at assignment */
+    if (end < p->log_end) end = p->log_end; /* the log reaches at least as far as it did at assignment */
     put(&b->committed, p->committed >= 0 ? p->committed : p->begin);
     put(&b->log_end, end > mark ? end : mark);
     put(&b->waiting, (int64_t)lw_offsets_waiting(p->offsets));

@@ -162,9 +162,9 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Takes an end of the log. If this worker has joined the epochs of all shards by now, offsets
- * from there on were written after those epochs began, so no earlier epoch can have granted
- * them. */
+/* Notes that the log ends at `offset` for now. If this worker has joined the epochs of all
+ * shards by now, offsets from there on were written after those epochs began, so no earlier
+ * epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
@@ -334,7 +334,7 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     free(x.open);
     p->pass++;
     repairs_restart(w);
-    if (p->leaving) return; /* its next owner begins at the commit, so there is nothing to rewind */
+    if (p->leaving) return; /* the next owner begins at the commit, so there is nothing to rewind */
     struct lw_err err = {0};
     if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
         char reason[1200];
@@ -386,9 +386,9 @@ bool part_closed(const struct part *p, const struct msg *m) {
     return !c.open;
 }
 
-/* Looks whether commit metadata calls an arriving record finished. That counts if Redis agrees,
- * as gate will say, or if the record is written back during a quarantine. The latter must be
- * allowed by the rule "no gap below a done". */
+/* Checks whether commit metadata calls an arriving record finished. The metadata counts only if
+ * Redis agrees, which gate will say, or if the record is written back during a quarantine, which
+ * the rule "no gap below a done" must allow. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
@@ -454,8 +454,8 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
 }
 
-/* Starts no more messages of this partition. Its next owner reads from Kafka what waits in
- * memory, is withdrawn, or is granted by a call in flight. */
+/* Starts no more messages of this partition. Those that have not started come to the
+ * next owner from Kafka again. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);

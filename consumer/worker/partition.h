@@ -21,7 +21,7 @@ struct msg;
  * file (tests/cli/test_owners.py checks it). */
 struct part {
     UT_hash_handle hh;
-    size_t n_msgs;          /* msg.c: number of its messages in memory */
+    size_t n_msgs;          /* msg.c: number of the partition's messages in memory */
     struct part *next_idle; /* next in the list of partitions to free; `idle`: the partition is in that list */
     bool idle;
     char *name; /* "topic:partition"; replays are in a partition of their own that nobody owns: "topic:partition#replay" */
@@ -48,7 +48,7 @@ struct part {
         uint32_t tag;
     } * kept; /* records known to be finished before the last rewind, for repair */
     size_t n_kept, cap_kept;
-    struct missing *missing;         /* vanished.c: what vanished lists have lost, one entry per shard */
+    struct missing *missing;         /* vanished.c: per shard, the lanes whose waiting lists have vanished */
     int64_t full_ms;                 /* time when the log last said that the tracking window is full; 0: never */
     struct lw_board_partition *slot; /* observe.c: the partition's slot on the board; NULL: it has none yet */
     uint8_t *meta_open;              /* bitmap over tags: keys of delivered records that the metadata does not call finished */
@@ -60,7 +60,7 @@ void parts_sweep(struct lw_worker *w);               /* frees partitions that ar
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
-void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted its commit */
+void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted a commit of the partition */
 void part_forget_kept(struct part *p);               /* called when Redis refuses to take what survived the last rewind */
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
@@ -72,7 +72,7 @@ bool all_joined(const struct lw_worker *w);         /* true if the epochs of all
 bool part_closed(const struct part *p, const struct msg *m);
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m); /* called when a record arrives */
 void part_forget_meta(struct part *p);
-void part_check_claims(struct lw_worker *w, struct part *p); /* called when its states have been read */
+void part_check_claims(struct lw_worker *w, struct part *p); /* called when the partition's states have been read */
 
 /* Asserts the partition's invariants. */
 static inline void check_part(const struct part *p) {

@@ -183,7 +183,7 @@ void pipe_free(struct shard *sh) {
     lw_commands_free(&sh->pipe.commands);
 }
 
-/* The call is to be made again, on this connection. */
+/* Makes sure that a call that did not execute is sent again, on this connection. */
 static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) {
     c->again = keeps(c->kind);
     if (c->kind != CALL_REPAIR) return;
@@ -200,12 +200,12 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         not_executed(w, sh, c);
         return;
     }
-    if (move_refused(w, sh, text)) { /* it may have failed in the middle: that is as if its answer had been lost */
+    if (move_refused(w, sh, text)) { /* the call may have executed in part, as if its answer had been lost */
         sh->pipe.cut |= keeps(c->kind);
         not_executed(w, sh, c);
         return;
     }
-    if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* Redis is at maxmemory: admission pauses, while lanes that wait go on */
+    if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* nothing new is admitted while Redis is at maxmemory */
         gate_refused(w, sh);
         return;
     }
@@ -214,7 +214,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         vanished_failed(w, sh, text);
         return;
     }
-    if (c->kind == CALL_ALIVE) return; /* only people need this information */
+    if (c->kind == CALL_ALIVE) return; /* the list of live workers is only for people, so this failure does not matter */
     sh->pipe.answered--;               /* count the call as unanswered, so that it is sent again */
     if (denied) {
         connection_drop(w, sh);
@@ -292,7 +292,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (!sh->pipe.open) return; /* this answers a pipeline that was given up */
+    if (!sh->pipe.open) return; /* the reply belongs to a pipeline that was given up */
     assert(sh->pipe.answered < sh->pipe.n);
     struct call *c = &sh->pipe.calls[sh->pipe.answered++];
     if (r->type == REDIS_REPLY_ERROR) {
@@ -317,7 +317,7 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
         hello_build(w, sh, !sh->server.loaded);
         return true;
     }
-    if (sh->pipe.n_kept && sh->phase != ENTERING) { /* whether the epoch goes on is not known yet */
+    if (sh->pipe.n_kept && sh->phase != ENTERING) { /* in phase ENTERING it is not known yet whether the epoch goes on */
         send_again(w, sh);
         return true;
     }

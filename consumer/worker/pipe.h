@@ -48,7 +48,7 @@ struct pipeline { /* only pipe.c changes it */
     bool open;                       /* a pipeline is in flight */
     enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items stay with their steps */
     int n_kept;
-    bool cut; /* the connection was cut, so a kept call may have executed */
+    bool cut; /* a kept call may have executed: its answer was lost, or it failed in the middle */
     int64_t sent_ms;
 };
 

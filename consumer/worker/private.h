@@ -81,7 +81,8 @@ static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, bool end
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
-/* Returns the upper bound of the window, because handlers with many messages at once may have more than two batches in flight. */
+/* Returns the upper bound of the window. It grows with the number of messages that the handlers take at once, which may be more than two
+ * batches. */
 static inline size_t window_most(const struct lw_worker *w) {
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;

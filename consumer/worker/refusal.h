@@ -10,8 +10,8 @@
 
 struct refusal { /* only refusal.c changes it */
     enum call_kind kind;
-    bool allowed;              /* a call of this kind has succeeded since */
-    int64_t since_ms, last_ms; /* times of the first and of the last of these refusals; last_ms 0: there is none */
+    bool allowed;              /* a call of the refused kind has succeeded since */
+    int64_t since_ms, last_ms; /* times of the first and of the last refusal; last_ms 0: there is none */
     int64_t said_ms;
     char text[240];
 };

@@ -116,7 +116,7 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* messages before it are not delivered yet */
+        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* earlier messages are not delivered yet */
         if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
             late_remove(w, r); /* removing the hold's last run frees the hold */
             continue;

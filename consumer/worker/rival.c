@@ -28,7 +28,7 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0; /* the epoch's id has a form that we do not write, so commits name no fleet */
+    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0; /* no worker writes an id of this form, so commits name no fleet */
     w->rival = (struct rival){.n = 0};
 }
 

@@ -19,7 +19,7 @@ struct looked { /* only rival.c changes it */
 /* Another fleet in our group whose commits advance: how often that was seen, and when first and
  * last. */
 struct rival {
-    char fleet[17], part[320]; /* part: the partition where it committed last */
+    char fleet[17], part[320]; /* part: the partition of the fleet's last commit that was seen */
     int n;                     /* number of looks at which its commits had advanced */
     int64_t first_ms, last_ms, said_ms;
 };

@@ -20,8 +20,8 @@
 
 enum { RESEND_MS = 1000 };
 
-/* If a handler gives messages back under a live lease, its lane rests; otherwise it would be asked
- * again at once, for ever. */
+/* If a handler gives messages back under a live lease, their lane rests; otherwise the handler would
+ * get them again at once, for ever. */
 enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
 
 /* Changes a run's state and asserts that the move is legal. AHEAD is where a run begins, and where
@@ -149,7 +149,7 @@ void run_start(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
     w->runs.in_flight++;
-    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" */
+    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" applies */
         run_finish(w, r, LW_BACK);
         return;
     }
@@ -176,7 +176,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         submit(w, r);
 }
 
-/* Notes that the thread that ran the message before has gone on with this one. */
+/* Notes that the thread that ran the previous message has gone on with this one. */
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->linked && !r->submitted);
@@ -212,7 +212,7 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
         hold_to_settle(w, h);
 }
 
-/* Stores a dead letter in Redis that its topic has rejected for good, so that it blocks neither
+/* Stores in Redis a dead letter that its topic has rejected for good, so that it blocks neither
  * its lane nor the commit. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     check_run(r);
@@ -260,7 +260,7 @@ static void die(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
-    if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" */
+    if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" applies */
         run_to(r, SENDING);
         send_letter(w, r);
     } else {
@@ -459,8 +459,9 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-/* Called when the run's epoch is lost, so that it no longer counts as granted. Returns true if
- * no thread has it, because its topic refused it or it waits behind a suspect. */
+/* Called when the epoch of a run is lost, so that the run no longer counts as granted. Returns
+ * true if no thread and no topic will answer for the run: it was held up behind a suspect, or
+ * its dead letter was to be sent again. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);
@@ -486,7 +487,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, LW_BACK); /* this adds nothing to w->runs.start */
+            run_finish(w, r, LW_BACK); /* run_finish() adds nothing to w->runs.start */
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }

@@ -23,15 +23,15 @@ struct run {
     enum lw_outcome outcome; /* outcome of the message: the handler's answer (job.outcome), or dead if no attempts are left */
     int tries;
     bool linked;    /* AHEAD: the thread of the run before may start this one at any time */
-    bool submitted; /* the handlers have it */
-    bool accounted; /* its outcome was counted */
+    bool submitted; /* the handlers have the job */
+    bool accounted; /* the run's outcome was counted */
     bool late;      /* done, but only after its epoch was lost; blocks its lane until repair records it or gives up */
     bool in_repair;
     int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
     int64_t rest_ms;        /* time for which the lane rests, because the handler gave the message back under a live lease */
     int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
     struct run *next;       /* the next run of its hold, in order, or of the free list */
-    struct run *next_alone; /* next in the queue behind a suspect */
+    struct run *next_alone; /* next run that is held up behind a suspect */
 };
 
 struct runs {              /* only run.c changes it */
@@ -62,7 +62,7 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
 void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes on what was started */
 void run_leave(struct lw_worker *w, const struct part *p); /* the partition leaves: gives back those of its runs that no handler has */
-bool run_leave_line(struct lw_worker *w, struct run *r);   /* removes the run from the queue behind a suspect, if it is there */
+bool run_leave_line(struct lw_worker *w, struct run *r);   /* takes the run out of those held up behind a suspect; false if not found */
 bool run_lost(struct lw_worker *w, struct run *r); /* called when the epoch is lost; true if no thread or topic will answer for the run */
 void late_remove(struct lw_worker *w, struct run *r);
 

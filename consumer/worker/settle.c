@@ -188,7 +188,7 @@ static void add_places(struct shard *sh, const struct settle_item *it, struct lw
 static void encode_dedup(struct shard *sh, const struct settle_item *it, const struct lw_call *c) {
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
-    for (int k = 0; k < it->n_named; k++) { /* at most one message: the first of the chain */
+    for (int k = 0; k < it->n_named; k++) { /* with dedup at most one message is named: the first of the chain */
         const struct msg *m = it->hold->lane->head;
         const struct named *named = &sh->settle.named[it->first_named + k];
         bool here = m && m->part == named->part && m->offset == named->offset;
@@ -417,7 +417,7 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     }
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
-    if (!h->n_finished) h->failed = false; /* the failed run was the last of them */
+    if (!h->n_finished) h->failed = false; /* no finished run is left, so the failed one is settled */
     h->done_ms = now_ms(w);                /* the other finished messages wait for the next settle from now on */
 }
 

@@ -30,7 +30,7 @@ enum phase { DOWN, HELLO, ENTERING, REPAIRING, READY };
 
 struct shard {
     int index;
-    char prefix[LW_SHARD_PREFIX]; /* of the names of its keys */
+    char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys in Redis */
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers, *key_vanished;
     enum phase phase;

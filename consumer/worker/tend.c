@@ -54,5 +54,5 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
-    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w)); /* the batch was full, so there may be more */
+    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w)); /* full batch: more lanes may be due */
 }

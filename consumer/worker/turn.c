@@ -7,7 +7,7 @@
  *     each shard  one pipeline, built in this order and executed by Redis in this order:
  *                     lift     may the quarantine end?
  *                     tend     the janitor of lanes, and the regular look at the server
- *                     watch    what became of the messages that wait there
+ *                     watch    what became of the messages that wait in Redis
  *                     settle   what finished, so that lanes are given away before others are asked for
  *                     claim    heads of waiting lists, which come before new messages because they are older
  *                     gate     new messages
@@ -57,10 +57,10 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* Returns how many more messages may be granted. At most twice as many as there are handlers (and
- * at most BATCH more than there are) may be granted and not finished, or twice as many as finished
- * since the last turn. So quick handlers get full batches, and slow ones do not make this worker
- * hold locks that it cannot use yet. */
+/* Returns how many more messages may be granted. The window limits how many are granted and not
+ * finished: it is twice the number of handlers (and at most BATCH more than there are), or twice
+ * as many as finished since the last turn, if that is more. So quick handlers get full batches,
+ * and slow ones do not make this worker hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c), least = handlers + (handlers < BATCH ? handlers : BATCH);
@@ -79,8 +79,8 @@ static size_t may_grant_now(struct lw_worker *w) {
 }
 
 /* Returns whether a pipeline should go now. It goes at once if somebody waits for it: idle
- * handlers, a lane that can continue, a full batch. Anything else goes along with it, or PACE_MS
- * after the last pipeline. */
+ * handlers, a lane that can continue, a full batch. Anything less urgent goes along with such a
+ * pipeline, or PACE_MS after the last one. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
@@ -91,8 +91,8 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
-/* Returns how many lanes gate asks for, if `most` messages may run. At most ASK_LANES, because
- * all of them may turn out to be free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. It asks for more lanes than
+ * `most` only up to ASK_LANES, because all of them may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };

@@ -52,7 +52,8 @@ static bool is_missing(const struct missing *m, uint32_t tag) {
 
 /* --- which lanes ------------------------------------------------------------------------------------------------- */
 
-/* Reads on in the stream, from the partition that has read the least of it. */
+/* Reads on in the stream `vanished`, from the position of the partition that has read the least
+ * of it. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     if (!w->n_assigned) return;
@@ -74,14 +75,14 @@ struct vanished_lane {
     struct stream_id id;
     struct lw_bytes name;
     uint32_t tag;
-    size_t n; /* number of our messages that waited there */
+    size_t n; /* number of this worker's messages that waited in the lane */
 };
 struct looking {
     struct vanished_lane lane[LANES_A_LOOK];
     int n;
     uint64_t filter; /* bitmap over tags, by which most records are passed over quickly */
     struct part *part;
-    int64_t first[LANES_A_LOOK]; /* first offset of the partition in that lane */
+    int64_t first[LANES_A_LOOK]; /* per lane: first offset of `part` that waited in it */
     size_t here[LANES_A_LOOK];
 };
 
@@ -150,8 +151,8 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Logs a vanished list in which no owner has found a message of its own: messages that operators
- * put there have no owner. */
+/* Logs a vanished list in which this worker had no message. Replays and imports that operators put
+ * there have no owner who could log the loss. */
 static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
     assert(!l->n);
     char name[LW_KEY_TEXT];
@@ -196,7 +197,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
             sh->vanished.said = x.lane[i].id;
             if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
         }
-    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w)); /* the batch was full, so there may be more */
+    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w)); /* the batch was full, so the stream may hold more */
 }
 
 /* --- their messages ---------------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ struct missing {
         uint64_t ms, seq;
     } seen;        /* position in the stream `vanished` up to which this assignment has read */
     bool asked;    /* the call under way reads on from `seen` */
-    uint8_t *tags; /* bitmap over tags; NULL: none */
+    uint8_t *tags; /* bitmap of the tags of these lanes; NULL: there are none */
     bool more;     /* the last unpark call was full, so another must follow at once */
     int64_t lo, hi;
     uint32_t serial; /* number of changes of the fields above */

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_SEGMENTS = 64,     /* at assignment, states of at most half as many segments are read */
+    LOOK_SEGMENTS = 64,     /* at assignment, the states of at most half this many segments are read */
     LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked ones */
     RECHECK_MS = 1000,
 };
@@ -69,7 +69,7 @@ static void look_fresh(struct shard *sh, struct part *p) {
     assert(!p->watch.fresh[sh->index]);
     int64_t first = p->begin / LW_SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
     if (last - first >= LOOK_SEGMENTS / 2)
-        last = first + LOOK_SEGMENTS / 2 - 1;                  /* states beyond are not read in advance; gate answers for each message */
+        last = first + LOOK_SEGMENTS / 2 - 1;                  /* states of later offsets are not read in advance; gate answers for them */
     if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return; /* the call is full; continue in the next turn */
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
@@ -151,9 +151,9 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
     return lw_state_in(bytes->str[at], offset);
 }
 
-/* Called when the group's commit contradicts Redis. Returns true if this worker may only be
- * behind: if another member has taken the partition over, the group's commit, asked for again,
- * agrees with Redis. */
+/* Called when the group's commit is missing or below the floor in Redis. Asks for the commit
+ * again, and returns true if this worker may only be behind: the commit is not below the floor
+ * now, because another member has taken the partition over, or Kafka gave no answer. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     check_part(p);
     assert(p->gen);
@@ -170,9 +170,9 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* Applies the rule "floor fits the log": returns whether it fits, and stops the worker if it never
- * will, because new records must not be taken for finished when old ones at the same offsets
- * were. */
+/* Applies the rule "floor fits the log": returns whether it fits, and stops the worker if it
+ * never will. Otherwise new records would be taken for finished because old ones at the same
+ * offsets were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);
@@ -223,7 +223,8 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* send the floor once more: its last owner, or a repair, may have left segments below it */
+    /* send the floor once more: the last owner, or a repair, may have left segments below the
+     * floor */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin, floor->len && first);
     if (first) {
         p->watch.fresh[sh->index] = 1;

@@ -117,7 +117,7 @@ void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
-void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* a hint was popped into `claimed` */
+void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* reports that a hint was popped into `claimed` */
 
 /* The driver calls these when a handler has answered, and when a dead letter was sent or
  * refused. */
@@ -140,8 +140,8 @@ void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
 /* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
  * false if the question failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
-/* Called before lw_worker_committed() if the broker has refused a commit because its metadata is
- * too large: the next commits carry less. */
+/* Reports, before lw_worker_committed(), that the broker has refused a commit because its
+ * metadata is too large; the next commits carry less metadata. */
 void lw_worker_metadata_refused(struct lw_worker *w);
 size_t lw_worker_wants(const struct lw_worker *w); /* number of records that the worker can take now */
 
