@@ -38,7 +38,7 @@ def moves(run, since=0):
 
 
 def share(run):
-    """Returns {worker: number of its partitions}, from the log. The log of this protocol tells only the partitions that come and go."""
+    """Returns {worker: number of its partitions}, from the log. With this protocol, the log names only the partitions that come and go."""
     n = {}
     for worker, what, count in moves(run):
         n[worker] = n.get(worker, 0) + (count if what == "assigned" else -count)

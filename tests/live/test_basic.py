@@ -170,7 +170,7 @@ def drains(trial):
     trial.start("--drain", "--json", delay=0.0005)
     expect(trial.finish() == 0, "exit status")
     trial.check(reruns_allowed=False)
-    trial.start("--drain")  # there is nothing to do
+    trial.start("--drain")  # every message is done already
     expect(trial.finish() == 0, "exit status of an idle drain")
     trial.check(reruns_allowed=False)
 

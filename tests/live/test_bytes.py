@@ -35,7 +35,7 @@ def large_messages_wait(t):
     first = t.start(**settings)
     first.wait_workers(1)
     wait_until(lambda: t.redis.call("EXISTS", t.prefix() + b"epoch"), 30, "an epoch")
-    time.sleep(6)  # longer than the quarantine of that epoch
+    time.sleep(6)  # longer than the quarantine of the new epoch
     first.stop()
     t.redis.call("EVAL", FILL, "2", t.prefix(), t.topics[0], str(LANES), str(EACH), str(SIZE))
     second = t.start(**settings)

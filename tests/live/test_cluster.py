@@ -16,7 +16,7 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
 KILL_S, MOVE_S = 15, 12  # seconds of load per fault
-BACK_S = 2 + 10  # lock.ttl_ms, and ten seconds
+BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
 
 
 def start(t, load_s):
@@ -41,19 +41,19 @@ def owners(t):
 
 
 def shard_of(key):
-    """As queue/lane.c has it."""
+    """Returns the shard of a key, computed as in queue/lane.c."""
     xxh = ctypes.CDLL("libxxhash.so.0")
     xxh.XXH3_64bits.restype = ctypes.c_uint64
     return (xxh.XXH3_64bits(key, len(key)) & 0xffffffff) % SHARDS
 
 
 def said_of(run, text, begin=0):
-    """Shards of which the log says this, from the byte `begin` on."""
+    """Returns the shards about which the log has a line with this text. The search starts at byte `begin` of the log."""
     return {int(n) for n in re.findall(r"shard (\d+): [^\n]*" + text, run.log()[begin:])}
 
 
 def back_at_work(t, shard):
-    """Seconds until a run of the shard begins that was granted after now."""
+    """Waits until a run of this shard begins. Returns the seconds from the call until then."""
     now_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard), None)
@@ -90,7 +90,7 @@ def master_killed(t):
 
 @scenario
 def slots_moved(t):
-    """The slot of a busy shard is migrated to another master, and on: nothing is lost, and no key runs twice at once."""
+    """The slot of a busy shard is migrated from one master to the next, several times: nothing is lost, and no key runs twice at once."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved = [], 0
     for i in range(MOVES):
@@ -108,7 +108,7 @@ def slots_moved(t):
 
 @scenario
 def commands(t):
-    """A planned fail-over, and the commands: they find the nodes, and `check` says which shard is where."""
+    """After a planned failover, commands find the new master, and `check` says on which node each shard is."""
     run, before = start(t, 15)
     t.redis.switch(slot(t, 0))
     pauses = [back_at_work(t, 0)]

@@ -8,8 +8,8 @@ from lib.scenario import SOAK, main, scenario
 from test_cluster import back_at_work, finish, slot, start
 
 MOVES = 20 if SOAK > 1 else 3
-MOVE_S = 12  # of load for each move
-SEEN_S = 2  # each worker has seen the slot whole at its new place: a quarter of the TTL, and more
+MOVE_S = 12  # seconds of load for each move
+SEEN_S = 2  # after so many seconds, each worker has seen the whole slot at its new place; more than a quarter of the TTL
 
 
 def epoch(t):
@@ -23,7 +23,7 @@ def name_of_epoch(t):
 
 @scenario
 def moved_whole(t):
-    """Back and forth under load: no epoch ends, nobody waits for a quarantine, and no handler runs again."""
+    """A slot moves back and forth between two masters under load: no epoch ends, nobody waits for a quarantine, and no handler runs again."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved, first = [], 0, epoch(t)
     time.sleep(SEEN_S)

@@ -48,7 +48,7 @@ def rebalances(t):
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
-        if n % 2 == 0:  # every second one stays until it had its share; on a loaded machine joining alone takes longer than a second
+        if n % 2 == 0:  # every second member stays until it has run a message, because joining takes longer than a second on a loaded machine
             wait_until(lambda: not t.producing() or any(r.pid in mine for r in t.runs()), 60, "work for %s" % other.label)
         other.stop()
         n += 1

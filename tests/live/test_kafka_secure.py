@@ -68,7 +68,7 @@ def works(t, user, properties, messages=300, seconds=1):
 
 
 def named(t, properties, said, label, errors=None):
-    """`check` and a running worker name this cause."""
+    """Checks that `check` and the log of a running worker name this cause."""
     found = check(t, properties) if errors is None else errors
     t.check(any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found))
     run = t.start(label=label, **settings(t, properties))
@@ -146,7 +146,7 @@ def mtls(t):
 
 @more
 def mtls_rights(t):
-    """If a right is missing, the message names the certificate."""
+    """If a right is missing, the error names the certificate."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")

@@ -161,7 +161,7 @@ def judge_ids(t, run):
         ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
         t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
         for rs in ran[:-1]:
-            # the effect was not recorded: it ended shortly before its worker's death, within a turn of the loop or while Redis was slow
+            # the effect was not recorded: the run ended shortly before its worker died, within a turn of the loop or while Redis was slow
             if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
                 twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
             doubled += 1
@@ -234,7 +234,7 @@ def dedup_workers_killed(t):
 
 @scenario
 def dedup_window_ends(t):
-    """dedup.window_s later an id is forgotten, so the same id is a new message."""
+    """An id is forgotten after dedup.window_s. After that, a message with the same id is a new one, and runs."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(dedup=dict(DEDUP, window_s=1))
@@ -269,7 +269,7 @@ def judge_dropped(t, runs):
 
 
 def judge_firsts(t, done):
-    """If a key stays in one partition, nothing comes before its first message: checks that this one ran."""
+    """If each key stays in one partition, its first message finds the key free. Checks that all first messages ran."""
     firsts = {}
     for name, key, _ in records(t):
         firsts.setdefault(key, name)

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300
 DELAY_S = 0.2
 HOLE_S = 6  # longer than a worker waits for an answer, and than the TTL
-BACK_S = 2 + 10  # lock.ttl_ms, and ten seconds
+BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
 SECONDS = 30
 
 
@@ -43,14 +43,14 @@ def start(t, tls):
 
 
 def back_at_work(t, since_us):
-    """Seconds until a run begins after the network is well again."""
+    """Waits until a run begins after `since_us`, when the network is well again. Returns the seconds between the two."""
     start_us = wait_until(lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0), 60, "run after the fault", 0.05)
     return (start_us - since_us) / 1e6
 
 
 def slow(t, proxy):
     proxy.delay_s = DELAY_S
-    time.sleep(2)  # what was done at the old pace is over
+    time.sleep(2)  # by now, everything that was sent without the delay has ended
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 50, 60, "work with a network that is slow")
     time.sleep(2)

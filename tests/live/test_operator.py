@@ -98,7 +98,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: vanished(t), 30, "a worker's sign that the list was deleted")
     rows = [r for r in tool(t, "ledger", status=1) if "difference" in r]
     t.check({"missing"} == {r["difference"] for r in rows} and 1 in {bool(r.get("replay")) for r in rows}, "a replay that was lost: %r" % rows)
-    t.redis.call("RPUSH", lane, *kept)  # puts them in front of messages that workers may have parked meanwhile
+    t.redis.call("RPUSH", lane, *kept)  # puts the deleted messages back, in front of those that workers may have parked meanwhile
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
     side = [begin(t, *args, "--execute") for _ in range(4)]
@@ -114,7 +114,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call("DEL", t.prefix() + b"vanished")  # otherwise it stays for 100 × TTL
+    t.redis.call("DEL", t.prefix() + b"vanished")  # otherwise the record of the deleted list stays for 100 × TTL
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()
@@ -241,7 +241,7 @@ def judge_operated(t, runs=None):
     t.same([r for r in again if key_of(r) not in broken], [], "ran again, and nobody broke its lane")
     last = agree(t)
     t.same((last["waiting"], last["lanes"], last["locks"]), (0, 0, 0), "left")
-    for name in t.redis.keys():  # jobs leave these on purpose
+    for name in t.redis.keys():  # jobs leave some keys on purpose: job:…, audit and replays
         if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

@@ -50,7 +50,7 @@ def big_endian(text):
 
 
 def judge_original(t, record, headers):
-    """The headers by which other programs find the original of a dead letter, and what the message had itself."""
+    """Checks the headers by which other programs find the original of a dead letter, and the headers that the message itself had."""
     topic, partition, offset = headers["latchwork-origin"].split("/")
     t.same((headers["kafka_dlt-original-topic"], headers["x-original-topic"]), (topic, topic), "original topic")
     t.same([big_endian(headers["kafka_dlt-original-" + name]) for name in ("partition", "offset")], [int(partition), int(offset)], "original place")
@@ -192,8 +192,8 @@ def dead_letter_topic(t):
 
 @scenario
 def letters_never_taken(t):
-    """A letter that its topic never accepts stays in Redis, and its lane and the commit go on: it is too large, or has no key while the
-    topic is compacted. Others of its batch are not refused with it."""
+    """A dead letter that its topic never accepts stays in Redis, and its lane and the commit go on. It is too large, or it has no key and
+    the topic is compacted. The other dead letters of its batch are not refused with it."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"

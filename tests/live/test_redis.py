@@ -147,8 +147,8 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Fault 12: Redis is stopped for longer than the TTL while handlers outlast their leases: they are gone before the lease ends, and
-    then work goes on."""
+    """Fault 12: Redis is stopped for longer than the TTL, while handlers have work that would outlast their leases. Each handler is
+    killed before its lease ends, and then work goes on."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="200-2500", lock={"ttl_ms": 1200}, handler=exec_handler(processes=8))
     before = sorted(run.workers())

@@ -91,7 +91,8 @@ def replay_a_key_from_kafka_while_others_run(t):
 
 @scenario
 def replay_of_dead_letters(t):
-    """Ten messages die. One is edited, and all are put back at a limited rate: the edited one is done, the others die again as replays."""
+    """Ten messages become dead letters. One is edited, and all are put back at a limited rate: the edited one is done, the others become
+    dead letters again."""
     begin(t, payload=lambda i: json.dumps({"do": "dead"}).encode() if i % 200 == 7 else b"{}")
     t.start(work_ms="0-1", retry={"max_attempts": 1})
     t.wait_finished()
@@ -176,8 +177,8 @@ def replay_to_a_topic_and_to_the_handler(t):
 
 @scenario
 def dead_letters_back_from_their_topic(t):
-    """With dead.to a topic, a letter in that topic is replayed as the original message, which its header names. A letter that is there
-    twice is put into the lane once."""
+    """With dead.to a topic, a dead letter in that topic is replayed as the original message, which its header names. A dead letter
+    that is there twice is put into the lane once."""
     begin(t, 100, payload=lambda i: b'{"do":"dead"}' if i == 50 else b"{}")
     letters = t.topics[0] + "-dead"
     t.kafka.create(letters, 1)
@@ -223,7 +224,7 @@ def drop_and_pause_beside_workers(t):
     t.wait_finished()
     runs, _ = t.judge()
     t.same([r.identity for r in runs if r.identity in dropped], [], "dropped, and run")
-    for name in t.redis.keys():  # jobs leave these on purpose
+    for name in t.redis.keys():  # jobs leave some keys on purpose: job:…, audit and replays
         if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

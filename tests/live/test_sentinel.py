@@ -83,7 +83,7 @@ def master_switched(t):
 
 
 def check_lines(t, wanted):
-    """What `check --connect` says about the Sentinels: until all of these are in it."""
+    """Waits until `check --connect` prints all of these lines about the Sentinels. Returns its output."""
     def said():
         text = str(tool(t, "check", "--connect", status=None))  # the handler lacks what `start` puts into its environment
         return all(line in text for line in wanted) and text

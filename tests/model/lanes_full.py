@@ -12,15 +12,15 @@ class Bad(Exception): pass
 RULES = dict(
   gate_idem=1,      # gate finds the lock with its own token: it answers RUN again and extends the lease
   claim_idem=1,     # claim finds the lock with its own token: it hands the head over again
-  resend='more',    # how a settle is sent again after a lost reply: 'more' = in mode more, asking for nothing, while the hold has other messages, else in drop;
-                    # 'drop' = always in mode drop; 'same' = the same bytes; 'rebuild' = made again from the states of the runs
+  resend='more',    # how a settle is sent again after a lost reply: 'more' = in mode more, asking for nothing, while the hold has other messages, else in drop
+                    # other values of resend: 'drop' = always in mode drop; 'same' = the same bytes; 'rebuild' = made again from the states of the runs
   ghost=1,          # fault: calls of a broken connection may still execute later
   hold=1,           # a key is named by one unanswered call at most, and a call has one message of a key
   hold_pipe=1,      # 0: a newer message is gated in the same pipeline as the settle of its key
   floor_prune=1,    # every check whether a message is finished looks at the floor, not only gate's
   floor_settle=1,   # settle writes no state below the floor
   floor_repair=1,   # enter writes back the committed offset as the floor
-  repair=1, closure=1,   # repair, and what a rewind leaves known, has no gaps per (partition, key)
+  repair=1, closure=1,   # what repair writes back, and what a rewind leaves known, has no gaps per (partition, key)
   chain_check=1,    # a settle in mode keep names the next message; if that is finished, the answer is SKIP
   per_shard=1,      # 1: only the lost shard's leases are forgotten, and all partitions are rewound
   ident=1,          # with per_shard: a message whose identity runs here is not admitted again
@@ -30,17 +30,17 @@ RULES = dict(
   kept_empty=1,     # a lane that was kept or granted, but has nothing left to run, is given back
   retry_guard=1, dead_pop=0, retry_first=0,
   confirm=1,        # after an epoch loss, Kafka must accept a commit of the watermark before the worker gates again
-  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # commit metadata: 0 = none, 1 = believed as it is, 2 = used only if Redis agrees, or to repair in a quarantine
+  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # meta, the commit metadata: 0 = none, 1 = believed as it is, 2 = used only if Redis agrees, or to repair in a quarantine
   assign_read=1, repair_quar=1, tries_seg=1,
   # running ahead
   ahead=3,          # how many messages of a hold may be granted or running; 1: no running ahead
   stale_first=1,    # without the lease, settle records only the first done of its list; after STALE the worker counts none
-  redo_first=1,     # ... and the dones that do not count are gated again before the message that was still running
+  redo_first=1,     # dones that do not count after STALE are gated again before the message that was still running
   gate_mine=1,      # gate sent again also grants what was parked meanwhile (0: that message waits, and those behind it stay in the chain)
   take_back=1,      # the first outcome that is not done takes back what is granted and not started
-  take_front=1,     # ... to the front of the chain
+  take_front=1,     # messages that are taken back go to the front of the chain
   ahead_live=1,     # the next message of a grant starts only under a live lease
-  ahead_wait=1,     # ... and only when the handler of the one before it has ended
+  ahead_wait=1,     # the next message of a grant starts only when the handler of the one before it has ended
   retry_prune=1,    # settle removes finished heads before it looks whether the message to retry is the head
   distinct=1,       # heads handed over differ from each other and from those granted before
   in_place=1,       # further heads come only from behind the last granted one; if that head is not found, none come
@@ -48,7 +48,7 @@ RULES = dict(
   over=1,           # after MAXRUN messages a hold of the fast path ends if others wait
   more_late=1,      # taking back also voids what the unanswered settle may grant, because that lies behind what was taken back
   orphan='keep',    # a message is granted and not started, and its partition is revoked: 'keep' runs it under the lease, 'drop' does not start it
-  orphan_hold=1,    # ... and if the partition comes back meanwhile, its message waits until the hold has ended
+  orphan_hold=1,    # if a revoked partition comes back while a hold has a message of it, that message waits until the hold has ended
 )
 TTL, HANDOFF, BACKOFF, NPART, NKEY, MAXRUN, SH, SEG, B, MAXTRY = 20, 15, 7, 3, 4, 3, 2, 4, 4, 4
 R = type('R', (), dict(RULES))
@@ -192,10 +192,10 @@ SIM = None
 class Hold:                           # one acquisition of a lane
     def __init__(h, w, pk, tok, kind, dl):
         h.w = w; h.pk = pk; h.tok = tok; h.kind = kind; h.dl = dl; h.n = 0; h.busy = False
-        h.sent = []; h.items = []             # the runs in the unanswered settle; the runs behind them, in order: finished, running, granted
-        h.chain = deque(); h.asked = []       # messages in memory behind the granted ones; those of them that the unanswered settle names
-        h.redo = []                           # after STALE: dones that do not count, which are gated again before all others
-        h.last = None; h.lost = h.void = False   # what was settled last; the answer was STALE; grants of the unanswered settle do not count
+        h.sent = []; h.items = []             # sent: the runs in the unanswered settle; items: the runs behind them, in order: finished, running, granted
+        h.chain = deque(); h.asked = []       # chain: messages in memory behind the granted ones; asked: those of them that the unanswered settle names
+        h.redo = []                           # dones that do not count after STALE, and are gated again before all other messages
+        h.last = None; h.lost = h.void = False   # last: what was settled last; lost: the answer was STALE; void: grants of the unanswered settle do not count
     def grant(h, gs):
         for m, f, tries in gs: h.items.append(Run(h, m, f, tries)); h.n += 1
     def find(h, m): return next((r for r in h.sent + h.items if r.m == m), None)
@@ -336,7 +336,7 @@ class Sim:
             for run in hold.sent + hold.items:
                 if run.state == 'run':
                     if R.stale_local: w.stale[pk].append(run)
-                elif run.verdict == 'OK': oks.append(run.m)       # a done that is not settled yet; messages that are granted and not started are forgotten
+                elif run.verdict == 'OK': oks.append(run.m)       # done, but not settled yet; granted messages that have not started are forgotten
             del w.run[pk]
         if R.per_shard:      # the answer of a healthy shard's open pipeline is judged when it arrives
             for hold in w.run.values():

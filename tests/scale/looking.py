@@ -45,7 +45,7 @@ def looking(t, words, over, times):
 
 
 def window(t, words):
-    """Returns the throughput without and with the command, and the times that it took."""
+    """Returns the throughput without and with the command, and how long each run of the command took."""
     quiet, over, times = rate(t, WINDOW_S), threading.Event(), []
     loop = threading.Thread(target=looking, args=(t, words, over, times))
     loop.start()

@@ -81,7 +81,7 @@ COMMANDS = (
 
 
 def run(build, config, directory, command, lanes):
-    """Returns the seconds it took, its largest memory in KiB, and its status."""
+    """Runs a command. Returns the seconds that it took, its largest memory in KiB, and its status."""
     last = lanes + lanes // 5 - 1
     command = ["orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command]
     begun = time.monotonic()
@@ -111,7 +111,7 @@ def measure(build, redis, config, directory, lanes):
         calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
-        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # the memory for a lane: at most its name and what it takes to remember it
+        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # bounds its memory: 32 MiB, and 100 bytes per lane, enough to remember a name
         sys.stdout.flush()
     return bad
 
@@ -119,7 +119,7 @@ def measure(build, redis, config, directory, lanes):
 # --- --watch ---------------------------------------------------------------------------------------------------------------------------
 
 ELEMENTS = {"LRANGE": 64, "XRANGE": 64, "XREVRANGE": 64, "ZSCAN": 1000, "SSCAN": 1000, "SCAN": 1000}
-INNER_MOST = 64 * 10 + 20  # the most commands in a call: ten per lane or message, and some that come once
+INNER_MOST = 64 * 10 + 20  # the most commands that one call may run: ten for each of 64 lanes or messages, and 20 more
 FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 

@@ -159,8 +159,8 @@ M = {
     'nobody vouches for a slot that moved': [('consumer/worker/move.c', "return knows && kept && direct ?", "return false && knows && kept && direct ?")],
     'keys that have moved are taken for absent': [('queue/lua/parts/epoch.lua', "if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then", "if false then")],
 }
-# The mode of faults that catches a variant soonest. For a variant that is not named here, seeds go through all modes; OPERATE: through
-# those with an operator.
+# The mode of faults that catches a variant soonest. Variants that are not named here run in all modes, and those with OPERATE run in all
+# modes that have an operator.
 OPERATE = '(all with an operator)'
 MODE = {
     'any life keeps the epoch of a moved slot': 'slotslost',

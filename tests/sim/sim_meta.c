@@ -30,7 +30,7 @@ static struct scene {
     int n_job;
     int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
     uint32_t asked_gen;
-    int premature; /* commits of a partition before it was no longer held back */
+    int premature; /* number of commits that changed the offset of a partition while it was held back */
     /* can_look: Kafka can list the group's commits; looking: the worker waits for that list; no_commits: Kafka leaves commits unanswered */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
@@ -287,7 +287,7 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-enum { QUARANTINE = 5200 }; /* longer than a quarantine, in rounds */
+enum { QUARANTINE = 5200 }; /* this many rounds last longer than a quarantine */
 
 /* A worker has done 0, 2, 3 and 4, while 1 is with its handler. */
 static void first_life(void) {
@@ -399,9 +399,9 @@ static bool metadata_that_is_outdated(void) {
     return last_of_k(4);
 }
 
-/* Partition 1 is repaired first, with one record per call, and is taken away after the first of them. The repair of partition 0 must
- * begin at its own start and not at the place reached in partition 1, or 4 would be written back without 2. The broker accepts no
- * metadata, so the next owner knows only what Redis has. */
+/* Partition 1 is repaired first, with one record per call, and is taken away after the first call. The repair of partition 0 must begin
+ * at the first record of partition 0, and not at the place that was reached in partition 1. Otherwise 4 would be written back without 2.
+ * The broker accepts no metadata, so the next owner knows only what Redis has. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -431,7 +431,7 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* Goes on with the worker of another scene, with the store, the time and the effects of this one. */
+/* Exchanges the workers of this scene and the other one. The store, the time and the effects stay in this scene. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;
@@ -560,7 +560,7 @@ static bool fleet_said(bool wanted) {
     return said == wanted;
 }
 
-/* Only one commit of a younger fleet is seen, then that fleet stops. The older fleet reports it nevertheless when its patience is over. */
+/* Only one commit of a younger fleet is seen, because that fleet stops. The older fleet must still report it some looks later. */
 static bool a_younger_fleet_seen_once(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -576,8 +576,8 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* What looks like a younger fleet is none in two cases: its commit was there before us; or it is our own fleet in a new epoch after a
- * wipe, of which this worker has not heard. */
+/* In two cases, a commit that seems to be a younger fleet's is none: it was there before this worker looked for the first time; or our
+ * own fleet made it in a new epoch, after a wipe of which this worker has not heard. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);

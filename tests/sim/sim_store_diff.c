@@ -327,7 +327,7 @@ static void check_table(struct pair *p) {
         if (known && has_flag(row->element[2], "write")) flags |= STORE_WRITE;
         if (known && has_flag(row->element[2], "denyoom")) flags |= STORE_DENYOOM;
         if (known && has_flag(row->element[2], "noscript")) flags |= STORE_NOSCRIPT;
-        if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT; /* Redis flags only its subcommands */
+        if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT; /* Redis flags only the subcommands of SCRIPT */
         bool ok = known && row->element[1]->integer == c->arity && flags == c->flags;
         if (!ok && known)
             printf("%s: real arity %lld flags %u, fake %d %u\n", c->name, row->element[1]->integer, flags, c->arity, c->flags);

@@ -386,7 +386,7 @@ static int64_t keep_rate(struct stream *s) {
     return due_us;
 }
 
-/* The headers that --header asks for; NULL if there are none. The message takes them over. */
+/* Returns the headers that --header asks for, or NULL if there are none. The message takes them over. */
 static rd_kafka_headers_t *headers_of(const struct options *o) {
     if (!o->n_headers) return NULL;
     rd_kafka_headers_t *all = rd_kafka_headers_new(HEADERS_MAX);

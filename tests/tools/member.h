@@ -98,7 +98,7 @@ struct member {
     int n_owned;
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
-    int64_t seek_every, seeks; /* number of records between seeks in the record callback (0: no seeks); number of seeks so far */
+    int64_t seek_every, seeks; /* seek_every: number of records between seeks in the record callback (0: no seeks); seeks: number so far */
     bool bare;                 /* nothing is checked or committed here, because the case looks at the source itself */
     char fatal[1024];
     char topic[64], group[64], reset[16];

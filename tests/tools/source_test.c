@@ -202,7 +202,7 @@ static void case_fatal(void) {
     leave(&m);
 }
 
-/* A long hold does not end the membership. Not polling ends it, and then a commit is refused. */
+/* Holding back partitions for a long time does not end the membership. Not polling ends it, and then a commit is refused. */
 static void case_max_poll(void) {
     static struct member m;
     make_topic("maxpoll", 40000);
@@ -225,7 +225,7 @@ static void case_max_poll(void) {
     struct lw_commit late = {gen, 10000, ""};
     struct lw_err err = {0};
     CHECK(lw_source_commit_sync(m.s, &late, 1, NULL, 1000, &err) == -1);
-    UNTIL(n_current(&m) == PARTS, &m); /* it joins again and reads from the beginning, because nothing was committed */
+    UNTIL(n_current(&m) == PARTS, &m); /* the member joins again and reads from the beginning, because nothing was committed */
     CHECK(current(&m, 0)->gen > gen && current(&m, 0)->begin == 0);
     UNTIL(all_at_end(&m, 10000), &m);
     leave(&m);
@@ -271,7 +271,7 @@ static void case_close_alone(void) {
     CHECK(m.revokes == 1 && m.revoked_parts == PARTS);
 }
 
-/* An assignment that comes while the member leaves: the closing handle is asked nothing about it, and no partition is assigned. */
+/* An assignment comes while the member leaves: no partition is assigned, and the closing Kafka handle gets no call about it. */
 static void case_declined(void) {
     static struct member a, b;
     make_topic("declined", 400);

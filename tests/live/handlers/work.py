@@ -7,13 +7,13 @@
     end   ... <outcome>
 
 The program's own journal has the same form (consumer/process/journal.h). LW_TEST_JOURNAL names the file; LW_TEST_WORK_MS=LO-HI says
-how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at all):
+how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at every one):
 
     retry, dead             answers with that outcome
     sleep (ms)              works for that time
     exit (status), crash    ends by exit(status), or by SIGSEGV
     hang                    never answers
-    garbage, foreign, half  answers without JSON; with another id; with half a line before it ends
+    garbage, foreign, half  answers without JSON; with another id; with half a line, and ends
     flood                   answers with a line that has no end
     child                   leaves a grandchild in this process group that beats for ever, and answers done
     child-hang              the same, but never answers

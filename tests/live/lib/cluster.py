@@ -53,8 +53,8 @@ def slot_of(name):
 
 
 def shard_tag(name, shard, shards):
-    """Returns NAME.SHARD.K with the smallest K whose slot is at most 64 away from the shard's place. Shard 0's place is slot 96 for any
-    number of shards, so that workers with different numbers meet there; the others follow at equal distances."""
+    """Returns NAME.SHARD.K with the smallest K whose slot is at most 64 away from the shard's place. Shard 0's place is slot 96, and
+    the places of all shards are equally far apart. So workers that disagree on the number of shards still share shard 0."""
     place, k = 96 + shard * SLOTS // shards, 0
     while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
         k += 1
@@ -214,7 +214,7 @@ class Cluster:
         return len(keys)
 
     def close_slot(self, slot, target):
-        """The last step: the target becomes the owner of the slot. It learns so first, then the other masters do."""
+        """The last step of a migration: the target becomes the owner of the slot. The target is told first, then the other masters."""
         for node in [target] + [m for m in self.masters() if m is not target]:
             node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         wait_until(lambda: all(self.owner(slot, node) is target for node in self.alive()), LIMIT_S, "map with the new owner of slot %d" % slot)

@@ -34,8 +34,8 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Leaves out the runs that began only when a stopped worker's handler woke, with the request already in its pipe. If a run with a
-    larger fence of its key started before, it has no live lease, and its fence makes it harmless."""
+    """Leaves out late runs of stopped workers. Such a run begins when the handler wakes, because its request was already in the pipe. If
+    another run of the key with a larger fence started before it, the late run has no live lease, and its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0

@@ -10,7 +10,7 @@ CHUNK = 65536
 
 
 class Proxy:
-    """port: where to connect. What was swallowed stays lost: a connection of that time never works again, and is not closed either."""
+    """A proxy whose clients connect to `port`. A connection of which something was swallowed never works again, and is not closed either."""
 
     def __init__(self, target_port):
         self.target_port, self.delay_s, self.swallows = target_port, 0, False
@@ -44,7 +44,7 @@ class Proxy:
         self.writers.difference_update(pair)
 
     async def relay(self, reader, writer, lost):
-        """Both directions take delay_s longer; what follows closely is not held up by what goes before it."""
+        """Relays one direction, delay_s later. Each chunk of data has its own delay, so chunks do not hold each other up."""
         queue = asyncio.Queue()
         sender = self.loop.create_task(self.send(queue, writer))
         try:

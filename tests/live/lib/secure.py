@@ -61,8 +61,8 @@ def ports(n):
 
 
 class SecureKafka(Kafka):
-    """A Kafka with one listener for each in LISTENERS, besides the open one, whose user may do everything. users: those of PLAIN and
-    SCRAM."""
+    """A Kafka with an open listener, whose clients may do everything, and one listener for each name in LISTENERS. users: the names that
+    can log in with PLAIN and SCRAM."""
 
     def __init__(self, build, directory, users, *settings):
         os.makedirs(directory)

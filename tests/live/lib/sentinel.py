@@ -9,7 +9,7 @@ from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
 USER, USER_PASSWORD = "watcher", "sentinel-secret"  # login at the Sentinels, which have users of their own
-USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"  # as doc/how-to/deploy.md says
+USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"  # the rights that doc/how-to/deploy.md recommends
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 LIMIT_S = 60
 

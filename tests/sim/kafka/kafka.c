@@ -71,7 +71,7 @@ void kafka_rebalance(struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
         bool part[PARTS], lost = rnd_unit(w) < 0.3;
-        for (int p = 0; p < PARTS; p++) /* leave out what the worker was given while another one let go */
+        for (int p = 0; p < PARTS; p++) /* leave out partitions that the worker got while another one let go */
             part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw && me->dead_until_ms <= w->now_ms && owns(w, me, p);
         revoke_parts(w, me, part, lost);
     }
@@ -124,7 +124,8 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        if (p >= 0 && !me->was_read[p] && !me->world->f->drop /* drop commits before it reads states */ && c[i].offset != me->begun[p])
+        /* with queue.on_busy drop, a worker may commit before it has read the states of a partition */
+        if (p >= 0 && !me->was_read[p] && !me->world->f->drop && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
         me->commit[me->n_commit].offset = c[i].offset;

@@ -49,7 +49,7 @@ uint64_t store_command_runs(size_t i) { return i < COMMANDS ? __atomic_load_n(&r
 
 bool store_arity_ok(const struct command *cmd, int argc) { return cmd->pub.arity < 0 ? argc >= -cmd->pub.arity : argc == cmd->pub.arity; }
 
-/* Which of the arguments are keys: from 1 up to this one; 0: none. */
+/* Returns the index of the last argument that is a key, or 0 if none is. *first becomes the index of the first one. */
 static int last_key(const char *name, int argc, const struct slice *argv, int *first) {
     static const char *const none[] = {"ping", "time", "info", "dbsize", "flushall", "scan", "script"};
     static const char *const all[] = {"del", "unlink", "exists", "mget"};
@@ -84,7 +84,7 @@ redisReply *store_run(struct store *s, const struct command *cmd, int argc, cons
     return cmd->fn(s, argc, argv);
 }
 
-/* --- life */
+/* --- opening, copying and restarting */
 
 static void fresh_id(struct script_env *env, char id[41]) {
     for (int i = 0; i < 40; i += 8) snprintf(id + i, 9, "%08x", (unsigned)script_env_random(env));
@@ -179,7 +179,7 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
         struct entry *gone = entry_find(to, (struct slice){e->key->data, e->key->len});
         if (gone) entry_delete(to, gone);
         HASH_DEL(from->keys, e);
-        if (e->expire_ms >= 0) e->expire_ms += store_now_ms(to) - store_now_ms(from); /* MIGRATE tells how long it has to live */
+        if (e->expire_ms >= 0) e->expire_ms += store_now_ms(to) - store_now_ms(from); /* MIGRATE sends the remaining time to live */
         HASH_ADD_KEYPTR(hh, to->keys, e->key->data, e->key->len, e);
         n++;
     }
@@ -218,7 +218,7 @@ redisReply *store_call(struct store *s, int argc, const char *const *argv, const
     return r;
 }
 
-/* --- looks */
+/* --- what oracles read */
 
 size_t store_dbsize(const struct store *s) {
     size_t n = 0;

@@ -103,7 +103,7 @@ struct command {
 /* --- store.c */
 const struct command *store_find_command(struct slice name);
 redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv);
-/* NULL if the node may run the command: in a script, or sent by a client. */
+/* Returns NULL if this node of a cluster may run the command, else the error reply. Scripts and clients get different ones. */
 redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);
 int64_t store_now_ms(const struct store *s);

@@ -36,7 +36,7 @@ void cluster_open(struct world *w) {
     }
 }
 
-/* What this node says of itself, then the other masters. */
+/* Answers CLUSTER NODES: a line about this node, then one about each other master. */
 redisReply *cluster_nodes(struct world *w, const struct server *s) {
     struct slot *slot = &w->slot[s->shard];
     struct lw_buf b = {0};
@@ -89,7 +89,7 @@ static void end(struct world *w, struct slot *slot) {
     trace(w, "shard %d: its slot is node %.8s's", to->shard, to->id);
 }
 
-/* The migration is given up: what has moved comes back. */
+/* Gives up the migration of a slot: the keys that have moved come back. */
 static void give_up(struct world *w, struct slot *slot) {
     if (!slot->moving) return;
     move_keys(w, slot->node[slot->to], slot->node[slot->at], SIZE_MAX);
@@ -105,7 +105,7 @@ static void cut_all(struct world *w, const struct server *s) {
     wire_refuse(w, s);
 }
 
-/* The target restarts in the middle, and what it lost are locks: the rest was saved. */
+/* The target of a migration restarts in the middle of it. It loses its locks; everything else was saved. */
 static void target_restarts(struct world *w, struct server *s) {
     char locks[32];
     struct store *lost = store_open(1);
@@ -137,14 +137,15 @@ static void restart(struct world *w, struct slot *slot) {
         owner_restarts(w, slot);
 }
 
-/* A promoted replica is a node of its own. Of the old master some say so at once, and follow it. */
+/* The replica `fresh` was promoted, and gets an id of its own. In half of the cases the old master becomes its replica at once; otherwise
+ * the old master goes on serving for a while. */
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh) {
     struct slot *slot = &w->slot[fresh->shard];
     set_clock(w, fresh);
     name_node(w, fresh);
     store_set_cluster(fresh->store, store_time_us(fresh->store) - LONG_AGO_MS * INT64_C(1000));
     store_set_slot(fresh->store, STORE_OWNED);
-    if (slot->moving) { /* what has moved goes: keys of two moments together are more than the protocol promises to survive */
+    if (slot->moving) { /* delete keys that have moved: the protocol does not promise to survive a mixture of keys from two moments */
         store_flushall(slot->node[slot->to]->store);
         slot->moving = false;
         store_set_slot(old->store, STORE_OWNED);
@@ -157,7 +158,7 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
     store_set_role(old->store, "slave");
 }
 
-/* True when it was this step's fault. */
+/* May move keys, restart a node, or begin or end a migration. Returns true if it did, so that the step has no other fault. */
 bool cluster_fault(struct world *w) {
     struct slot *slot = &w->slot[rnd_below(w, SHARDS)];
     if (rnd_unit(w) < 0.002 * w->f->restart) return restart(w, slot), true;
@@ -172,7 +173,7 @@ bool cluster_fault(struct world *w) {
     return true;
 }
 
-/* Faults stop: what is on its way arrives. */
+/* Called when faults stop: completes all migrations. */
 void cluster_rest(struct world *w) {
     for (int s = 0; s < SHARDS; s++) {
         if (!w->slot[s].moving) continue;
@@ -186,7 +187,7 @@ void cluster_judge(struct world *w) {
     if (w->f->planned && w->counts.epochs_lost) world_bad(w, "an epoch ended, although all that moved moved whole");
 }
 
-/* Where a client goes that looks for the slot: now and then by an old map. */
+/* Returns the node that a client takes for the slot's owner: sometimes a wrong one, as with an outdated map. */
 struct server *cluster_find(struct world *w, int shard) {
     if (w->f->move > 0 && rnd_unit(w) < 0.1) return w->slot[shard].node[rnd_below(w, NODES)];
     return w->master[shard];

@@ -9,7 +9,7 @@
 /* Returns the name of a partition of replays that the worker remembers though no message of it is left; NULL: there is none. */
 const char *inside_idle_replay(const struct lw_worker *lw);
 int inside_shard(const struct lw_job *job);
-uint64_t inside_hold(const struct lw_job *job); /* the token of the lease under which the job runs */
-bool inside_is_fast(const struct lw_job *job);  /* gate let it run at once; false for a head */
+uint64_t inside_hold(const struct lw_job *job); /* returns the token of the lease under which the job runs */
+bool inside_is_fast(const struct lw_job *job);  /* returns true if gate let the job run at once; false for a head */
 
 #endif

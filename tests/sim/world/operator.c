@@ -79,8 +79,8 @@ static redisReply *send_it(struct world *w, int shard) {
     return server_call(w, w->master[shard], c->cmd[0].argc, c->argv + c->cmd[0].first, c->len + c->cmd[0].first);
 }
 
-/* Gives in `out` the letters that the script answers, "" if it refused the call. Sometimes sends the same call a second time, as after a
- * lost answer: those letters are in `again`, which is "" otherwise. */
+/* Writes to `out` the script's answer, one letter per message, or "" if the script refused the call. Sometimes sends the same call a
+ * second time, as after a lost answer, and writes the second answer to `again`, which is "" otherwise. */
 static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1], char again[BATCH_MAX + 1]) {
     for (int i = 0; i < 2; i++) {
         char *to = i ? again : out;
@@ -247,7 +247,7 @@ static void dropped(struct world *w, const struct item *it) {
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    /* A message that was done before may run again: a run of it may be under way already. */
+    /* The message must never run from now on, unless it was done before: then another run of it may be under way already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
     p->done[it->index] = p->dead[it->index] = true; /* counts as finished for the other oracles */
 }
@@ -270,7 +270,7 @@ static void drop(struct world *w) {
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        bool twice = false; /* the list has it twice, so the call names it twice */
+        bool twice = false; /* a message that stands twice in the list is named twice */
         for (int k = 0; k < i; k++) twice |= it[k].part == it[i].part && it[k].index == it[i].index && it[k].number == it[i].number;
         if (second[0] && second[i] == 'X') world_bad(w, "operator: dropped again what it had dropped");
         if (got[i] == 'X' && !twice) dropped(w, &it[i]);
@@ -344,7 +344,7 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the host of all workers, and how far its wall clock is off */
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
-    lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""); /* it knows of no other node that had the slot */
+    lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""); /* the operator knows of no other node that had the slot */
     redisReply *r = send_it(w, shard);
     assert(r->type == REDIS_REPLY_ARRAY && r->elements >= 3);
     snprintf(epoch, 64, "%s", r->element[1]->str);

@@ -158,7 +158,7 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     what += 2;
     if (!strncmp(what, "wait:", 5) || !strcmp(what, "lanes") || !strncmp(what, "lock:", 5))
         world_bad(x->w, "leak: %s is still there", name);
-    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* tries may outlive a repair */
+    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* a repair may leave a key tries:… */
         int part;
         int64_t segment;
         int64_t number;

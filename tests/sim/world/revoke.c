@@ -11,7 +11,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* steps of the world in which calls are answered and settled, even with lost answers and a quarantine in between */
+/* maximum number of steps that a revoke may take after its handlers have ended. It is enough to settle their messages, even with lost
+ * answers and a quarantine in between. */
 enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {

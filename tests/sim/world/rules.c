@@ -12,10 +12,10 @@ enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256, ASKED_MS = 100, BEHIND_MOST =
 
 struct of_record {
     bool started, granted, dropped, parked, said_dead;
-    int failed, recorded; /* attempts that its handler failed or that crashed it alone; attempts recorded in Redis */
+    int failed, recorded; /* failed: attempts that failed, or that crashed while the message ran alone; recorded: attempts in Redis */
     int dedup;
     int64_t arrived_ms;
-    int64_t rests_until_ms; /* earliest next run after its handler gave it back */
+    int64_t rests_until_ms; /* time of the earliest next run after its handler gave it back */
     bool rests;             /* Redis has recorded that it was given back */
     int arrived_at;         /* the worker that read it from Kafka */
     char id[12];
@@ -264,7 +264,7 @@ static bool waits(const struct server *s, int key) {
     return false;
 }
 
-/* Counts how many messages one hold of the fast path has started since a message waits for the key. */
+/* Counts how many messages one hold of the fast path starts while other messages of the key wait. */
 static void check_fair(struct world *w, const struct exec *x) {
     int *n = &w->rules->overtakes[x->key], shard = inside_shard(x->job);
     if (!live(w, x)) return;
@@ -291,7 +291,7 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
            record(w, p, i)->dedup == record(w, part, index)->dedup;
 }
 
-/* Returns true if the effect of another message with the same business id stands. If shard is not negative, Redis must have recorded it. */
+/* Returns true if another message with the same business id had its effect. If shard is not negative, Redis must have recorded that. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)
@@ -305,16 +305,16 @@ static bool has_twin(const struct world *w, int part, int index, int shard) {
 
 static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
 
-/* With on_busy drop, gate should be asked about nearly every message that arrives behind a run of the same worker before that run is
- * over.
- * This counts the others. */
+/* With queue.on_busy drop, if a message arrives while another one of its key runs in the same worker, gate should nearly always be asked
+ * about it before that run is over. Counts the messages about which gate was asked too late. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
     if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;
     if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
 }
 
-/* Notes when the message may run again: each time that a handler gives back under a live lease, the wait grows. */
+/* Notes when the message may run again. The wait grows with each time in a row that a handler gives back a message of the key under a
+ * live lease. */
 static void rest(struct world *w, const struct exec *x, struct of_record *r) {
     int *times = &w->rules->backs[x->key][x->worker];
     int64_t ms = 0;

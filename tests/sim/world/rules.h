@@ -12,8 +12,8 @@ void rules_open(struct world *w); /* sets the configuration; call it after the r
 void rules_close(struct world *w);
 bool rules_step(struct world *w); /* writes new records; returns true if it killed a poisoned worker */
 
-/* Called by the fake Kafka: how many records a partition has so far, where its log ends, and that a record arrives, which gets its
- * headers. */
+/* Called by the fake Kafka. rules_written() returns how many records a partition has so far, and rules_log_end() where its log ends.
+ * rules_arrives() notes that a worker gets a record, and sets its headers. */
 int rules_written(const struct world *w, int part);
 int64_t rules_log_end(const struct world *w, int part);
 void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r);
@@ -31,8 +31,9 @@ void rules_lost_data(struct world *w);
 void rules_start(struct world *w, const struct exec *x, int index);
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
-bool rules_gone(const struct world *w, int part, int index); /* rightly dropped, or one with its id is done */
-bool rules_forgot(const struct world *w); /* Redis lost data and may have forgotten what was dropped, so that it runs after all */
+/* True if the message was rightly dropped, or if another message with its business id is done. */
+bool rules_gone(const struct world *w, int part, int index);
+bool rules_forgot(const struct world *w); /* true if Redis may have forgotten drops, so that dropped messages run after all */
 /* True if Redis lost data and another message with the same business id is done: either may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);
 void rules_end(struct world *w);

@@ -105,7 +105,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        d->letter[d->n] = item[2] == LW_DEAD; /* Redis keeps the letter; no topic got it */
+        d->letter[d->n] = item[2] == LW_DEAD; /* true: Redis keeps the dead letter; false: a topic got it */
         d->item[d->n] = i;
         d->part[d->n] = part;
         snprintf(d->tp[d->n], sizeof d->tp[d->n], "%s", tp);
@@ -146,7 +146,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     store_fail_script(s->store, 0, NULL);
     bool split = r->type == REDIS_REPLY_ERROR && cluster_meant(r->str),
          torn = split || (r->type == REDIS_REPLY_ERROR && errors_meant(r->str));
-    if (torn) rules_lost_data(w); /* attempts may not be counted */
+    if (torn) rules_lost_data(w); /* the failed script may not have counted attempts */
     if (torn && !split) torn_look(w, s);
     if (!strcmp(c->argv[0], "EVALSHA")) bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
     for (int i = 0; i < dying.n; i++) {
@@ -310,7 +310,7 @@ void step_deliver(struct world *w, struct sim_worker *me) {
         while (p->delivered < p->done && me->conn[s] == conn) {
             bool last = p->delivered + 1 == p->n;
             redisReply *r = p->reply[p->delivered++];
-            if (last) p->live = false; /* the answer may send the next pipeline */
+            if (last) p->live = false; /* set first, because the worker may send its next pipeline when it gets the answer */
             p->busy = true;
             lw_worker_reply(me->lw, s, r);
             p->busy = false;

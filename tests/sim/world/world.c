@@ -117,8 +117,8 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     if (next) follow(me, next);
 }
 
-/* Returns the last digit of the message's offset, which decides what becomes of its letter: 0 is always too large for the producer, 8 is
- * never accepted by the topic. Other refusals pass. */
+/* Returns the last digit of the message's offset, which decides what becomes of its dead letter: with 0 it is always too large for the
+ * producer, and with 8 the topic never accepts it. With other digits, a refusal does not last. */
 static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
@@ -222,7 +222,7 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
 /* --- faults ------------------------------------------------------------------------------------------------------------------------ */
 
 void world_snapshot(struct world *w, int s) {
-    if (w->slot[s].moving) return; /* the replica of one node does not have all of it */
+    if (w->slot[s].moving) return; /* a replica of one node would lack the keys that are on the other */
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
 }

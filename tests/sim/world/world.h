@@ -20,12 +20,12 @@ enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 1000, MAX_RECORDS 
 struct faults {
     const char *name;
     double crash, pause, wipe, failover, loss, clock;
-    double vanish;           /* a lane loses its list and the states of what waits in it */
-    double unlist;           /* a lane loses its list alone, and the states still say that messages wait */
-    double attach, failback; /* replicas: one is attached (harmless); a failover and back again */
+    double vanish;           /* rate at which lanes lose their list and the states of the messages in it */
+    double unlist;           /* rate at which lanes lose only their list, so that the states still say that messages wait */
+    double attach, failback; /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
     bool back;               /* the clock may also jump back */
     int split_ms;
-    /* How the world runs. 0 stands for the usual. */
+    /* How the world runs. In each of these, 0 stands for the usual value. */
     int pace;           /* factor by which time goes faster, so that calls, handlers and renewals are late for a TTL */
     int idle;           /* of ten chances to end a handler or to renew a lease, how many are missed */
     int sparse;         /* about how many offsets lie between two records: many segments end and are deleted */
@@ -35,7 +35,7 @@ struct faults {
     int burst;          /* number of additional records per poll */
     bool pool;          /* a follower may have to wait in the pool's queue before it starts */
     bool big;           /* some messages are large, so few are granted at once and more are asked for often */
-    bool tight;         /* bounds in bytes that messages of some thousand bytes reach (bytes.h) */
+    bool tight;         /* bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h) */
     bool prompt;        /* a handler always stops at its deadline, so every key's last effect is checked */
     int max_run;        /* lock.max_run; 0 stands for 3 */
     bool trials;        /* the operator only makes trials: after a wipe, no oracle can judge the messages that it moved */
@@ -55,13 +55,13 @@ struct faults {
     double cut_repairs; /* rate at which connections break under a repair */
     double errors;      /* rate of error replies to single commands (errors.c) */
     double refusals;    /* rate of periods in which a server refuses nearly every command */
-    double full;        /* periods at maxmemory */
-    double torn;        /* scripts fail in the middle */
+    double full;        /* rate of periods in which a server is at maxmemory */
+    double torn;        /* rate at which scripts fail in the middle */
     bool fresh;         /* Kafka takes hardly any commit for the first seconds */
-    double move;        /* a cluster: slots move from node to node, so often (cluster.c) */
-    bool planned;       /* moves are all that happens, with a TTL between two of them: then no epoch may end */
-    double restart;     /* nodes of it restart with less than they had */
-    double disaster;    /* most workers die and most shards are wiped at once, so often */
+    double move;        /* rate at which slots of a cluster move between nodes (cluster.c); 0: no cluster */
+    bool planned;       /* no faults but moves, at least a TTL apart, so that no epoch may end */
+    double restart;     /* rate at which nodes of a cluster restart with less data than they had */
+    double disaster;    /* rate at which most workers die and most shards are wiped at once */
 };
 
 struct options {
@@ -135,7 +135,7 @@ struct sim_part {
     char meta[4200];
     int owner; /* index of the worker; -1: none */
     uint32_t gen;
-    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* the record was done once; it is a dead letter */
+    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* done: the record was done at least once; dead: it is a dead letter */
     bool stored[MAX_RECORDS];
 };
 
@@ -167,7 +167,7 @@ struct sim_worker {
     bool look_known;
     size_t listed;
     void *letter[64];
-    bool never[64]; /* the topic will never accept the letter */
+    bool never[64]; /* the topic will never accept the dead letter */
     int n_letter;
     struct lw_job *ended[64]; /* jobs whose handlers have ended, but of which the worker has not heard */
     int n_ended;
@@ -226,7 +226,7 @@ double rnd_unit(struct world *w);
 void world_step(struct world *w);                                /* lets one thing happen somewhere */
 void world_kill(struct world *w, struct sim_worker *me, int ms); /* a new worker takes its place after `ms` */
 void world_wipe(struct world *w, int shard);
-void world_snapshot(struct world *w, int shard); /* what a replica of its master has now */
+void world_snapshot(struct world *w, int shard); /* makes the shard's replica a copy of its master */
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
 bool world_revoking(const struct world *w, const struct sim_worker *me); /* the worker is within lw_worker_revoke() */
 
@@ -246,16 +246,16 @@ bool errors_meant(const char *text); /* the error reply was made by errors.c, no
 bool errors_full(const struct world *w, int shard);
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* NULL: the server runs the command */
 void errors_tear(struct world *w, struct server *s);
-void torn_look(struct world *w, const struct server *s); /* torn.c: after a script that failed in the middle */
+void torn_look(struct world *w, const struct server *s); /* torn.c: checks a shard after a script failed in the middle */
 
 /* cluster.c */
 void cluster_open(struct world *w);
 redisReply *cluster_nodes(struct world *w, const struct server *s);
-bool cluster_meant(const char *text); /* an error that says that the slot or a key is elsewhere */
+bool cluster_meant(const char *text); /* returns true if the error says that the slot or a key is elsewhere */
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh);
 bool cluster_fault(struct world *w);
 void cluster_rest(struct world *w);
-void cluster_judge(struct world *w); /* at the end of a run */
+void cluster_judge(struct world *w); /* called at the end of a run; checks that planned moves ended no epoch */
 struct server *cluster_find(struct world *w, int shard);
 
 /* vanish.c */
@@ -266,12 +266,12 @@ void world_dump(const struct world *w);
 
 /* wire.c: servers, pipelines, connections. Functions named step_ do one thing for a worker, or (step_wire) for a pipeline */
 struct server *server_new(struct world *w, struct store *st, int shard); /* takes over the store */
-bool serves(struct world *w, const struct server *s);                    /* an old master still serves for a while */
+bool serves(struct world *w, const struct server *s);                    /* returns false for an old master that has stopped serving */
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
 int state_in(const struct server *s, const char *tp, int64_t offset); /* the mark of an offset; 0: it has none */
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
-const char *wire_mutated(struct world *w, const char *text);    /* with the mutation, if it is for this script; valid until the next call */
-struct pipe *wire_open(struct world *w, int worker, int shard); /* the worker's pipeline under way; NULL: none */
+const char *wire_mutated(struct world *w, const char *text); /* the text with the mutation, if that is for it; valid until the next call */
+struct pipe *wire_open(struct world *w, int worker, int shard);    /* the worker's pipeline under way; NULL: none */
 void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection, of which the worker hears */
 void wire_drop(struct world *w, struct sim_worker *me);            /* ends all connections of a dead worker */
 void wire_refuse(struct world *w, const struct server *srv);       /* makes sure that what is left of broken connections never executes */
