@@ -28,7 +28,7 @@ def high_water_mb(pid):
 
 @scenario
 def large_messages_wait(t):
-    """640 MB stand in ten waiting lists. A fresh worker takes a few messages at a time, each key's in order, and each once."""
+    """640 MB of messages wait in ten lists. A fresh worker takes only a few at a time, and runs each once, in the order of its key."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}

@@ -149,8 +149,8 @@ def by_business_id(t):
 
 
 def judge_ids(t, run):
-    """Checks that each id took effect under one identity. A second one is right only if the worker of the first died before it was
-    recorded."""
+    """Checks that each id took effect under one identity. Another identity is right only if the worker of the first died before
+    its effect was recorded."""
     ids, twice = by_business_id(t), []
     done = defaultdict(list)
     for r in t.runs():

@@ -464,7 +464,7 @@ static bool has_k(void) {
     return false;
 }
 
-/* 2 and 4 wait in Redis. This worker claims both and does both, but is cut off before it can settle them. Its lease ends, another worker
+/* 2 and 4 wait in Redis. This worker claims and handles both, but is cut off before it can settle them. Its lease ends, another worker
  * runs 2 again, and then Redis is wiped. Of the two dones only the first counts: 4 must run again, after the other worker's 2. */
 static bool dones_of_an_ended_lease(void) {
     s.k_lingers = true;

@@ -55,7 +55,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
 static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
-/* Seeks from the callback and from outside, with the partition held or not. The next record must be
+/* Seeks from the callback and from outside, with the partition held back or not. The next record must be
  * the one that was asked for. */
 static void case_seek(void) {
     static struct member m;

@@ -175,7 +175,7 @@ class Cluster:
     # --- faults
 
     def kill_owner(self, slot):
-        """Kills the slot's master (kill -9). Returns it when the others agree on another owner and say that the cluster is ok."""
+        """Kills the slot's master (kill -9). Returns the killed node when the others agree on another owner and say that the cluster is ok."""
         old = self.owner(slot)
         old.kill()
         def replaced():

@@ -96,7 +96,7 @@ class Scenario:
             self.kafka.create(topic, partitions)
 
     def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
-        """Produces `messages` records in all, with the same keys in all partitions of all topics. With wait=False it goes on in the
+        """Produces `messages` records in all, with the same keys in all partitions of all topics. With wait=False, producing goes on in the
         background."""
         share = messages // len(self.topics)
         tools = []

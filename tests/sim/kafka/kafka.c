@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake Kafka: which worker owns which partition, what workers read, and their commits. A partition can get a new owner before the
- * old owner has heard that it lost it. */
+ * old owner has heard of its loss. */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/bytes.h"
@@ -58,7 +58,7 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
 }
 
 /* All workers let go of the partitions that move, one worker after the other, while the rest of the world goes on; then the partitions
- * are given out. A worker that sleeps hears of it when it wakes. */
+ * are given out. A worker that sleeps hears of its loss when it wakes. */
 void kafka_rebalance(struct world *w) {
     int live[WORKERS], n = 0, from[PARTS], to[PARTS];
     for (int i = 0; i < WORKERS; i++)

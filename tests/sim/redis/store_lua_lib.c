@@ -85,7 +85,8 @@ static uint64_t bytes_of(const redisReply *r) {
 
 static redisReply *call_counted(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     redisReply *r = call_args(lua, argc, args, numbers);
-    if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r); /* LRANGE, LINDEX, RPOPLPUSH: lists */
+    /* counts the bytes of lists that LRANGE, LINDEX and RPOPLPUSH return */
+    if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r);
     return r;
 }
 

@@ -34,7 +34,7 @@ enum { PERIODS = sizeof periods / sizeof periods[0], SINGLES = sizeof singles / 
 
 bool errors_meant(const char *text) { return strstr(text, BY_CHANCE) != NULL; }
 
-/* May begin a period. Returns true if it did, so that the step has no other fault. */
+/* May begin a period of errors. Returns true if it did, so that the step has no other fault. */
 bool errors_begin(struct world *w) {
     struct errors *e = &w->errors[rnd_below(w, SHARDS)];
     int64_t until_ms = w->now_ms + 100 + rnd_below(w, 2000);

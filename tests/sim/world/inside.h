@@ -6,7 +6,7 @@
 
 #include "consumer/worker/worker.h"
 
-/* Returns the name of a partition of replays that the worker remembers though no message of it is left; NULL: there is none. */
+/* Returns the name of a partition of replays that the worker remembers although none of its messages is left; NULL: there is none. */
 const char *inside_idle_replay(const struct lw_worker *lw);
 int inside_shard(const struct lw_job *job);
 uint64_t inside_hold(const struct lw_job *job); /* returns the token of the lease under which the job runs */

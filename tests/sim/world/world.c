@@ -113,7 +113,7 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     trace(w, "worker %d ends %s key %d: %d", me->index, x.job->identity, x.key, x.job->outcome);
     w->exec[at] = w->exec[--w->n_exec];
     struct lw_job *next = lw_job_end(x.job);
-    me->ended[me->n_ended++] = x.job; /* the main thread hears of it later */
+    me->ended[me->n_ended++] = x.job; /* the worker's main thread hears later that the handler has ended */
     if (next) follow(me, next);
 }
 

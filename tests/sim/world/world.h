@@ -150,7 +150,7 @@ struct sim_worker {
     struct server *srv[SHARDS];
     bool connecting[SHARDS], want[SHARDS];
     char ready[SHARDS][80], claimed[SHARDS][160];
-    uint32_t gen[PARTS]; /* generation of each partition that it believes to own; 0: it owns none */
+    uint32_t gen[PARTS]; /* generation of each partition; 0: the worker believes that it does not own it */
     int pos[PARTS];      /* index of the next record to read */
     bool hold[PARTS];
     int64_t begun[PARTS]; /* the group's commit when the partition was assigned */
@@ -163,7 +163,7 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how far it is with its look at all commits of the group */
+    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how far the worker is with its look at all commits of the group */
     bool look_known;
     size_t listed;
     void *letter[64];
