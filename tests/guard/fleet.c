@@ -434,7 +434,7 @@ static void rounds_until(struct fleet *f, uint64_t n) {
 }
 
 /* Goes on until the partition with the record that stays is held back, at the bound of remembered records or at most one round above it,
- * while all records of the others are done. */
+ * while all records of other partitions are done. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records, others = (uint64_t)(f->shape->records - f->log[0].n);
     rounds_until(f, others + most / 2);

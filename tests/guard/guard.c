@@ -6,7 +6,7 @@
  *
  * Bounds are about 15 % above what was counted when they were set. A commit that makes a message dearer on purpose raises the bound; one
  * that makes it cheaper lowers it. callgrind counts the instructions of a second run of this program: `guard --run SHAPE` runs one shape
- * and prints nothing. They depend on the compiler, so they have a bound only in optimised builds for x86-64. */
+ * and prints nothing. The number of instructions depends on the compiler, so it has a bound only in optimised builds for x86-64. */
 #include "tests/guard/fleet.h"
 
 #include "base/bytes.h"

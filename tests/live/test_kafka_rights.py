@@ -22,7 +22,7 @@ RIGHTS = {
     "topic": (("read", "topic", TOPIC), 'kafka.topics: .*' + TOPIC + '.*user "%s" may not (READ|DESCRIBE)'),
     "dead": (("write", "topic", DEAD), 'dead.to: .*' + DEAD + '.*user "%s" may not (WRITE|DESCRIBE)'),
 }
-# what a running worker says, if that differs from `check`
+# what a running worker's log says, if that differs from what `check` says
 LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
 
 

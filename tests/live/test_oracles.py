@@ -62,9 +62,9 @@ good = parse(GOOD)
 CASES = [
     ("overlaps", oracles.overlaps(good), [
         oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
-        # a lane belongs to the key, across partitions
+        # two runs of a key overlap although they are from two partitions
         oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
-        # a killed handler still beats after another one began
+        # a killed handler still gives signs of life after another one began
         oracles.overlaps(changed(("beat 650", "beat 710"))),
         # a run encloses two others
         oracles.overlaps(changed(("end 200 11", "end 320 11")))]),

@@ -180,7 +180,7 @@ static bool run_batch(struct pair *p, const struct diff_step *steps, int count) 
     }
     if (count == 0 || steps[count - 1].sleep_ms == 0) return true;
     nap(steps[count - 1].sleep_ms);
-    /* asks for the key, because the real server counts an expired key until somebody does */
+    /* asks for the key, because the real server counts an expired key until somebody asks for it */
     return BOTH(p, DIFF_EXACT, steps[count - 1].argv[1], steps[count - 1].len[1], "EXISTS");
 }
 

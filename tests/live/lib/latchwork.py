@@ -117,7 +117,7 @@ class Instance:
         send(self.pid, sig)
 
     def wait(self, limit_s):
-        """Waits for the end. Returns the exit status and what was printed."""
+        """Waits until the supervisor has ended. Returns the exit status and what was printed."""
         try:
             out, _ = self.popen.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as e:

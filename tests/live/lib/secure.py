@@ -33,7 +33,7 @@ class Certificates:
         return os.path.join(self.dir, name)
 
     def sign(self, name, names, days=30, ca="ca"):
-        """Signs a certificate. names: in the form of subjectAltName. days=-1: it has expired."""
+        """Signs a certificate. `names` has the form of subjectAltName. With days=-1 the certificate has expired already."""
         with open(self.path(name + ".ext"), "w") as f:
             f.write("subjectAltName=%s\n" % names)
         openssl(self.dir, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj", "/CN=" + name)

@@ -66,7 +66,7 @@ static redisReply *error_reply(struct world *w, const struct server *s, const ch
 /* Returns the error with which the server refuses the command, or NULL if it runs it. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command) {
     const struct errors *e = &w->errors[s->shard];
-    bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* both are answered in every state of the server */
+    bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* TIME and INFO are answered in every state of the server */
     if (!w->faults_on) return NULL;
     if (w->now_ms < e->until_ms && !looks) return error_reply(w, s, command, e->text);
     if (w->f->errors <= 0 || rnd_unit(w) >= 0.01 * w->f->errors) return NULL;

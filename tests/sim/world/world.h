@@ -270,7 +270,8 @@ bool serves(struct world *w, const struct server *s);                    /* retu
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
 int state_in(const struct server *s, const char *tp, int64_t offset); /* the mark of an offset; 0: it has none */
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
-const char *wire_mutated(struct world *w, const char *text); /* the text with the mutation, if that is for it; valid until the next call */
+/* Returns the text of a script, changed if the run's mutation is one of this script. It is valid until the next call. */
+const char *wire_mutated(struct world *w, const char *text);
 struct pipe *wire_open(struct world *w, int worker, int shard);    /* the worker's pipeline under way; NULL: none */
 void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection, of which the worker hears */
 void wire_drop(struct world *w, struct sim_worker *me);            /* ends all connections of a dead worker */
