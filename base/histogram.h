@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histograms in shared memory: counts of durations by bucket. Relaxed atomics add to them, and another process reads them at the same time.
+/* Histograms in shared memory: counts of durations by bucket. Writers add to them by relaxed atomics, and another process reads them at the
+ * same time.
  *
  * There are no locks and no allocations, and any number of writers. A reader takes each bucket once and adds them up itself, so within one
  * reading `le` buckets never fall and `+Inf` equals the count. The sum may be ahead of them by a duration that is just being added. */
@@ -11,7 +12,7 @@
 
 enum { LW_HIST_BOUNDS = 20 };
 
-/* Upper bounds of the buckets, rising. The bucket behind the last bound counts all longer durations. */
+/* Upper bounds of the buckets, in rising order. The bucket behind the last bound counts all longer durations. */
 struct lw_hist_bounds {
     int n;
     int64_t us[LW_HIST_BOUNDS];

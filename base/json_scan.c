@@ -47,7 +47,7 @@ static int hex4(const unsigned char *p, const unsigned char *end) {
     return v;
 }
 
-/* Scans the escape from its 'u' on. Sets *code and moves past the escape, which may be a surrogate pair. */
+/* Scans an escape \uXXXX, of which the 'u' is next. Sets *code and moves past the escape, which may be a surrogate pair. */
 static int scan_unicode(struct scan *s, unsigned *code) {
     const unsigned char *at = s->p - 1;
     int hi = hex4(s->p + 1, s->end), lo;
@@ -63,7 +63,7 @@ static int scan_unicode(struct scan *s, unsigned *code) {
     return 0;
 }
 
-/* Scans an escape, from behind its backslash. */
+/* Scans an escape whose backslash was just read. */
 static int scan_escape(struct scan *s) {
     unsigned code = 0;
     if (next_is(s, 'u')) {
@@ -91,9 +91,8 @@ static int scan_utf8(struct scan *s) {
     return 0;
 }
 
-/* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by
- * the test for a zero byte in a word of A. Mycroft (1987). It skips whole words only, and the caller
- * looks at the other bytes one by one. */
+/* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by Mycroft's test for a zero byte in a word
+ * (1987). It skips whole words only, and the caller looks at the other bytes one by one. */
 static const unsigned char *skip_plain(const unsigned char *p, const unsigned char *end) {
     const uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
     for (uint64_t w; end - p >= 8; p += 8) {
@@ -323,8 +322,8 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Lets the paths that lead to the open container take their next step, if that is its member `name` or, with name NULL, its element
- * `index`. Returns false if no path does. A value found earlier under the same
+/* Moves each path that leads to the open container one step on, if its next step is the member `name` or, with
+ * name NULL, the element `index`. Returns false if there is no such path. A value found earlier under the same
  * name is forgotten. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
@@ -347,7 +346,7 @@ static void leave(struct scan *s) {
 
 /* --- values ---------------------------------------------------------------------------------------------------------------------
  *
- * `wanted`: paths lead to this value, those with the depth of the scan. Any other value is only checked. */
+ * `wanted` is true if at least one path leads to the value; such paths have the depth of the scan. Any other value is only checked. */
 
 static int scan_value(struct scan *s, bool wanted);
 

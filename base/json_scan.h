@@ -49,7 +49,7 @@ struct lw_json_path {
     /* The scan alone uses the fields below. */
     const char *next;          /* the '/' of the next step; at the end of the pointer: the value is found */
     int depth;                 /* number of steps already taken */
-    uint32_t mark, first_mark; /* marks of the next and of the first step, which rule out most names without a comparison */
+    uint32_t mark, first_mark; /* length and first byte of the next and of the first step, which rule out most names without a comparison */
 };
 
 /* Returns true if a pointer is valid: empty or beginning with '/', and with 0 or 1 after every '~'. */

@@ -23,7 +23,8 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who) {
 
 bool lw_log_on(enum lw_log_level level) { return level >= log_to.level; }
 
-/* Writes a text. Control characters are replaced, because they would let a message forge a line; in JSON, quotes are escaped as well. */
+/* Writes a text. Control characters are replaced, because a line break in the text would let it forge a line of
+ * the log; in JSON, quotes are escaped as well. */
 static size_t put_text(char *out, size_t room, const char *text, bool json) {
     size_t n = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {

@@ -57,17 +57,17 @@ struct lw_config {
         size_t n_urls;
         int shards;
         char *username, *password; /* login for URLs that have none; NULL: none */
-        struct lw_tls tls;         /* for rediss://, and for servers found by Sentinels or in a cluster, if `on`: the section is given */
-        int db;                    /* database number on a server that Sentinels name */
+        struct lw_tls tls; /* for rediss:// URLs; if `on` (the section is given), also for servers found by Sentinels or in a cluster */
+        int db;            /* database number on a server that Sentinels name */
         struct {
             bool on;          /* the section redis.sentinel is given */
             char **addresses; /* addresses of Sentinels, host[:port], as written */
             size_t n_addresses;
             char *master, *username, *password;
-            struct lw_tls tls; /* `on` says that the section is given */
+            struct lw_tls tls; /* TLS settings for the Sentinels; `on`: the section is given */
         } sentinel;
         struct {
-            bool on;      /* the key is given */
+            bool on;      /* the section redis.cluster is given */
             char **nodes; /* host[:port], as written */
             size_t n_nodes;
         } cluster;
@@ -133,14 +133,14 @@ struct lw_override {
  * the '=' and keeps pointers into it. Returns NULL, or what is wrong with the text. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
-/* How many messages of different keys a worker runs at once. */
+/* Returns how many messages of different keys a worker runs at once. */
 static inline int lw_config_at_once(const struct lw_config *c) {
     return c->handler.threads * (c->handler.in_flight > 1 ? c->handler.in_flight : 1);
 }
 
-/* The problems found while loading: lines of text, each ended by '\n'. `errors` refuse the configuration, `warnings` do not. Begin with
- * {0}. `check_handler`, if set, is called once while loading, with all that could be read (only strings in `dead`, `dedup` and `handler`
- * can be NULL), so that problems of the handler section are listed with the others. Commands set it to lw_config_check_handler
+/* The problems found while loading: lines of text, each ended by '\n'. A configuration with `errors` is refused; `warnings` are only shown.
+ * Begin with {0}. `check_handler`, if set, is called once while loading, with all that could be read (only strings in `dead`, `dedup` and
+ * `handler` can be NULL), so that problems of the handler section are listed with the others. Commands set it to lw_config_check_handler
  * (cli/check/check.h) or call lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;
@@ -150,7 +150,7 @@ struct lw_problems {
 
 /* Loads a configuration. Returns NULL, with problems->n_errors > 0, if anything is wrong. */
 struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems);
-/* Parses a configuration given as text; messages use `name` as the name of the file. */
+/* Parses a configuration given as text; reported problems use `name` as the name of the file. */
 struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
                                   struct lw_problems *problems);
 void lw_config_free(struct lw_config *c);

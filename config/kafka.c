@@ -11,7 +11,7 @@
 
 enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
-/* Properties and the values of them that are refused; NULL refuses every value. */
+/* Properties that are refused with certain values; NULL: with every value. */
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {
@@ -37,7 +37,7 @@ static const char *refused(const char *name, const char *value) {
     return NULL;
 }
 
-/* Lets librdkafka check the property. Its message may quote the value, which may be a secret or
+/* Lets librdkafka check the property. Its error text may quote the value, which may be a secret or
  * come from a variable, so the value is masked. */
 static void ask_librdkafka(struct lw_loader *l, const char *path, const struct lw_property *p, bool quote) {
     char text[512];

@@ -8,7 +8,7 @@
 
 #define AT(field) offsetof(struct lw_config, field)
 
-/* The words of each key, in the order of its enum. */
+/* The words that each key accepts, in the order of its enum. */
 static const char *const missing_words[] = {"dead", "skip", "own", NULL};
 static const char *const busy_words[] = {"park", "drop", NULL};
 static const char *const stop_words[] = {"leave", "stay", NULL};

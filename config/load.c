@@ -77,7 +77,7 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
     json_object_foreach(object, name, v) {
         char path[256];
         snprintf(path, sizeof path, "%s%s%.200s", section, *section ? "." : "", name);
-        /* a name with a dot must not reach into another section */
+        /* a name with a dot must not pass for the path of a key in another section */
         if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER))
             unknown(l, path);
         else
@@ -116,7 +116,7 @@ static void check_required(struct lw_loader *l, json_t *root) {
         const struct lw_option *o = &lw_options[i];
         if (!o->required || given(root, o->path)) continue;
         bool below = !strncmp(o->path, "handler.", 8);
-        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* the problem was already reported */
+        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* a handler that is no object was already reported */
         lw_problem(l->problems, "%s: missing; it has no default", o->path);
     }
 }

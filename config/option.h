@@ -19,7 +19,7 @@ enum {
     LW_MEMBER_ID_MAX = 100
 };
 
-/* A string with ${…}, as it was in the file, so that messages never show the expanded value. */
+/* A string with ${…}, as it was in the file, so that reported problems never show the expanded value. */
 struct lw_expanded {
     json_t *string;
     char *raw;
@@ -64,12 +64,12 @@ struct lw_option {
 extern const struct lw_option lw_options[];
 extern const size_t lw_n_options;
 
-/* keys.c */
+/* keys.c: the table of keys */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
-void lw_option_nearest(const char *path, char *out, size_t size); /* sets "" if no key is similar */
+void lw_option_nearest(const char *path, char *out, size_t size); /* finds the key most similar to `path`; "" if none is */
 
-/* take.c */
+/* take.c: reads and checks the values of keys */
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -85,7 +85,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
-/* Maximum size of a value's short form in reported problems, which never shows a secret. */
+/* Maximum size of the short form in which reported problems show a value; it never shows a secret. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
@@ -101,7 +101,7 @@ void lw_expand_free(struct lw_loader *l);
 /* override.c: applies one --set */
 void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *set);
 
-/* kafka.c */
+/* kafka.c: checks kafka.properties */
 void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_finish_kafka(struct lw_loader *l);
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
@@ -109,11 +109,11 @@ bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 /* finish.c: checks that concern more than one key */
 void lw_finish(struct lw_loader *l);
 
-/* redis.c */
+/* redis.c: how to reach the servers of the shards */
 void lw_section_given(struct lw_loader *l, const char *path); /* notes that a section is given, since it may matter even if empty */
 void lw_finish_redis(struct lw_loader *l);
 
-/* secret.c */
+/* secret.c: decides which values are secrets */
 bool lw_secret_name(const char *name); /* returns true if a key of this name contains a secret */
 json_t *lw_masked(const struct lw_loader *l, json_t *v);
 

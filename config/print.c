@@ -126,7 +126,7 @@ static void show_given(const struct lw_config *c, json_t *root) {
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_t *root = json_object();
     for (size_t i = 0; i < lw_n_options; i++) {
-        if (!strncmp(lw_options[i].path, "handler.", 8)) continue; /* these are shown with the whole section */
+        if (!strncmp(lw_options[i].path, "handler.", 8)) continue; /* the keys of the handler are shown with its whole section */
         json_t *v = show(c, &lw_options[i]);
         if (v) put(root, lw_options[i].path, v);
     }

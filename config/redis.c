@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How to reach the Redis of a shard, which several keys say together. */
+/* How to reach the Redis server of a shard, computed from several keys. */
 #include "base/redis/connection.h"
 #include "base/text.h"
 #include "config/option.h"

@@ -10,7 +10,7 @@ size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_P
     char k[16] = "";
     if (c->redis.cluster.on) snprintf(k, sizeof k, ".%d", lw_slot_suffix(c->name, shard, c->redis.shards));
     int n = snprintf(out, LW_SHARD_PREFIX, "lw:{%s.%d%s}:", c->name, shard, k);
-    assert(n > 0 && n < LW_SHARD_PREFIX); /* a name has at most 64 bytes */
+    assert(n > 0 && n < LW_SHARD_PREFIX); /* the buffer suffices, because a name has at most 64 bytes */
     return (size_t)n;
 }
 

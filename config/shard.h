@@ -2,7 +2,8 @@
 /* The names of a shard's keys in Redis. Every program that touches them computes their beginning here.
  *
  * All names of a shard have one hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster, where K puts the shard into the slot that it should
- * have (base/redis/slot.h). It depends on the number of shards, and never on that of masters, which changes while data is there. */
+ * have (base/redis/slot.h). K depends on the number of shards, and never on the number of masters, which may change while the shards have
+ * data. */
 #ifndef LW_CONFIG_SHARD_H
 #define LW_CONFIG_SHARD_H
 

@@ -201,7 +201,7 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
         add_url(l, o->path, v);
         return;
     }
-    size_t n = json_array_size(v); /* n is 0 if it is not an array */
+    size_t n = json_array_size(v); /* 0 if v is not an array */
     if (n == 0 || n > LW_URLS_MAX) {
         lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path, (int)LW_URLS_MAX,
                    json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
@@ -213,11 +213,11 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-/* The places in a list of addresses: Sentinels, or cluster nodes. */
+/* Where to store a list of addresses, of Sentinels or of cluster nodes, and what to check. */
 struct addresses {
     char ***list;
     size_t *n, max;
-    int port; /* if none is given */
+    int port; /* port of an address that gives none */
     const char *one;
 };
 
@@ -240,7 +240,7 @@ static void add_address(struct lw_loader *l, const struct addresses *a, const ch
 
 static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v, const struct addresses *a) {
     char path[64], buf[LW_SHOWN_MAX];
-    size_t n = json_array_size(v); /* n is 0 if it is not an array */
+    size_t n = json_array_size(v); /* 0 if v is not an array */
     if (n == 0 || n > a->max) {
         lw_problem(l->problems, "%s: must be a list of 1 to %zu addresses, as 10.0.0.7:%d, is %s", o->path, a->max, a->port,
                    lw_shown(l, v, buf));
@@ -380,7 +380,7 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     l->c->http.port = port;
 }
 
-/* Reads the token. No message shows its value, not even an invalid one. */
+/* Reads the token. No reported problem shows its value, not even if it is invalid. */
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = json_string_value(v);
     size_t n = json_string_length(v);

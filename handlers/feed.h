@@ -37,8 +37,8 @@ struct lw_feed_setup {
 
 enum lw_feed_stop {
     LW_FEED_GOES_ON,
-    LW_FEED_LAST, /* what was submitted still runs */
-    LW_FEED_DROP, /* what has not started does not run, and stays the submitter's */
+    LW_FEED_LAST, /* jobs that were submitted still run */
+    LW_FEED_DROP, /* jobs that have not started do not run, and belong to the submitter again */
 };
 
 struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err);
@@ -56,14 +56,15 @@ int lw_feed_fd(const struct lw_feed *f);
 /* Announces that the handler is about to wait. Returns false if jobs wait, so that it must not. A
  * handler that has no room for more does not call it, and is not woken for them. */
 bool lw_feed_sleep(struct lw_feed *f);
-void lw_feed_awake(struct lw_feed *f, bool readable); /* after waiting; whether lw_feed_fd() is readable */
+void lw_feed_awake(struct lw_feed *f, bool readable); /* must be called after waiting; `readable`: lw_feed_fd() is readable */
 /* Takes all waiting jobs, oldest first, linked by `next`. */
 struct lw_job *lw_feed_take(struct lw_feed *f);
 enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
-/* Whether a job may start: its lease is live. If not, its outcome is LW_BACK: end it. */
+/* Returns true if a job may start, because its lease is live. Otherwise the outcome is set to LW_BACK, and the
+ * caller must end the job. */
 bool lw_feed_startable(struct lw_job *job, int64_t now_ms);
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);
-/* Collects a job that has its outcome, and is closed (lw_job_end). took_us: its time in the handler. */
+/* Collects a job that has its outcome and was closed by lw_job_end(). took_us is its time in the handler. */
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us);
 void lw_feed_publish(struct lw_feed *f); /* hands what was collected to the main thread */
 

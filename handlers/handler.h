@@ -29,7 +29,7 @@
 /* The lease of a job. Any thread may read it. */
 struct lw_job_lease {
     _Atomic int64_t deadline_ms; /* boot clock; end of the lease, which moves on when the lease is renewed */
-    atomic_bool cancelled;       /* true: stop, because the lease is lost or almost */
+    atomic_bool cancelled;       /* true: the handler must stop, because the lease is lost or about to be */
 };
 
 enum { LW_REASON_MAX = 512, LW_IDENTITY_MAX = 320 };
@@ -91,10 +91,9 @@ static inline struct lw_job *lw_job_end(struct lw_job *job) {
 }
 
 /* For the thread that runs the job: collects the followers that are linked now, so that all of them go to
- * the handler as one batch. chain[0] is the job; returns how many there are, at most `max`. Each but the
- * last is closed by that: end the last one with lw_job_end(), and no other. Report them in order, up to and
- * including the first that is not done; those behind it are neither reported nor touched any more, as any
- * follower. */
+ * the handler as one batch. chain[0] is the job; returns how many there are, at most `max`. This closes each job but the last; call
+ * lw_job_end() for the last one only. Report them in order, up to and including the first that is not done; those behind it must be neither
+ * reported nor touched. */
 static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
     size_t n = 1;
     while (n < max) {
@@ -126,7 +125,7 @@ struct lw_handler_type {
     /* For a type with `serve`: starts at most `most` of the processes that serve() needs. */
     int (*start)(struct lw_handler *h, int most, struct lw_err *err);
     /* Takes jobs from the feed and ends them, many at a time, until lw_feed_stopped() and nothing is under way.
-     * Each must end by itself, as in `run`. Called again after it returned only by commands and tests. */
+     * Each must end by itself, as in `run`. Only commands and tests call it again after it has returned. */
     void (*serve)(struct lw_handler *h, struct lw_feed *feed);
     /* For a type with `serve`: writes how many requests each of its processes has now, for at most `max`
      * of them, and returns the number of processes. Any thread may call it. NULL: the type has no processes. */

@@ -38,7 +38,7 @@ struct lw_handler {
     size_t batch_max;
 };
 
-/* A job as the plugin sees it, and the way back to the job. */
+/* A job as the plugin sees it, with a pointer to the job itself. */
 struct view {
     struct latchwork_lease lease; /* must be the first member, because the lease functions find the job through it */
     const struct lw_job *job;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() drops metadata before 2.2.0.
  *
- * The answers come through a queue of their own, so that a rebalance callback can wait for a commit. An unanswered commit never
- * reaches into a later generation, since librdkafka joins the group again only after all of them are answered. */
+ * The answers come through a queue of their own, so that a rebalance callback can wait for a commit. No commit is still unanswered when a
+ * later generation begins, since librdkafka joins the group again only after all commits are answered. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -70,7 +70,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
         if (!k->code || (each && is_stale(k->code)))
-            k->code = each ? each : k->code; /* an error that may pass comes before one that is final */
+            k->code = each ? each : k->code; /* an error that may be temporary takes precedence over a final one */
         answer_one(k, &list->elems[i], each ? each : code);
     }
     if (!k->sync || k->abandoned) forget(k);
@@ -91,7 +91,7 @@ static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, con
         rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
         tp->offset = c[i].offset;
         tp->opaque = (void *)(uintptr_t)i;
-        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* librdkafka frees it */
+        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* librdkafka frees the text */
         tp->metadata_size = tp->metadata ? strlen(tp->metadata) : 0;
     }
     return list;
@@ -134,7 +134,7 @@ static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n,
     if (!k) return -1;
     while (!k->answered && (left_ms = until_ms - lw_boot_ms()) > 0) lw_source_serve_commits(s, left_ms < 100 ? (int)left_ms : 100);
     if (!k->answered) {
-        k->abandoned = true; /* on_answer() frees it */
+        k->abandoned = true; /* on_answer() will free the commit */
         return lw_fail(err, "commit unanswered after %lld ms", (long long)timeout_ms);
     }
     rd_kafka_resp_err_t code = k->code;

@@ -10,9 +10,8 @@
 #include <stdbool.h>
 
 /* Makes the configuration of a member of the group: all properties, then those that the guarantees need and
- * that nothing overrides. Returns NULL with `err` if librdkafka refuses a property (its own
- * message names it). member_id is the group.instance.id; "": none; NULL: as the properties say.
- * The caller owns the result until rd_kafka_new() takes it. */
+ * that nothing overrides. Returns NULL with `err` if librdkafka refuses a property (its error text names the property). member_id is the
+ * group.instance.id; "": none; NULL: as the properties say. The caller owns the result until rd_kafka_new() takes it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err);
 /* Calls rd_kafka_new() and takes ownership of `conf` in any case. Returns NULL with a
  * permanent `err`. A thread of librdkafka refreshes the tokens of SASL OAUTHBEARER, whether or not the
@@ -26,12 +25,12 @@ rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *
 /* Opens a client that can read the commits of the group without joining it. Returns NULL with
  * a permanent `err`. */
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
-/* Makes the configuration of an idempotent producer that never creates topics. It has the same properties as such
- * a client. */
+/* Makes the configuration of an idempotent producer that never creates topics. It has all properties of
+ * lw_kafka_conf_client(). */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
-/* Destroys a client and waits for that at most timeout_ms. Then it returns false, and a thread of its own goes on, because
- * rd_kafka_destroy() can hang in 2.0.2; the client's memory may leak. */
+/* Destroys a client. Returns false if that takes longer than timeout_ms, since rd_kafka_destroy() can hang in
+ * 2.0.2; a thread of its own then goes on, and the client's memory may leak. */
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms);
 
 #endif

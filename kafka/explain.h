@@ -10,7 +10,7 @@
 
 enum { LW_EXPLAINED_MAX = 1024, LW_PRINCIPAL_MAX = 320 };
 
-/* Returns our name for the brokers, as far as the configuration tells it, for example "user \"orders\"". */
+/* Returns the name by which the brokers know us, if the configuration tells it, for example "user \"orders\"". */
 const char *lw_kafka_principal(const struct lw_config *c, char out[LW_PRINCIPAL_MAX]);
 /* Writes the explanation to `out` and returns it. `right` and `topic` say what was tried, for example "READ" and the name of
  * a topic; topic NULL: unknown. */

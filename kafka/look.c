@@ -115,15 +115,14 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        struct lw_anchor anchor; /* decoded only to cut it off, since only the partition's owner uses the anchor */
+        struct lw_anchor anchor; /* the anchor is decoded only to cut it off, since only the partition's owner uses it */
         size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
         struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
         s->ev.looked(s->ctx, &o);
     }
 }
 
-/* Reports the number of commits, but as unknown unless every partition answered: one that did not answer may
- * have a commit. */
+/* Reports the number of commits. It is unknown unless every partition answered, since one that did not may have a commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;

@@ -18,8 +18,7 @@ struct lw_part {
     bool moved;  /* a seek has succeeded */
     bool broken; /* a seek failed half-way, so nothing more is delivered */
     int64_t begin;
-    struct lw_anchor anchor,
-        candidate; /* both describe records that we read; a candidate becomes the anchor after a check finds it unchanged (kafka/check.c) */
+    struct lw_anchor anchor, candidate; /* records that we read; if a check finds the candidate unchanged, it becomes the anchor */
     int64_t candidate_ms;
 };
 
@@ -42,7 +41,7 @@ struct lw_source {
     rd_kafka_queue_t *consumer_queue; /* queue of rebalances and errors; records do not come here */
     rd_kafka_queue_t *commit_queue;   /* queue of answers to commits */
     struct lw_looker *looker;         /* the thread of kafka/look.c; NULL: never started */
-    bool looking;                     /* a look is in flight */
+    bool looking;                     /* a request for the group's commits is in flight */
     const struct lw_config *config;
     struct lw_source_events ev;
     void *ctx;
@@ -83,12 +82,12 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
 void lw_source_lose_all(struct lw_source *s);
 void lw_source_forget_commits(struct lw_source *s); /* forgets commits that nobody can answer any more */
 void lw_source_serve_look(struct lw_source *s);
-void lw_source_end_look(struct lw_source *s); /* abandons the request in flight */
+void lw_source_end_look(struct lw_source *s); /* abandons the request for the group's commits that is in flight */
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
 
-/* kafka/state.c */
+/* kafka/state.c: the state of the connection to Kafka */
 enum { LW_SOURCE_STATS_MS = 2000 };                                      /* value of statistics.interval.ms */
-int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source); /* serves as librdkafka's callback for statistics */
+int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source); /* is librdkafka's callback for statistics */
 void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *text);
 void lw_source_assigned(struct lw_source *s, const rd_kafka_topic_partition_list_t *list); /* must be called after `list` is assigned */
 void lw_source_unassigned(struct lw_source *s);

@@ -18,7 +18,7 @@ enum { BATCHED, ALONE, CLIENTS };
 
 struct lw_sink {
     const struct lw_config *config;
-    rd_kafka_t *rk[CLIENTS]; /* ALONE is created when first needed */
+    rd_kafka_t *rk[CLIENTS]; /* the client ALONE is created when first needed */
     size_t unanswered[CLIENTS];
     bool closing;
 };
@@ -26,7 +26,7 @@ struct lw_sink {
 /* A dead letter in flight. */
 struct letter {
     struct lw_sink *sink;
-    int by; /* index of the client that sent it */
+    int by; /* index in `rk` of the client that sent it */
     void (*done)(void *ctx, enum lw_letter_end how, const char *reason);
     void *ctx;
 };

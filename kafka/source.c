@@ -22,7 +22,7 @@
 enum {
     BURST = 32,             /* maximum number of records taken from one partition before the next one has its turn */
     CONSUMER_EVENTS = 1000, /* maximum number of errors handled per poll */
-    SWEEP_MS = 200,         /* time between reads of queues that look empty, which arm their wake-up again */
+    SWEEP_MS = 200,         /* time between reads of queues that look empty; such a read makes librdkafka wake us for them again */
     SEEK_MS = 5000,         /* time for which a seek is retried */
     AUTH_MS = 60000,        /* time after which failing authentication is fatal */
     TROUBLE_MS = 10000,     /* minimum time between two log lines about the same problem */
@@ -189,7 +189,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
         if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
     } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
         lw_error("kafka: polled too late, the group went on without this worker: %s", rd_kafka_message_errstr(m));
-    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer reports a fatal error as a message, not as an event */
+    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer's fatal error comes as an rd_kafka_message_t, not as an event */
         end_for_good(s);
     } else if (is_loss(m->err)) {
         s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
@@ -298,7 +298,7 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
 }
 
 /* Returns true if no seek is needed, because the fetcher has not started and will begin at `offset`. It may start only after a rebalance
- * callback has returned, so to wait for it inside one may be in vain. */
+ * callback has returned, so waiting inside the callback may be in vain. */
 static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin && p->next == p->begin;
 }

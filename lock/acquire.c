@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Acquires a lock that lives on one Redis. To wait is to make one attempt after another:
  *
- *     one attempt → [stand in line → sleep until told, or until it is time to look → attempt]… → leave the line */
+ *     one attempt → [stand in line → sleep until woken, or until it is time to try again → attempt]… → leave the line */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 enum {
     LOOK_MS = 5000,       /* mutex, semaphore: the first in line tries again after this time at the latest */
-    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same limit; it is shorter because each attempt also shows that the client is alive */
+    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same limit, shorter because each attempt also shows that the client is alive */
     POLL_MIN_MS = 10,     /* bounds of the random wait between attempts if nobody announces releases */
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
@@ -29,7 +29,7 @@ static struct lw_waking *waking_of(struct latchwork_client *c, struct latchwork_
     return k;
 }
 
-/* How long the first in line sleeps at most after an attempt found the lock held. */
+/* Returns how long the first in line may sleep after an attempt found the lock held. */
 static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t left = t->left_ms;
     if (!told) {
@@ -39,7 +39,7 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t most = lw_one_queues(t->lock) ? LOOK_QUEUE_MS : LOOK_MS;
     most = most - most / 5 + (int64_t)lw_random((uint64_t)most * 2 / 5);
     if (left <= 0) return most;
-    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* keeps clients apart that wait for the same expiry */
+    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* spreads the attempts of clients that wait for the same expiry */
     left += 1 + (int64_t)lw_random((uint64_t)spread + 1);
     return left < most ? left : most;
 }
@@ -53,7 +53,7 @@ static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_e
                         (int)(key.n < 300 ? key.n : 300), key.p);
 }
 
-/* Gives a grant back whose lease had already ended when the answer arrived. */
+/* Gives back a grant whose lease had ended before the answer arrived. */
 static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) {
     struct latchwork_error ignored;
     lw_one_release(t->hold, &ignored);
@@ -101,8 +101,8 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Returns the time at which the next in line attempts: after our lease must have ended, because our release
- * announces itself. It may be earlier, since other permits and other readers can be free at once. */
+/* Returns when the next in line attempts if no release is announced: when our lease must have ended, or earlier
+ * by the limits LOOK_MS, LOOK_QUEUE_MS and POLL_MAX_MS. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;

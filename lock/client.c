@@ -105,7 +105,7 @@ static bool take_place(struct latchwork_client *c, const struct lw_redis_url *at
     return false;
 }
 
-/* Sets all fields that need nothing but free() to undo. */
+/* Sets the fields that free_client() frees. */
 static bool fill_in(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
                     const struct latchwork_client_options *given, struct latchwork_error *error) {
     struct latchwork_client_options o;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client's inside: a bounded pool of connections, and calls of Redis on one of them.
+/* The inside of a client: a bounded pool of connections to Redis, and calls that are sent on them.
  *
  *     lw_call_script() → lw_call_add()… → lw_client_call() → freeReplyObject()
  *
@@ -92,12 +92,12 @@ redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, str
 
 /* Returns a connection for several commands in a row, or for a thread that needs its own. */
 struct lw_redis *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
-void lw_client_put(struct latchwork_client *c, struct lw_redis *redis); /* closes it, and all idle ones, if it is broken */
+void lw_client_put(struct latchwork_client *c, struct lw_redis *redis); /* takes a connection back; closes it and all idle ones if broken */
 struct lw_redis *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
-/* Begins to connect by lw_redis_start(), and does not wait. */
+/* Begins to connect with lw_redis_start(), and does not wait. */
 struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error);
-/* These two send several calls at once: lw_redis_send() takes what lw_call_encode() wrote, and lw_next_reply() returns one reply after
- * the other, or NULL with *error if the connection broke. */
+/* The next two functions serve to send several calls at once: lw_redis_send() takes what lw_call_encode() wrote, and lw_next_reply()
+ * returns one reply after the other, or NULL with *error if the connection broke. */
 void lw_call_encode(struct lw_call *call, struct lw_text *out);
 redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, struct latchwork_error *error);
 /* Makes a call on the given connection. Sends the script's text if the server does not know it. Returns

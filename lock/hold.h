@@ -18,7 +18,7 @@ enum {
 };
 
 struct lw_lock_ops {
-    /* Attempts until deadline_ms (0: once; INT64_MAX: for ever). If it returns OK, it has set the hold's token,
+    /* Attempts to take the lock until deadline_ms (0: once; INT64_MAX: for ever). If it returns OK, it has set the hold's token,
      * value, fence and lease. */
     enum latchwork_result (*acquire)(struct latchwork_lock *lock, struct latchwork_hold *hold, int64_t deadline_ms,
                                      struct latchwork_error *error);
@@ -31,7 +31,7 @@ struct lw_lock_ops {
     uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* fence of the i-th name; NULL: all names share one */
     void (*hold_fini)(struct latchwork_hold *hold);                    /* frees hold->more; may be NULL */
     void (*lock_fini)(struct latchwork_lock *lock);                    /* frees lock->more; may be NULL */
-    /* May be NULL: the result is then UNSUPPORTED. */
+    /* Each of the next three may be NULL; the result is then UNSUPPORTED. */
     enum latchwork_result (*show)(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
     enum latchwork_result (*end)(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
     enum latchwork_result (*give_ttl)(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
@@ -70,10 +70,10 @@ struct latchwork_hold {
     atomic_int loss; /* enum latchwork_loss */
     _Atomic int64_t deadline_ms, ttl_ms;
     int64_t end_ms; /* boot clock; set by max_hold_ms; INT64_MAX: no limit */
-    /* Guarded by the lock's mutex. */
+    /* The lock's mutex guards the next two fields. */
     int renewals;     /* number of renewals that were sent and are not answered */
     int64_t least_ms; /* the earliest deadline that any of those renewals may have set */
-    /* Guarded by the keeper's mutex. */
+    /* The keeper's mutex guards the next two fields. */
     bool kept;
     int64_t renew_ms; /* boot clock; time of the next renewal */
     /* The owner is set for reentrant locks only. */
@@ -89,7 +89,8 @@ struct latchwork_hold {
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
                                    const char *label, struct latchwork_error *error);
 void lw_lock_unref(struct latchwork_lock *lock);
-/* Serves as lock->keeper. Returns NULL with *error if the keeper cannot be started. */
+/* Returns the keeper of the lock's client; the usual value of lock->keeper. Returns NULL with *error if the
+ * keeper cannot be started. */
 struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock, struct latchwork_error *error);
 
 /* Makes a hold of `lock` with one reference. Returns NULL with *error if an allocation failed. */

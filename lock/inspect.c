@@ -20,7 +20,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    /* A fence is usually the time of its grant in µs. It is a little more after Redis' clock was set back. */
+    /* A fence is usually the time of its grant in µs. If Redis' clock was set back, the fence is a little
+     * larger. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);
@@ -54,7 +55,7 @@ struct look {
     bool stopped;
     int64_t shown;
     struct latchwork_error *error;
-    struct lw_foreign *foreign; /* may be NULL: nobody wants the count */
+    struct lw_foreign *foreign; /* NULL: foreign keys need not be counted */
 };
 
 static void show(struct look *k, struct latchwork_lock_info *info) {

@@ -50,7 +50,7 @@ void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms) {
     lw_hold_leased(h, sent_ms, t->lock->o.ttl_ms);
 }
 
-static void begin_take(struct lw_call *c, struct lw_take *t) { /* appends the arguments that the scripts of all kinds have */
+static void begin_take(struct lw_call *c, struct lw_take *t) { /* appends the arguments that the take scripts of all kinds have in common */
     lw_call_text(c, t->hold->token);
     lw_call_number(c, t->lock->o.ttl_ms);
     lw_call_number(c, (int64_t)atomic_load(&t->lock->seen));

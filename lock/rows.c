@@ -65,7 +65,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        if (some < 0) return -1; /* the other rows' locks will expire */
+        if (some < 0) return -1; /* gives up, because the locks of the other rows will expire */
         dropped += some;
     }
     return dropped;
@@ -269,7 +269,7 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
         if (took == LW_TAKEN) continue;
         if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error))) return LATCHWORK_LOCK_ERROR;
         if (!t->deadline_ms) return is_held(t, error);
-        enum latchwork_result result = wait_for_next(t, error); /* a temporary failure is waited out as well */
+        enum latchwork_result result = wait_for_next(t, error); /* wait after a temporary failure as well */
         if (result != LATCHWORK_LOCK_OK) return result;
     }
     end_sub_holds(t);

@@ -2,7 +2,7 @@
 /* Waking: how threads of a client that wait for locks learn of releases, over one connection.
  *
  * Waiters for one name stand in a line, and only the first of a line talks to Redis. It attempts to take the lock. If the lock is still
- * held, the script that says BUSY remembers this client in Redis, and the next release sends a message to its channel lwl:wake:ID. The
+ * held, the script remembers this client in Redis, and the next release sends a message to its channel lwl:wake:ID. The
  * message names the line and wakes its first waiter. When the first one has the lock, or gives up, the next becomes first. So a release
  * costs one message and one attempt, however many wait.
  *

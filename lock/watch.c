@@ -60,7 +60,7 @@ static const struct lw_bytes none = {NULL, 0};
 /* Sends the commands and reads all replies. Returns false, with *error, if the connection broke or a reply is an
  * error. */
 static bool run(struct batch *b, struct latchwork_error *error) {
-    if (b->out.failed) { /* a broken one is closed, since it may be in the middle of WATCH or MULTI */
+    if (b->out.failed) { /* the connection is closed, since it may be in the middle of WATCH or MULTI */
         lw_redis_break(b->redis, LW_REDIS_MEMORY, "out of memory");
         return lw_lock_no_memory(error), false;
     }
@@ -242,7 +242,8 @@ static void command_hint(struct batch *b, const struct latchwork_lock *l) {
     run(b, &ignored);
 }
 
-/* Makes one round. Returns 1 if it is done, 0 if the lock is not ours, -1 with *error, -2 to repeat the round. */
+/* Makes one round of a release or renewal. Returns 1 if it is done, 0 if the lock is not ours, -1 with *error,
+ * -2 to repeat the round. */
 static int change_round(struct batch *b, struct latchwork_hold *h, int64_t ttl_ms, bool drop, struct latchwork_error *error) {
     struct lw_bytes lock = h->lock->key[LW_KEY_LOCK];
     forget_replies(b);

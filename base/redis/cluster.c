@@ -13,7 +13,7 @@
 
 enum {
     WHERE_SIZE = 160,
-    ASKED_MAX = 8,   /* maximum number of nodes per search, so that each has time to answer */
+    ASKED_MAX = 8,   /* maximum number of nodes asked per search, so that each has time to answer */
     NODES_MAX = 512, /* maximum number of nodes that are remembered */
     SPAN_WORDS = 3,  /* number of words before the replicas: first slot, last slot, owner */
     STEPS = 3,       /* number of steps that have a limit each: connecting, login, the question */
@@ -45,7 +45,8 @@ const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot) {
 
 static bool is_text(const redisReply *r) { return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS; }
 
-/* A node that prefers a host name and has none is "?": then its address stands among what else is said of it. */
+/* Returns the address of a node whose host is "?": it should be known by its host name, and has none. Its
+ * address is then among the further facts about the node. */
 static const char *address_of(const redisReply *node) {
     const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
     for (size_t i = 0; more && more->elements && i + 1 < more->elements; i += 2)
@@ -54,7 +55,7 @@ static const char *address_of(const redisReply *node) {
     return NULL;
 }
 
-/* Returns the host of a node, or NULL if the answer is malformed or does not tell it. */
+/* Returns the host of a node, or NULL if the answer is malformed or names no host. */
 static const char *host_of(const redisReply *node, const struct lw_redis_url *asked) {
     const redisReply *host = node->element[0];
     if (host->type == REDIS_REPLY_NIL || (is_text(host) && !host->len)) return asked->host;
@@ -140,7 +141,7 @@ void lw_cluster_doubt(struct lw_cluster *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Makes *out the same login at another place. */
+/* Copies the login, with another host and port, to *out. */
 static int node_at(const struct lw_redis_url *like, const struct lw_place *at, struct lw_redis_url *out) {
     if (lw_redis_url_copy(like, out, NULL)) return -1;
     free(out->host);
@@ -192,7 +193,7 @@ static void add_failure(struct lw_err *all, const struct lw_redis_url *node, con
     snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(node, where, sizeof where), why);
 }
 
-/* Copies the k-th node of a search that began at `first`, because others may change the list meanwhile. */
+/* Copies the k-th node of a search that began at `first`, because other threads may change the list meanwhile. */
 static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     pthread_mutex_lock(&c->mutex);
     int failed = lw_redis_url_copy(&c->node[k % c->n], out, NULL);
@@ -225,7 +226,7 @@ static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct 
         lw_redis_url_free(asked);
         if (why.memory) return lw_fail_memory(err);
     }
-    lw_cluster_doubt(c); /* over several searches all nodes of a large cluster are asked */
+    lw_cluster_doubt(c); /* the next search begins at another node, so that several searches reach all nodes of a large cluster */
     return lw_fail(err, "no cluster node names its owner: %s", all.text);
 }
 

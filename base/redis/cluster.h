@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The nodes of a Redis Cluster, and which of them owns a slot.
  *
- * Each node knows the map of all. The nodes that the user gave are asked first. Each map names more nodes, which are asked if the first
+ * Each node has a map of all slots. The nodes that the user gave are asked first. Each map names more nodes, which are asked if the first
  * ones are gone. All nodes get the same user, password and TLS settings as those that were given.
  *
  * A map may be wrong, since a node that is cut off from the others has an old one. So the login of an owner that was found checks its ROLE,
@@ -45,12 +45,12 @@ struct lw_cluster;
 struct lw_cluster *lw_cluster_open(const struct lw_redis_url *given, size_t n, struct lw_err *err);
 void lw_cluster_close(struct lw_cluster *c); /* ignores NULL */
 
-/* Both are thread-safe, and take at most timeout_ms, not counting the resolver. They return -1 with *err, which tells the answer of each
- * node. */
+/* The next two functions are thread-safe, and take at most timeout_ms, not counting the resolver. They return -1
+ * with *err, which tells the answer of each node. */
 int lw_cluster_map(struct lw_cluster *c, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err);
 /* Finds the owner of a slot, with the login for it. The caller frees *out. */
 int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err);
-/* Tells that the owner that was found was useless, so that the next search begins with another node. */
+/* Reports that the owner found last was of no use, so that the next search begins with another node. */
 void lw_cluster_doubt(struct lw_cluster *c);
 
 #endif

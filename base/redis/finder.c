@@ -31,7 +31,7 @@ struct lw_finder {
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
-    unsigned resolved; /* names of hosts: another address each time */
+    unsigned resolved; /* number of host names resolved so far, by which each search takes the next of a host's addresses */
     pthread_t thread;
 };
 
@@ -60,14 +60,15 @@ static void answer(struct lw_finding *q, const struct lw_redis_url *found, const
     if (q->answered == q->asked) rouse(q);
 }
 
-/* Also resolves a host's name, because that can block. */
+/* Finds the server of a shard and resolves its host's name, because resolving can block. */
 static void find(struct lw_finder *f, int shard, struct lw_redis_url *out, struct lw_err *err) {
     struct lw_err why = {0};
     if (lw_redis_servers_find(&f->servers, shard, SEARCH_MS, out, err) || !lw_stream_resolve(out, f->resolved++, &why)) return;
     why.memory ? lw_fail_memory(err) : lw_fail(err, "%s: %s", out->host, why.text);
 }
 
-/* Searches for one server, without the mutex, and answers every question that was asked for it before. */
+/* Searches for the server of one shard, with the mutex unlocked, and answers every question about that server
+ * that was asked before the search began. */
 static void search(struct lw_finder *f, const struct lw_finding *first) {
     struct lw_redis_url found;
     struct lw_err err = {0};

@@ -37,7 +37,7 @@ static int role_answer(const redisReply *r, struct lw_err *err) {
 
 static bool begins(const redisReply *r, const char *word) { return strncmp(r->str, word, strlen(word)) == 0; }
 
-/* The settings to correct, as errors name them. */
+/* Names, for errors, the settings to correct. */
 static const struct {
     const char *password, *both, *tls;
 } words[] = {

@@ -97,7 +97,7 @@ static void add_failure(struct lw_err *all, const struct lw_redis_url *sentinel,
     snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(sentinel, where, sizeof where), why);
 }
 
-/* Asks a Sentinel, with its share of the time: the `others` behind it are asked as well if it is dead. */
+/* Asks one Sentinel, within its share of the time, so that time is left for the `others` if it does not answer. */
 static int ask_in_time(const struct lw_redis_servers *s, size_t k, int64_t until_ms, size_t others, struct lw_redis_url *out,
                        struct lw_err *err) {
     int64_t left_ms = until_ms - lw_boot_ms(), step_ms = left_ms / (int64_t)(others + 1) / STEPS;

@@ -20,7 +20,8 @@
 
 enum lw_redis_kind { LW_REDIS_LIST, LW_REDIS_SENTINEL, LW_REDIS_CLUSTER };
 
-/* It owns all its fields; begin with {0}. Once they are filled in, threads may share it. */
+/* The servers of an application. The structure owns what its fields point to; begin with {0}. Once it is filled
+ * in, threads may share it. */
 struct lw_redis_servers {
     enum lw_redis_kind kind;
     struct lw_redis_url *at; /* the list, the cluster nodes that were given, or the Sentinels with their own login and TLS */
@@ -37,7 +38,8 @@ struct lw_redis_servers {
  * cluster nodes are asked one after the other, within timeout_ms for all, not counting the resolver. Returns -1 with *err, which tells
  * the answer of each. */
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err);
-/* Tells that the server that was found was useless, so that the next search begins with another Sentinel or node. */
+/* Reports that the server found last was of no use, so that the next search begins with another Sentinel or
+ * node. */
 void lw_redis_servers_doubt(struct lw_redis_servers *s);
 /* Returns the number of servers. Shards with the same number modulo this share a server. In a cluster each shard counts as a server,
  * because any two may be separated. */

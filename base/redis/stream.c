@@ -22,7 +22,7 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this time is gone; as long as the keepalive */
+    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this time is gone; the keepalive takes as long */
 };
 
 void lw_stream_close(struct lw_stream *s) {
@@ -72,7 +72,7 @@ static const struct addrinfo *address_of_family(const struct addrinfo *a, int fa
         if (a->ai_family == family && index-- == 0) return a;
 }
 
-/* The addresses of the host, which the caller frees: at least one. */
+/* Returns the addresses of the host, at least one, or NULL with *err. The caller frees them. */
 static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_err *err) {
     char service[12];
     snprintf(service, sizeof service, "%d", at->port);
@@ -88,7 +88,8 @@ static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_er
     return NULL;
 }
 
-/* The one to try: all of IPv4 first, then those of IPv6, then from the beginning. */
+/* Returns the address for an attempt: each IPv4 address in turn, then each IPv6 address, then again from the
+ * first. */
 static const struct addrinfo *choose(const struct addrinfo *list, unsigned attempt, unsigned *addresses) {
     unsigned v4 = count_addresses(list, AF_INET), v6 = count_addresses(list, AF_INET6), i = attempt % (v4 + v6);
     *addresses = v4 + v6;
@@ -140,7 +141,7 @@ static int finish_connecting(struct lw_stream *s, const struct lw_redis_url *at,
     return 1;
 }
 
-/* Returns the poll() event for which an OpenSSL call waits that did nothing yet, or 0 if the call failed. */
+/* Returns the poll() event that an OpenSSL call needs before it can go on, or 0 if the call failed. */
 static short awaited(struct lw_stream *s, int result) {
     int kind = SSL_get_error(s->ssl, result);
     if (kind == SSL_ERROR_WANT_READ) return POLLIN;
@@ -212,7 +213,8 @@ short lw_stream_events(const struct lw_stream *s, bool writing) {
     return (short)(POLLIN | s->wants | (writing ? POLLOUT : 0));
 }
 
-/* Turns the result of an OpenSSL call into a number of bytes, 0 to wait, or -1. `usual` is the event that such a call mostly waits for. */
+/* Returns the number of bytes that an OpenSSL call moved, 0 if it has to wait, or -1 with *err. `usual` is the
+ * event for which such a call usually waits. */
 static ssize_t tls_result(struct lw_stream *s, int r, short usual, struct lw_err *err) {
     short event = r > 0 ? usual : awaited(s, r);
     s->wants = event == usual ? 0 : event;

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { LW_STREAM_READ_SIZE = 64 << 10 }; /* bytes per read: large enough that TLS keeps nothing back that poll() does not show */
+enum { LW_STREAM_READ_SIZE = 64 << 10 }; /* at least a TLS record, so that no decrypted bytes stay in OpenSSL, unseen by poll() */
 
 struct lw_stream {
     int fd;             /* the socket; -1: closed */

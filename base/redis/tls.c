@@ -66,7 +66,8 @@ static int bio_create(BIO *b) {
     return 1;
 }
 
-/* Returns our way for OpenSSL to read and write. It is made once per process; if memory ran out, the next connection tries again. */
+/* Returns the functions by which OpenSSL reads from and writes to our socket. They are made once per process; if
+ * memory ran out, the next connection tries again. */
 static const BIO_METHOD *bio_method(void) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static BIO_METHOD *made;
@@ -89,7 +90,7 @@ static int fail_openssl(struct lw_err *err, const char *what, const char *file) 
     ERR_clear_error();
     if (ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE) return lw_fail_memory(err);
     if (!file) return lw_fail(err, "%s: %s", what, reason ? reason : "OpenSSL failed");
-    FILE *f = fopen(file, "re"); /* OpenSSL's reason for a missing file is hard to read */
+    FILE *f = fopen(file, "re"); /* tried here, because OpenSSL's own text about a missing file is hard to read */
     if (!f) return lw_fail(err, "%s %s can't be read: %s", what, file, strerror(errno));
     fclose(f);
     errno = error;

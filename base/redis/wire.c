@@ -273,7 +273,7 @@ static void go_on_connecting(struct lw_wire *w) {
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------- */
 
-/* True if the server does not serve the shard any more: then the connection is dropped. */
+/* Returns true if the reply says that the server no longer serves the shard; the connection is then dropped. */
 static bool deposed(struct lw_wire *w, const redisReply *r) {
     const char *says = w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (!says) return false;
@@ -352,7 +352,7 @@ int64_t lw_wire_due_ms(const struct lw_wire *w) {
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* first, so that replies come before the end */
+    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* read first, since replies may precede the end */
     if (w->life != life) return;
     if (revents & (POLLOUT | w->stream.wants) && !w->failed.text[0]) flush(w);
     if (w->failed.text[0]) cut(w, w->failed.text);

@@ -7,8 +7,8 @@
  * was found answers that it does not serve the shard any more (READONLY, MOVED and the like), the wire drops the connection and asks again.
  * Nothing of a pipeline is ever sent twice.
  *
- * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls lw_wire_serve(), from which all events come. `up`
- * tells that a connection is ready, on which nothing but the login was sent. Then lw_wire_send() sends pipelines, and each reply comes in
+ * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls lw_wire_serve(), from which all events come. `up` is
+ * called when a connection is ready; only the login was sent on it so far. Then lw_wire_send() sends pipelines, and each reply comes in
  * order until `down`, after which nothing more of that connection is reported. If there is no progress (a reply, or bytes that the server
  * took) for answer_ms while a pipeline is unanswered, the wire gives up the connection.
  *
@@ -33,11 +33,11 @@
 struct lw_wire;
 
 struct lw_wire_setup {
-    const struct lw_redis_url *url; /* server to connect to, which must outlive the wire; or NULL and: */
+    const struct lw_redis_url *url; /* server to connect to, which must outlive the wire; NULL: `finder` finds it */
     struct lw_finder *finder;       /* finder to ask for the server of `shard`; must outlive the wire */
     int shard;
     bool hands_on_moved;    /* true: a reply that says that the shard's slot is elsewhere goes to `reply`, and the connection stays up */
-    const char *name;       /* copied, like `owner`; name of the connection in the log: "shard 0", "shard 0, hints" */
+    const char *name;       /* name of the connection in the log: "shard 0", "shard 0, hints"; copied, as is `owner` */
     const char *owner;      /* name of the connection in CLIENT LIST; NULL: none */
     int64_t connect_ms;     /* limit for connecting and for the login; 0: 2 s */
     int64_t answer_ms;      /* limit for an answer; 0: 5 s */
@@ -58,7 +58,7 @@ void lw_wire_connect(struct lw_wire *w);
  * function. */
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
 bool lw_wire_is_up(const struct lw_wire *w);
-const char *lw_wire_trouble(const struct lw_wire *w); /* why the last attempt failed; NULL: the wire is up, or was until now */
+const char *lw_wire_trouble(const struct lw_wire *w); /* why the last attempt failed; NULL: the wire is up, or was up until just now */
 
 struct pollfd lw_wire_poll(const struct lw_wire *w);  /* what to poll; the fd is -1 between attempts */
 int64_t lw_wire_due_ms(const struct lw_wire *w);      /* boot clock; time of the next serve even without an event; INT64_MAX: none */

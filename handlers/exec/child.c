@@ -72,7 +72,8 @@ static _Noreturn void become(const struct pipes *p, char *const *argv, char *con
     _exit(127);
 }
 
-/* The parent's signal handlers must not run in the child, so nothing is delivered between fork and the reset in become(). */
+/* Blocks signals from fork until become() has reset their handlers, so that the parent's handlers never run in
+ * the child. */
 static pid_t fork_quietly(const struct pipes *p, char *const *argv, char *const *envp, _Atomic pid_t *listed) {
     sigset_t all, old;
     sigfillset(&all);
@@ -85,7 +86,7 @@ static pid_t fork_quietly(const struct pipes *p, char *const *argv, char *const 
     return pid;
 }
 
-/* Returns 0 if the child has exec'd, otherwise its errno. */
+/* Returns 0 if exec succeeded in the child, otherwise its errno. */
 static int exec_result(int fd) {
     struct pollfd pf = {.fd = fd, .events = POLLIN};
     int64_t until = lw_boot_ms() + EXEC_WAIT_MS;
@@ -110,7 +111,7 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
         close_pipes(&p);
         return -1;
     }
-    setpgid(pid, pid); /* parent and child both do this, whoever is first; it fails harmlessly after the exec */
+    setpgid(pid, pid); /* parent and child both do this, because either may come first; it fails harmlessly after the exec */
     c->pid = pid;
     close_fd(&p.failed[1]);
     int e = exec_result(p.failed[0]);
@@ -156,7 +157,7 @@ static bool wait_ended(const struct lw_child *c, int64_t until_ms, char *text, s
     }
 }
 
-/* Whether this process belongs to the group and is more than a zombie. */
+/* Returns true if this process belongs to the group and is not a zombie. */
 static bool lives_in(const char *pid, pid_t group) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
@@ -165,7 +166,7 @@ static bool lives_in(const char *pid, pid_t group) {
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[n > 0 ? n : 0] = '\0';
-    const char *after = strrchr(line, ')'); /* the name before the last ')' may hold any character */
+    const char *after = strrchr(line, ')'); /* the name ends at the last ')', since it may itself contain any character */
     char state;
     int parent, its_group;
     if (!after || sscanf(after + 1, " %c %d %d", &state, &parent, &its_group) != 3) return false;
@@ -198,7 +199,7 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
     if (!wait_ended(c, until_ms, text, size)) {
         if (text) snprintf(text, size, "was killed");
         kill(-c->pid, SIGKILL);
-        kill(c->pid, SIGKILL); /* the child may not have got as far as its own group */
+        kill(c->pid, SIGKILL); /* also kills a child that has not made its own group yet */
         if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0)) lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
     }
     kill(-c->pid, SIGKILL); /* the leader is still a zombie, so the group's number is still ours: kill what it left behind */

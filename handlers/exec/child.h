@@ -3,7 +3,7 @@
  * stdin once more, and 4 a pipe of its own (LW_CHILD_FDS), for a handler that wants to leave stdin and stdout
  * alone.
  *
- * The parent's ends never block. The group is what lives and dies: when the child is ended, or has ended, every process of its group is
+ * The parent's ends never block. A group ends as a whole: when the child is ended, or has ended, every process of its group is
  * killed and the group is gone before the call returns (as far as the kernel lets go of it within LW_CHILD_GONE_MS).
  * A process that makes a session or group of its own (setsid) has left, and is out of reach. */
 #ifndef LW_HANDLERS_EXEC_CHILD_H
@@ -19,21 +19,20 @@
 enum { LW_CHILD_GONE_MS = 200 };
 
 struct lw_child {
-    pid_t pid;             /* its pid, which is also its group; 0: none */
+    pid_t pid;             /* pid of the child, and number of its group; 0: there is no child */
     int in, out, err;      /* our ends: in is written, out and err are read. A caller that takes one over sets the member to -1 */
-    int side;              /* our end of its descriptor 4 */
-    _Atomic pid_t *listed; /* its entry in the warden's table */
+    int side;              /* our end of the child's descriptor 4 */
+    _Atomic pid_t *listed; /* the child's entry in the warden's table */
 };
 
 #define LW_CHILD_FDS "3,4"
 
 /* Starts argv[0] (found through PATH) with the environment `envp`, default signal handlers and no other
- * descriptor. `listed` holds the group while it lives. Returns -1 with the reason if it
+ * descriptor. *listed is the number of the group while it lives. Returns -1 with the reason if it
  * cannot be executed. */
 int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed, struct lw_err *err);
-/* Whether the child itself has ended. Describes how ("exited with status 3", "was killed by signal
- * 11 (Segmentation fault)") without reaping it.
- */
+/* Returns true if the child itself has ended, and describes how in `text` ("exited with status 3", "was killed
+ * by signal 11 (Segmentation fault)"). Does not reap the child. */
 bool lw_child_ended(const struct lw_child *c, char *text, size_t size);
 /* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits
  * for it and closes the pipes. `text` (may be NULL) gets how the child ended. Does nothing if there

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec: a handler in any language. Long-lived processes, a line out for each request, a line in for each answer, many at a time.
  *
- *     loop.c    the one thread that drives them: who gets which message, leases and times
+ *     loop.c    the one thread that drives the processes: who gets which message, leases and timeouts
  *     proc.c    one process: its start, its end, its requests
- *     hear.c    what it says
- *     fate.c    what becomes of its messages when it ends, and whose fault that is
+ *     hear.c    what a process says
+ *     fate.c    what becomes of the messages of a process that ends, and whose fault its end is
  *     suspects.c, trouble.c    which message kills processes; whether the command works at all
  *     line.c    the lines themselves
  *     child.c, warden.c, stderr_log.c    processes of the system, their death, their stderr
@@ -56,7 +56,7 @@ static char **copy_command(const json_t *command) {
     return argv;
 }
 
-/* The environment, with LATCHWORK_FDS in it. */
+/* Copies the environment and sets LATCHWORK_FDS in the copy. */
 static char **copy_environment(void) {
     static char fds[] = "LATCHWORK_FDS=" LW_CHILD_FDS;
     size_t n = 0, name = strlen("LATCHWORK_FDS=");
@@ -71,7 +71,7 @@ static char **copy_environment(void) {
 /* --- opening and closing ------------------------------------------------------------------------------------------------------- */
 
 /* Ignores SIGPIPE, so that a subprocess that closed its stdin causes an EPIPE and does not end the
- * worker. A handler that the program installed stays. */
+ * worker. A SIGPIPE handler that the program installed stays in place. */
 static void survive_sigpipe(void) {
     struct sigaction now;
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);

@@ -20,7 +20,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { LAST_WORDS_MS = 200 }; /* time for a process to end after it closed its answers */
+enum { LAST_WORDS_MS = 200 }; /* time that a process gets to end by itself after it closed its answers */
 
 /* --- the end of a message --------------------------------------------------------------------------------------------------------- */
 
@@ -73,7 +73,7 @@ void exec_time_over(struct request *r) {
     proc_end(p, 0);
 }
 
-/* The process may end by itself, but must be gone before any of its leases ends. */
+/* Returns when to kill a process that does not end by itself: before any of its leases ends. */
 static int64_t end_by(const struct proc *p) {
     int64_t until = p->h->now_ms + LAST_WORDS_MS;
     for (const struct request *r = p->first; r; r = r->next) {
@@ -97,7 +97,7 @@ void exec_died(struct proc *p) {
 
 static bool was_read(const struct request *r) { return r->place < r->p->has_read; }
 
-/* How many messages of the process may be at fault: those that it has read, or all if it has read none. */
+/* Counts the messages that may be at fault: those that the process has read, or all if it has read none. */
 static int company(struct proc *p) {
     int n = 0;
     for (const struct request *r = p->first; r; r = r->next) n += was_read(r) ? r->upto - r->at : 0;
@@ -115,7 +115,9 @@ static void decide(struct request *r, int n) {
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
     bool at_fault = r == p->blamed || (!p->blamed && n == 1);
-    bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late; /* another request's time was over */
+    /* `beside` is true if the process was ended because a lease was about to end, or because another request
+     * timed out */
+    bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
     if (p->innocent || cancelled || beside)
         answer(r, LW_BACK, "");
     else if (r->late)

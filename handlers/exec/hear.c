@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hear: what processes say. Lines become answers of messages; anything else ends the process. */
+/* hear: reads what processes write. A line answers messages or says hello; anything else ends the process. */
 #include "handlers/exec/private.h"
 
 #include "base/log.h"
@@ -33,8 +33,9 @@ static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
     lw_reason_copy(job->reason, text[0] ? text : usual[job->outcome]);
 }
 
-/* `left`: how many answers of its line are not taken yet; they share the time. Returns false if the request is
- * over, so that what its line says of messages behind it does not count. */
+/* Takes one answer. The time since the last one is divided by `left`, the number of answers in the line that are
+ * not taken yet. Returns false if the message is not done: the request is then over, and later answers in its
+ * line do not count. */
 static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];
@@ -45,7 +46,7 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
     if (h->suspects.n) suspects_drop(&h->suspects, job->identity);
     job->outcome = a->outcome;
     copy_reason(job, a->reason);
-    if (r->grace_ms && a->outcome != LW_DONE) { /* an effect that has happened counts all the same */
+    if (r->grace_ms && a->outcome != LW_DONE) { /* "done" counts even after a cancellation, because the effect has happened */
         job->outcome = r->late ? LW_RETRY : LW_BACK;
         job->reason[0] = '\0';
         if (r->late) snprintf(job->reason, sizeof job->reason, "timed out after %" PRId64 " ms", h->timeout_ms);
@@ -75,13 +76,13 @@ static void take_answers(struct proc *p, const struct lw_exec_said *said) {
 
 /* --- hello ------------------------------------------------------------------------------------------------------------------------ */
 
-/* From now on its answers come on its descriptor 4, and what it prints goes to the log. */
+/* Takes the hello of a process: from now on it answers on its descriptor 4, and its stdout goes to the log. */
 static void greet(struct proc *p, int version) {
     char text[96], label[64];
     if (version != VERSION) {
         snprintf(text, sizeof text, "handler speaks version %d of the protocol, this Latchwork version %d", version, VERSION);
         exec_wrong(p, NULL, text);
-        p->innocent = true; /* no message is at fault */
+        p->innocent = true; /* the command is at fault, not a message */
         return;
     }
     if (p->hello) return;
@@ -115,7 +116,8 @@ static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes li
         take_answers(p, &h->heard);
 }
 
-/* Takes the lines in `text`; no newline stands before `scanned`. Returns how many bytes they were. */
+/* Takes the whole lines in `text`, whose first `scanned` bytes contain no newline. Returns how many bytes were
+ * taken. */
 static size_t take_lines(struct proc *p, enum channel_kind from, struct lw_bytes text, size_t scanned) {
     size_t at = 0;
     while (p->state == PROC_UP && at < text.n) {
@@ -140,7 +142,7 @@ static void keep(struct said *s, struct lw_bytes rest) {
 
 static void take_bytes(struct proc *p, enum channel_kind from, struct lw_bytes chunk) {
     struct said *s = from == CH_SIDE ? &p->side : &p->said;
-    if (!s->text.n) { /* usual: whole lines, read where they are */
+    if (!s->text.n) { /* usually no unfinished line is left from before, so lines are read in place */
         size_t used = take_lines(p, from, chunk, 0);
         if (used < chunk.n) lw_buf_add(&s->text, chunk.p + used, chunk.n - used);
         s->scanned = s->text.n;
@@ -159,7 +161,8 @@ static enum heard hear(struct proc *p, enum channel_kind from) {
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? HEARD_NOTHING : HEARD_END;
 }
 
-/* A hello that was written before what is on stdout now must be read first. A process that has answered on stdout says none. */
+/* A hello on descriptor 4 must be read before anything that was written to stdout later. A process that has
+ * answered on stdout never says hello. */
 enum heard exec_hear(struct proc *p, enum channel_kind from) {
     bool may_greet = from == CH_STDOUT && !p->hello && !p->answered;
     if (may_greet && hear(p, CH_SIDE) == HEARD_SOME) return HEARD_SOME;

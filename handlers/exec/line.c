@@ -30,8 +30,8 @@ static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
         lw_json_base64(out, v);
 }
 
-/* A header pair has no name that could be marked, so bytes that are not UTF-8 become an object:
- * {"base64":"…"}. */
+/* Appends a header's name or value. Bytes that are not UTF-8 become the object {"base64":"…"}, because an
+ * element of a pair has no name that could be marked. */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
         ADD(out, "null");
@@ -100,7 +100,7 @@ void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job) {
 
 /* --- answers: the usual forms, without building a document ------------------------------------------------------------------------ */
 
-/* Reads forward in a line. */
+/* A position in a line, and the line's end. */
 struct scan {
     const char *p, *end;
 };
@@ -116,7 +116,8 @@ static bool take(struct scan *s, char c) {
     return true;
 }
 
-/* A string of printable ASCII without escapes; anything else is for the real parser. */
+/* Takes a string of printable ASCII without escapes. Returns false at any other value, which needs the JSON
+ * parser. */
 static bool take_text(struct scan *s, struct lw_bytes *out) {
     if (!take(s, '"')) return false;
     const char *from = s->p;
@@ -135,7 +136,7 @@ static bool outcome_of(struct lw_bytes word, enum lw_outcome *outcome) {
     return false;
 }
 
-/* {"id":"…","outcome":"…","reason":"…"}, in any order, reason optional. */
+/* Takes {"id":"…","outcome":"…","reason":"…"}, in any order; `reason` may be missing. */
 static bool take_answer(struct scan *s, struct lw_exec_answer *a) {
     *a = (struct lw_exec_answer){0};
     bool has_outcome = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lines between the worker and an exec handler: one JSON object each (doc/reference/exec-protocol.md).
- * No I/O. */
+ * Nothing here does I/O. */
 #ifndef LW_HANDLERS_EXEC_LINE_H
 #define LW_HANDLERS_EXEC_LINE_H
 
@@ -14,7 +14,7 @@ void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job);
 struct lw_exec_answer {
     struct lw_bytes id;
     enum lw_outcome outcome;
-    struct lw_bytes reason; /* p == NULL: none was given */
+    struct lw_bytes reason; /* reason of the outcome; p is NULL if none was given */
 };
 
 /* What a line of the handler says. Begin with {0}; the texts stay valid until the line is gone or the next one
@@ -23,7 +23,7 @@ struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;
     size_t n, cap;
-    struct lw_bytes id; /* if the line is malformed: the message that it is for, if that can be read; else p == NULL */
+    struct lw_bytes id; /* if the line is malformed: id of the message that it answers; p is NULL if that cannot be read */
     json_t *document;
 };
 
@@ -31,7 +31,7 @@ struct lw_exec_said {
  * in it counts, except `id`. */
 int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err *err);
 void lw_exec_said_free(struct lw_exec_said *said);
-/* The message for which an unfinished line seems to be; p == NULL: unknown. */
+/* Returns the id of the message that an unfinished line seems to answer; p is NULL if it is unknown. */
 struct lw_bytes lw_exec_begun(struct lw_bytes line);
 
 #endif

@@ -3,7 +3,7 @@
  *
  *     wait → answers, ends of processes → give jobs to processes with room → look at leases and times → write → publish
  *
- * What a turn has for a process goes out in one write, and what ended in a turn is published at once. */
+ * Each turn writes to each process at most once, and publishes all jobs that ended in it at once. */
 #include "handlers/exec/private.h"
 
 #include "base/clock.h"
@@ -17,9 +17,9 @@
 
 enum {
     EVENTS = 64,
-    LOOK_MS = 20,         /* how often requests look at their leases */
-    CHAIN_MS = 20,        /* after this time with followers, other jobs that wait go first */
-    UNSENT_MAX = 1 << 18, /* a process that has not taken more than this gets no more requests */
+    LOOK_MS = 20,         /* time between checks of leases and timeouts */
+    CHAIN_MS = 20,        /* when a chain of followers has run for this long, jobs that wait go first */
+    UNSENT_MAX = 1 << 18, /* maximum number of unsent bytes with which a process still gets requests */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -51,7 +51,7 @@ static void push_front(struct lw_handler *h, struct lw_job *job) {
     h->line = job;
 }
 
-/* The job that has waited longest. It stays in line. */
+/* Returns the job that has waited longest, without removing it. */
 static struct lw_job *first_in_line(struct lw_handler *h) {
     if (h->line) return h->line;
     h->line_end = &h->line;
@@ -68,7 +68,7 @@ static void give_back(struct lw_handler *h, struct lw_job *job) {
     lw_feed_ended(h->feed, job, 0);
 }
 
-/* A job that can't start any more has its outcome then. */
+/* Returns true if the job may still start. Otherwise the caller must give it back. */
 static bool startable(const struct lw_handler *h, struct lw_job *job) {
     return lw_feed_startable(job, h->now_ms) && h->now_ms < exec_lease_end(h, job);
 }
@@ -82,8 +82,8 @@ static void has_to_send(struct proc *p) {
     p->h->dirty = p;
 }
 
-/* How many of the messages from jobs[at] on go into one line. Suspects run in limited company, and a batch is
- * company. */
+/* Returns how many messages, from jobs[at] on, go into one line. A suspect is never added to another message,
+ * because a suspect may share a process with few messages only. */
 static int count_together(const struct request *r, int limit) {
     const struct suspects *s = &r->p->h->suspects;
     int n = 1, most = limit - r->p->n_messages;
@@ -98,7 +98,7 @@ static void begin_message(struct request *r) {
     look_by(h, least(exec_lease_end(h, job), job->give_up_ms));
 }
 
-/* Sends a line with jobs[at] and those that may go along. */
+/* Sends a line with the message at jobs[at] and those that may go along with it. */
 static void send_request(struct request *r) {
     struct proc *p = r->p;
     int limit = suspects_limit(&p->h->suspects, r->jobs[r->at]->identity);
@@ -114,7 +114,7 @@ static void send_request(struct request *r) {
     begin_message(r);
 }
 
-/* Checks a process that has nothing to do, so that no message is blamed for what it did before. */
+/* Checks an idle process, so that no new message is blamed for what the process did before. */
 static bool is_sound(struct proc *p) {
     if (p->n_requests || !p->sent) return true;
     enum heard heard = exec_hear_all(p);
@@ -131,7 +131,8 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
     } else if (!is_sound(p)) {
         push_front(h, job);
     } else {
-        if (!p->n_requests && p->sent) lw_last_words_clear(p->words); /* what it said before its first request may be why it ends */
+        /* before its first request nothing is forgotten: what the process wrote at its start may tell why it ends */
+        if (!p->n_requests && p->sent) lw_last_words_clear(p->words);
         struct request *r = request_new(p, job);
         r->chain_ms = chain_ms;
         r->n = (int)lw_job_gather(r->jobs, (size_t)h->batch);
@@ -146,7 +147,7 @@ static bool takes(const struct proc *p, int limit) {
     return p == p->h->reserved && p->n_messages < least(limit, p->limit);
 }
 
-/* Kept until the answers that are being read are all taken. */
+/* Lists the follower. It starts only when all answers that were read have been taken. */
 static void follow(struct request *r, struct lw_job *job) {
     struct lw_handler *h = r->p->h;
     request_leave(r);
@@ -155,7 +156,7 @@ static void follow(struct request *r, struct lw_job *job) {
     h->followers_end = &r->next;
 }
 
-/* A follower runs in the process of the one before it, unless others have waited for long. */
+/* Starts each follower in the process of the job before it, unless other jobs have waited for long. */
 static void start_followers(struct lw_handler *h) {
     struct request *all = h->followers;
     h->followers = NULL;
@@ -175,7 +176,7 @@ static void start_followers(struct lw_handler *h) {
     }
 }
 
-/* The line is over, but more was gathered. */
+/* Sends those messages of the request that were not in the line just answered. */
 static void send_rest(struct request *r) {
     struct lw_job *job = r->jobs[r->at];
     struct lw_handler *h = r->p->h;
@@ -217,7 +218,7 @@ static struct proc *least_loaded(struct lw_handler *h, int limit) {
     return best;
 }
 
-/* One process takes suspects only, as long as there are any. */
+/* Chooses the process that takes only suspects while any wait: the one with the fewest messages. */
 static void reserve(struct lw_handler *h) {
     if (h->reserved && h->reserved->state == PROC_UP) return;
     h->reserved = NULL;
@@ -251,7 +252,7 @@ static void start_jobs(struct lw_handler *h) {
     }
 }
 
-/* A command that may not work is tried with one process. */
+/* Starts processes. While the command has failed and no process has answered since, only one is started. */
 static void start_processes(struct lw_handler *h) {
     bool trial = atomic_load(&h->trouble.unable), any = false;
     for (int i = 0; i < h->n_used; i++) any |= h->procs[i].state != PROC_NONE;
@@ -263,7 +264,7 @@ static void start_processes(struct lw_handler *h) {
     }
 }
 
-/* Gives back what can't start any more, while no process is there to take it. */
+/* Gives back the jobs of a list that can no longer start, or `all` of them. */
 static void sweep(struct lw_handler *h, struct lw_job **list, struct lw_job ***end, bool all) {
     struct lw_job *jobs = *list;
     *list = NULL;
@@ -301,8 +302,9 @@ static void tell_cancelled(struct request *r, bool late) {
     r->late = late;
 }
 
-/* Returns false if the process had to be ended. A process that has other messages is asked to stop a message
- * whose time is over before it is killed. */
+/* Checks the lease and the timeout of a request. Returns false if its process had to be ended. If the process
+ * has other requests too, it is first asked to stop a message that has timed out, and is killed only if it does
+ * not. */
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];
@@ -322,7 +324,7 @@ static bool look_at_request(struct request *r) {
 
 static void look_at(struct proc *p) {
     if (p->state != PROC_UP || !p->n_requests) return;
-    bool ended = lw_child_ended(&p->child, NULL, 0); /* a grandchild may hold its stdout open */
+    bool ended = lw_child_ended(&p->child, NULL, 0); /* checked here as well: a grandchild may keep stdout open after the end */
     if (ended && (exec_hear_all(p), p->state == PROC_UP)) exec_died(p);
     for (struct request *r = p->first; r && p->state == PROC_UP && look_at_request(r); r = r->next) {}
 }
@@ -348,7 +350,7 @@ int exec_watch(struct proc *p) {
     return watch_fd(p, p->child.out, CH_STDOUT, EPOLLIN) || watch_fd(p, p->child.side, CH_SIDE, EPOLLIN) ? -1 : 0;
 }
 
-/* Whether to wait until the process can take more. It is in the epoll set only meanwhile. */
+/* Sets whether to wait until stdin of the process takes more. The stdin is in the epoll set only during such a wait. */
 static void poll_stdin(struct proc *p, bool wanted) {
     if (wanted == p->polled || p->child.in < 0) return;
     if (wanted)
@@ -391,7 +393,7 @@ static void on_side(struct proc *p) {
     if (p->hello)
         exec_died(p);
     else
-        epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL); /* it does not want it */
+        epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL); /* a process that closes its descriptor 4 answers on stdout */
 }
 
 static void on_start(struct proc *p) {
@@ -474,6 +476,6 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed) {
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
-    clear(h); /* what has not started stays the submitter's */
+    clear(h); /* jobs that have not started belong to the submitter again */
     h->feed = NULL;
 }

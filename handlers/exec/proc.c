@@ -61,7 +61,7 @@ static void run_errand(struct proc *p) {
     else
         end_child(p);
     atomic_store(&p->errand_over, true);
-    if (write(p->h->errands, &(uint64_t){1}, 8) < 0) lw_debug("exec: eventfd is full"); /* it is readable then */
+    if (write(p->h->errands, &(uint64_t){1}, 8) < 0) lw_debug("exec: eventfd is full"); /* a full eventfd is readable anyway */
 }
 
 static void *errand_main(void *arg) {
@@ -88,7 +88,8 @@ static void unwatch(struct proc *p) {
         if (fds[i] >= 0) epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, fds[i], NULL);
 }
 
-/* The kill goes out at once, so that many processes end side by side; the errand waits for the end. */
+/* A kill that need not wait is sent at once, so that many processes end side by side; the errand waits for the
+ * end. */
 void proc_end(struct proc *p, int64_t until_ms) {
     assert(p->state == PROC_UP && p->child.pid > 0);
     p->has_read = proc_has_read(p);
@@ -99,10 +100,10 @@ void proc_end(struct proc *p, int64_t until_ms) {
     send_errand(p);
 }
 
-/* Sets the earliest time of the next start. */
+/* Sets the earliest time of the next start. It is later after several processes in a row that did not answer. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    if (p->why == END_TIME || p->innocent) p->useless = 0; /* we ended it, or the whole handler pauses */
+    if (p->why == END_TIME || p->innocent) p->useless = 0; /* do not count an end that we caused, or that pauses the whole handler */
     p->start_ms = 0;
     if (p->useless < 2) return;
     int shift = p->useless - 2;
@@ -148,14 +149,14 @@ uint64_t proc_has_read(const struct proc *p) {
 
 /* --- requests --------------------------------------------------------------------------------------------------------------------- */
 
-/* Twice the places, a power of two. */
+/* Returns a power of two that is at least twice in_flight. */
 size_t request_buckets(const struct lw_handler *h) {
     size_t size = 2;
     while (size < 2 * (size_t)h->in_flight) size *= 2;
     return size;
 }
 
-/* FNV-1a. */
+/* Finds the bucket of an identity by its FNV-1a hash. */
 static struct request **bucket(const struct proc *p, const char *id, size_t n) {
     uint64_t v = 0xcbf29ce484222325U;
     for (size_t i = 0; i < n; i++) v = (v ^ (unsigned char)id[i]) * 0x100000001b3U;

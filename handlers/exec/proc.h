@@ -20,40 +20,40 @@
 
 struct proc;
 
-/* One line that a process was sent, or is being sent, and its messages. */
+/* A line that is or was sent to a process, and the messages in it. */
 struct request {
     struct proc *p;
-    struct request *next, *prev; /* of its process, oldest first; `next` also links free ones */
-    struct request *same;        /* next one in the bucket of the id of jobs[at] */
-    int64_t chain_ms;            /* when the first message of this row of followers started */
-    int64_t begun_us;            /* start of jobs[at] */
-    int64_t grace_ms;            /* the process was told to stop, and may answer until then; 0: it was not told */
-    bool late;                   /* it was told because the time of the message is over, not its lease */
-    uint64_t place;              /* of its line in the stream of requests */
-    int n, at, upto;             /* jobs gathered; the one that is to be answered next; end of those in the line */
-    struct lw_job *jobs[];       /* handler.batch at most */
+    struct request *next, *prev; /* neighbours among the requests of the process, oldest first; `next` also links unused requests */
+    struct request *same;        /* next request in the same bucket of proc.table */
+    int64_t chain_ms;            /* boot clock; when the first message of this chain of followers started */
+    int64_t begun_us;            /* boot clock in µs; start of the message at jobs[at] */
+    int64_t grace_ms;            /* boot clock; the process was asked to stop this message and may answer until then; 0: it was not asked */
+    bool late;                   /* true: the message has timed out; false: if it was cancelled, then because of its lease */
+    uint64_t place;              /* position of the line in the stream of bytes that the process was sent */
+    int n, at, upto;             /* number of jobs; index of the one to be answered next; index behind the last one in the line */
+    struct lw_job *jobs[];       /* room for handler.batch jobs */
 };
 
 enum proc_state { PROC_NONE, PROC_STARTING, PROC_UP, PROC_ENDING };
 enum channel_kind { CH_STDOUT, CH_SIDE, CH_STDIN, CH_FEED, CH_ERRANDS };
 
-/* What a descriptor in the epoll set is. */
+/* Says what a descriptor in the epoll set is for. */
 struct channel {
     struct proc *p;
     enum channel_kind kind;
 };
 
-/* Bytes that were read and make no line yet. */
+/* Bytes that were read and are not a whole line yet. */
 struct said {
     struct lw_buf text;
-    size_t scanned; /* no newline before this place */
+    size_t scanned; /* the bytes below this index contain no newline */
 };
 
 /* Why a process is being ended. */
 enum proc_end {
-    END_DIED,  /* it ended by itself, or closed its answers */
+    END_DIED,  /* it ended by itself, or closed the pipe of its answers */
     END_WRONG, /* it broke the protocol; `reason` says how */
-    END_TIME,  /* a lease or the time of a message is over */
+    END_TIME,  /* a lease is about to end, or a message has timed out */
 };
 
 struct proc {
@@ -65,41 +65,42 @@ struct proc {
     struct lw_last_words *out_words;
     struct channel channels[3];
     struct said said, side;
-    bool hello;       /* it speaks on its descriptor 4, and stdout goes to the log */
+    bool hello;       /* it has said hello: it answers on its descriptor 4, and its stdout goes to the log */
     bool answered;    /* it has answered at least one request */
     bool deaf;        /* it closed its stdin */
-    bool dirty;       /* it is in the list of those with something to send */
-    bool polled;      /* EPOLLOUT is on */
-    int useless;      /* processes in a row that ended without an answer */
-    int64_t start_ms; /* earliest time of the next start */
+    bool dirty;       /* it is in the list of processes that have something to send */
+    bool polled;      /* the epoll set tells when its stdin takes more */
+    int useless;      /* number of processes in a row that ended without an answer */
+    int64_t start_ms; /* boot clock; earliest time of the next start */
 
-    struct lw_buf out; /* lines to send, from out_at on */
+    struct lw_buf out; /* bytes to send, of which the first out_at are sent */
     size_t out_at;
-    uint64_t sent; /* bytes since its start */
+    uint64_t sent; /* number of bytes sent to it since it started */
     struct proc *next_dirty;
 
-    struct request *first, *last, **table; /* its requests, in order and by id */
+    struct request *first, *last, **table; /* its requests: a list, oldest first, and a hash table by identity */
     int n_requests, n_messages;
-    int limit;             /* how many messages it may have, for the sake of the suspects among them */
-    _Atomic uint32_t load; /* n_requests, for other threads */
+    int limit;             /* maximum number of messages that it may have now; small if one of them is a suspect */
+    _Atomic uint32_t load; /* copy of n_requests for other threads */
 
     enum proc_end why;
     struct request *blamed; /* the request that is at fault; NULL: unknown */
-    bool innocent;          /* the command is at fault, and no message */
-    uint64_t has_read;      /* bytes of requests that it read before its end */
-    bool itself;            /* END_DIED: it had ended before we did anything */
+    bool innocent;          /* the command is at fault, not a message */
+    uint64_t has_read;      /* number of bytes of requests that it had read when it ended */
+    bool itself;            /* if `why` is END_DIED: it had ended before we began to end it */
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];
 
     pthread_t errand;
-    bool threaded; /* the errand runs on a thread */
+    bool threaded; /* the errand has a thread, which must be joined */
     atomic_bool errand_over;
-    struct lw_err failed; /* of a start */
+    struct lw_err failed; /* why the last start failed */
 };
 
 /* Starts the process on this thread. */
 int proc_spawn(struct proc *p, struct lw_err *err);
-/* Errands: lw_handler.errands becomes readable when one is over; then proc_errand_over() says whose. */
+/* The next two functions begin an errand. When it is over, lw_handler.errands becomes readable, and proc_errand_over()
+ * returns true. */
 void proc_start(struct proc *p);
 void proc_end(struct proc *p, int64_t until_ms);
 bool proc_errand_over(struct proc *p);
@@ -108,18 +109,18 @@ void proc_free(struct proc *p);
 
 /* Appends ": " and the last line that the process wrote on stderr, if there is one. */
 void proc_add_last_words(const struct proc *p, char *text, size_t size);
-void proc_read_last_words(struct proc *p); /* may wait for 200 ms; an errand does it itself */
-/* How many bytes of its requests the process has read. */
+void proc_read_last_words(struct proc *p); /* reads the last line of stderr into last_words; may wait for 200 ms */
+/* Returns how many bytes of its requests the process has read. */
 uint64_t proc_has_read(const struct proc *p);
 
-size_t request_buckets(const struct lw_handler *h); /* size of proc.table */
+size_t request_buckets(const struct lw_handler *h); /* returns the number of buckets of proc.table */
 struct request *request_new(struct proc *p, struct lw_job *job);
 /* Finds the request that waits for the answer to this message; NULL if there is none. */
 struct request *request_find(const struct proc *p, struct lw_bytes id);
-/* Makes jobs[at] the one that is answered next. */
+/* Makes jobs[at] the message that is answered next. */
 void request_move(struct request *r, int at);
-/* Takes it out of its process. */
+/* Takes the request out of the list and the table of its process. */
 void request_leave(struct request *r);
-void request_free(struct lw_handler *h, struct request *r); /* which has left */
+void request_free(struct lw_handler *h, struct request *r); /* keeps the memory for a later request; must be called after request_leave() */
 
 #endif

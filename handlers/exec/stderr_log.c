@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 enum {
-    LINE_MAX_BYTES = 1800,
-    /* the log's own bound is 2,048 with its label */ FLUSH_MS = 300,
+    LINE_MAX_BYTES = 1800, /* the log cuts a line at 2,048 bytes, with its label */
+    FLUSH_MS = 300,
     LABEL_MAX = 48,
     READS_A_TURN = 16,
     LAST_MS = 1000

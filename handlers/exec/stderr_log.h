@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What subprocesses write on stderr goes to the log, line by line, read by one thread so that no subprocess ever blocks on it.
- * A long line is logged in pieces; what stays without a newline is logged after a moment. */
+ * A long line is logged in pieces; a line that stays without a newline is logged after a moment. */
 #ifndef LW_HANDLERS_EXEC_STDERR_LOG_H
 #define LW_HANDLERS_EXEC_STDERR_LOG_H
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-enum { MOST = 4096 }; /* beyond this the oldest are forgotten, which costs one more death in company each */
+enum { MOST = 4096 }; /* maximum number of suspects; one that is forgotten may end another process together with other messages */
 
 struct suspect {
     UT_hash_handle hh;

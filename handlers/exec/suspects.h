@@ -2,9 +2,9 @@
 /* suspects: which message kills processes?
  *
  * When a process dies with several messages, nobody can know which of them is at fault, so none is charged
- * with an attempt. Each of them becomes a suspect, that may only run in smaller company next time: a quarter
- * of what it ran in, so after three deaths at most even the one among 64 runs alone. A death of a message that
- * ran alone costs it an attempt, and it stays a suspect that runs alone. Any answer ends the suspicion. */
+ * with an attempt. Each of them becomes a suspect: the next process that runs it may have only a quarter as many messages. So after at most
+ * three deaths, even one of 64 runs alone. If a process dies with a single message, that message is charged with an attempt and stays a
+ * suspect that runs alone. Any answer ends the suspicion. */
 #ifndef LW_HANDLERS_EXEC_SUSPECTS_H
 #define LW_HANDLERS_EXEC_SUSPECTS_H
 
@@ -19,9 +19,10 @@ struct suspects {
 
 enum { ANY_COMPANY = 1 << 30 };
 
-/* How many messages a process may have at most while it has this one; ANY_COMPANY: it is no suspect. */
+/* Returns the maximum number of messages that a process may have while it has this one; ANY_COMPANY: this one is
+ * no suspect. */
 int suspects_limit(const struct suspects *s, const char *identity);
-/* A process died with this message, and had `company` messages in all. */
+/* Makes a message a suspect, after a process died and any of `company` messages may be at fault. */
 void suspects_add(struct suspects *s, const char *identity, int company);
 void suspects_drop(struct suspects *s, const char *identity);
 void suspects_close(struct suspects *s);

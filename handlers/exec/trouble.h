@@ -15,8 +15,8 @@
 
 struct trouble {
     int doubt;     /* processes in a row that ended without ever answering */
-    int doubt_max; /* while `doubt` is not above this, failures are blamed on messages */
-    /* True while the handler is unable. The lock guards the members below. */
+    int doubt_max; /* after an answer, this many of them are blamed on messages, any further one on the command */
+    /* True from when the command is found at fault until a process answers. The lock guards the members below. */
     atomic_bool unable;
     _Atomic int64_t until_ms;
     pthread_mutex_t lock;
@@ -26,11 +26,11 @@ struct trouble {
 
 void trouble_open(struct trouble *t, int doubt_max);
 void trouble_close(struct trouble *t);
-/* A process that never answered has ended, and has read a request or not. Returns true if the command is at
+/* Takes note that a process ended without ever answering; `has_read` says whether it had read a request. Returns true if the command is at
  * fault and not a message. */
 bool trouble_innocent(struct trouble *t, bool has_read);
-void trouble_unable(struct trouble *t, const char *why); /* starts a pause, or goes on with the present one */
-void trouble_answered(struct trouble *t);                /* a process has answered: the command works */
+void trouble_unable(struct trouble *t, const char *why); /* starts a pause, unless one is under way */
+void trouble_answered(struct trouble *t);                /* takes note that a process has answered, which shows that the command works */
 bool trouble_pauses(struct trouble *t, int64_t now_ms);
 enum lw_health trouble_health(struct trouble *t, char *why, size_t size); /* any thread may call it */
 

@@ -16,8 +16,8 @@
 
 struct lw_warden {
     pid_t pid;
-    int pipe;              /* the worker's end */
-    _Atomic pid_t *groups; /* shared memory, one entry per seat; 0: none */
+    int pipe;              /* the worker's end of the pipe on which the warden waits */
+    _Atomic pid_t *groups; /* shared memory, one group per handler process; 0: none */
     int n;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the largest fence that wrote each key, at the cost of about one page per transaction.
+/* Finds the largest fence with which each key was written, at the cost of about one page per transaction.
  *
  * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its pages. So this works like a log-structured
  * merge tree (O'Neil et al., 1996): a transaction appends one row with all its fences to `latchwork_recent`, and every MERGE_EVERY-th

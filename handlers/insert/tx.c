@@ -190,8 +190,7 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns the time until which to wait for other writers: at most to the last end of a lease among the jobs still to be
- * written. */
+/* Returns until when to wait for other writers: at most until the leases of all jobs still to be written have ended. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {

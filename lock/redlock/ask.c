@@ -12,7 +12,7 @@
 
 enum {
     BUNDLE_WAIT_MS = 2000, /* limit of the wait for a free bundle, besides a multiple of node_ms */
-    SILENT_MS = 1000,      /* a server that did not answer in time is not waited for during this time */
+    SILENT_MS = 1000,      /* for this time no ask waits for a server that did not answer in time */
     OWED_MAX_MS = 1000,    /* a connection whose answer is later than this is closed */
     OWED_MAX = 64,
 };
@@ -75,7 +75,7 @@ static bool is_silent(struct latchwork_redlock *r, int i) {
     return silent;
 }
 
-/* Finds the text behind NAME: in an answer to INFO, up to the end of its line. */
+/* Finds the text behind `name` in an answer to INFO, up to the end of its line. Returns its length. */
 static size_t info_field(const redisReply *info, const char *name, const char **value) {
     const char *at = strstr(info->str, name);
     if (!at) return 0;
@@ -268,7 +268,7 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     struct latchwork_error why;
     if (is_info && a->vote[i] == LW_VOTE_OPEN && !k->asked) {
         ask_link(a, i, k, false);
-    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* the server was restarted after it was last asked */
+    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* a server that was just restarted has no vote */
         note_error(a, &why);
         settle(a, i, LW_VOTE_NONE);
     }
@@ -314,7 +314,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             k->since_ms = lw_boot_ms();
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
-            if (unknown) { /* connect and greet again, because nobody may be left to send the script's text */
+            if (unknown) { /* connect and greet again, which loads the script; nobody may be left to send its text */
                 broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }

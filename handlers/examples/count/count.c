@@ -24,7 +24,7 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-static unsigned slot_of(const unsigned char *key, size_t n) { /* FNV-1a hash */
+static unsigned slot_of(const unsigned char *key, size_t n) { /* finds the slot by an FNV-1a hash */
     unsigned long long h = 14695981039346656037ULL;
     for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 1099511628211ULL;
     return (unsigned)(h ^ h >> 32) & (SLOTS - 1);

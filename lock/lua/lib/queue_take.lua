@@ -16,7 +16,7 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    if not ticket then -- a new ticket is larger than the last of both queues, and at least the time, so that a wipe keeps the order
+    if not ticket then -- a new ticket is larger than the last of both queues, and at least the time, so that the order survives a wipe
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
             local last = call('ZRANGE', q, -1, -1, 'WITHSCORES')

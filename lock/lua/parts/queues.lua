@@ -13,8 +13,8 @@ local function first_of(queue, alive)
         call('ZREM', queue, first[1])
     end
 end
--- Tells the first waiter whose client hears it. If a client does not hear it, its connection is lost, and its waiter loses its place until
--- it comes again.
+-- Wakes the first waiter whose client can be reached. A waiter in front of it, whose client has no connection,
+-- loses its place until that client asks again.
 local function tell_first(queue)
     while true do
         local first = call('ZRANGE', queue, 0, 0)
@@ -22,7 +22,7 @@ local function tell_first(queue)
         call('ZREM', queue, first[1])
     end
 end
--- Tells whoever may take the lock after a change. No writer holds the lock at that moment; `readers` is a
+-- Wakes whoever may take the lock after a change. No writer holds the lock at that moment; `readers` is a
 -- zset, or nil for a fair lock.
 local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Clients that wait, and how they are told of a release. Needs the part `fences`.
 
--- Publishes to a client. Returns true if it heard the message; nobody does on a server that forbids channels.
+-- Publishes to a client's channel. Returns true if the client received it; on a server that forbids channels no client does.
 local function tell(client, what)
     local heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)
     return type(heard) == 'number' and heard > 0
