@@ -13,7 +13,7 @@
  *     bench_handle(&j, ...)                  from any thread: sleeps for the work, and writes the line
  *     bench_journal_close(&j)                after the last bench_handle(); writes the buffers out
  *
- * A failure ends the process with a message on stderr, because an incomplete journal must not become a figure. */
+ * A failure ends the process with an error text on stderr, because an incomplete journal must not become a figure. */
 #ifndef BENCH_JOURNAL_H
 #define BENCH_JOURNAL_H
 

@@ -241,8 +241,8 @@ static void print_spread(const char *name, int64_t *us, size_t n) {
            us[n * 99 / 100], us[n - 1]);
 }
 
-/* Needs `all` sorted by identity, and sorts `made` in the same way, so that one pass matches
- * them. */
+/* Computes and prints the latencies. `all` must be sorted by identity; `made` is sorted in the same way
+ * here, so that one pass matches the two. */
 static void judge_latency(void) {
     qsort(made.p, made.n, sizeof *made.p, by_produced);
     int64_t *to_start = calloc(made.n + 1, sizeof *to_start), *to_end = calloc(made.n + 1, sizeof *to_end);

@@ -183,7 +183,7 @@ class Measure:
             sent = o["line"].get("redis_commands") or sum(calls.get(k, 0) for k in SENT) + 3 * calls.get("info", 0)
         elif "commands" in o["line"]:
             sent = o["line"]["commands"]
-        elif calls.get("evalsha", 0) + calls.get("eval", 0):  # count only these, because scripts call the other commands
+        elif calls.get("evalsha", 0) + calls.get("eval", 0):  # count only the commands that scripts do not call
             sent = sum(calls.get(k, 0) for k in ("evalsha", "eval", "publish", "ping", "hello", "script|load"))
         else:
             sent = total

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that Latchwork is compared with: it locks one message at a time. To be a fair rival it uses the same librdkafka and hiredis,
+/* The loop that Latchwork is compared with: it locks one message at a time. For a fair comparison it uses the same librdkafka and hiredis,
  * one consumer and one Redis connection per thread, and allocates nothing per message.
  *     poll one ── SET lock TOKEN NX PX ── yes ── handle (nothing) ── EVALSHA compare and delete ── store the offset
  *              │                        └─ no ── LPUSH waiting (Kafka may forget the message)

@@ -44,15 +44,15 @@ class Workload:
     title: str
     kind: str  # plain, insert, parked, waiting or latency: names the procedure in bench/measure.py
     data: Data
-    contenders: tuple  # their names in bench/contenders.py
+    contenders: tuple  # names of the contenders, as in bench/contenders.py
     work_us: int = 0
     journal: bool = False  # the handler writes one line per message, which bench/judge reads
     waiting: int = 0  # for kind waiting: number of messages that wait behind held locks beforehand
     shards: int = 1  # each shard has a Redis process of its own
-    rate: float = 0  # for kind latency: messages/s offered; below 0: the part of our own median rate in W1, as -0.5
+    rate: float = 0  # for kind latency: messages/s offered; below 0: a share of our own median rate in W1 (-0.5: half)
     limit_s: int = 300
     most_rounds: int = 1000
-    tls: bool = False  # Redis also listens for TLS; a quick run leaves it out unless it is named
+    tls: bool = False  # Redis also listens for TLS; a quick run skips such a workload unless it is named
     shape: dict = field(default_factory=dict, compare=False)  # threads per contender: {"ours": (workers, threads), "naive": threads …}
 
     @property

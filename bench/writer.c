@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows into SQLite, in transactions as large
- * as Latchwork's (256 messages), and the primary key ignores duplicates. It has no locks, fences or identities, and takes no care of
- * crashes.
+ * as Latchwork's (256 messages), and the primary key ignores duplicates. It has no locks, fences or identities, and no protection
+ * against crashes.
  *
  *     writer --brokers H:P --topic T --group G --messages N --store FILE [--batch N]
  *

@@ -160,8 +160,8 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_free(&text);
 }
 
-/* Whether the help lists the option: that of a verb lists what the verb takes, that of a command
- * with verbs what every verb takes. */
+/* Whether the help lists the option. The help of a verb lists what the verb takes; the help of a command
+ * with verbs lists only what every verb takes. */
 static bool shown(const struct cli_command *c, const struct cli_verb *v, const struct cli_option *o) {
     return v || !c->n_verbs ? cli_takes(v, o->verbs) : !o->verbs;
 }

@@ -160,7 +160,7 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
-/* Finds the verb before anything is parsed, so that messages can name it. It works on a copy of
+/* Finds the verb before anything is parsed, so that error texts can name it. It works on a copy of
  * the arguments: getopt moves options to the front, so on the second pass an option without its
  * value would take another argument. */
 static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line. A command is a table of verbs, options and texts. Parsing, --help, messages about misuse, completion, the man pages
+/* The command line. A command is a table of verbs, options and texts. Parsing, --help, errors about wrong usage, completion, the man pages
  * and doc/reference/commands.md all read that table, so a new option needs only one row.
  *
  *     main --> cli_main --> cli_parse --> the command's run() --> the verb's function
@@ -132,7 +132,7 @@ int cli_call(const struct cli_command *c, int argc, char **argv);
 int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_args *args);
 /* Prints on stderr what is wrong with the command line and how to get help. Returns CLI_USAGE. */
 int cli_misuse(const struct cli_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Returns `status`, or CLI_FAILED with a message if stdout could not be written. */
+/* Returns `status`. If stdout could not be written, reports that and returns CLI_FAILED. */
 int cli_written(const struct cli_args *a, int status);
 /* Loads the configuration of -c and --set and checks its handler section. If it returns NULL, every problem is on stderr;
  * end with CLI_USAGE. */

@@ -308,7 +308,7 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
 
 static void no_log(void *cls, const char *fmt, va_list ap) {
     (void)cls, (void)fmt, (void)ap;
-} /* MHD's messages are dropped, because they are about clients that go away */
+} /* what MHD would log is dropped, because it is about clients that go away */
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;

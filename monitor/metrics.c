@@ -38,8 +38,8 @@ struct metric {
     const char *help;
     struct series series[5];                /* counters to sum over the workers; not used if `bounds` or `write` is set */
     size_t hist;                            /* offset of the histogram in struct lw_counts */
-    const struct lw_hist_bounds *bounds;    /* bounds of the histogram; NULL: the metric is none */
-    void (*write)(const struct writing *w); /* writes the metric; NULL: it is written from the counters above */
+    const struct lw_hist_bounds *bounds;    /* bounds of the histogram; NULL: the metric is not a histogram */
+    void (*write)(const struct writing *w); /* writes the metric; NULL: `series` or `hist` says what to write */
 };
 
 /* Escapes a label's value: backslash, quote and newline, as the format requires. */
@@ -165,8 +165,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Writes a row for each partition that a worker of this fleet owns. The value comes from fn, in
- * ms or as a number. */
+/* Writes a row for each partition that a worker of this fleet owns. fn computes the value: a time in ms
+ * if is_ms is true, which is written in seconds, else a number. */
 static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(w->m->board, &at));) {

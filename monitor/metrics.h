@@ -30,7 +30,7 @@ void lw_metrics_reference(struct lw_buf *out); /* writes doc/reference/metrics.m
  * _bucket, _sum, _count). Tests check the dashboards against this list. */
 void lw_metrics_names(struct lw_buf *out);
 
-/* Defined in metrics_api.c: the same facts as JSON, and health. Each returns a new reference. */
+/* Defined in metrics_api.c: what the metrics tell, as JSON. Each returns a new reference. */
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);

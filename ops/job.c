@@ -193,8 +193,8 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
-/* Returns the number of messages that were put, dropped, sent or tried, or that would be without
- * the dry run. */
+/* Returns the number of messages that were put, dropped, sent or tried; in a dry run, of those that
+ * would have been. */
 static int64_t done_count(const struct ops_job *j) { return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']; }
 
 static int record(struct ops_job *j, const char *what, const char *state) {
@@ -286,8 +286,8 @@ static const char *did_word(const struct ops_job *j) {
     return j->what != OPS_PUT ? "dropped" : j->o->args.try_handler ? "tried" : j->o->args.to_topic ? "sent" : "put";
 }
 
-/* Returns which part of the work is done, 0 to 1: of the messages to read or of --limit,
- * whichever is further. */
+/* Returns the progress of the job, from 0 to 1: the part of the messages that was read, or the part of
+ * --limit that was reached, whichever is larger. */
 static double part_done(const struct ops_job *j) {
     const struct ops *o = j->o;
     double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
@@ -364,7 +364,7 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         char letter = r->str[n++];
-        if (letter == '-') continue; /* the script had enough for one call: the next one sends this message again */
+        if (letter == '-') continue; /* the call ended before this message, so the next call sends it again */
         count(j, &j->item[i], j->item[i].letter = letter);
     }
     return 0;

@@ -189,7 +189,7 @@ static size_t origin_of(const struct lw_envelope *e) {
     return i ? i - 1 : e->n_headers;
 }
 
-/* Removes what a dead letter added behind its message's own headers, from index `from` on. */
+/* Removes, from index `from` on, the headers whose names are those that a dead letter adds. */
 static void remove_added(struct lw_envelope *e, size_t from) {
     size_t n = from;
     for (size_t i = from; i < e->n_headers; i++)

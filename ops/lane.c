@@ -37,7 +37,7 @@ static void read_line(struct ops_lane *l, const char *line) {
 }
 
 /* Asks for several lanes and calls fn for those that the answer holds, which may be fewer.
- * Returns their number; if it is 0, *stop says why. */
+ * Returns their number, or 0 if *stop is set: to -1 after a failure, to 1 if fn stopped the reading. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
                            int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -75,7 +75,7 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 /* ---- all lanes ---- */
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
-    struct lw_bytes names[OPS_PAGE]; /* a small page, because each lane costs eight commands: half of what Redis does in a millisecond */
+    struct lw_bytes names[OPS_PAGE]; /* a small page: at eight commands per lane it takes Redis about half a millisecond */
     size_t n = 0;
     for (size_t i = 0; i < page->elements; i += step) {
         struct lw_bytes name = lw_bytes(page->element[i]->str, page->element[i]->len);

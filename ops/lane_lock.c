@@ -26,8 +26,8 @@ struct lw_lane_lock {
     struct lw_bytes lane;
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
-    int64_t unsure_ms; /* since when the lane's slot has been on another node of a cluster, and no worker has said that all its data came
-                          along; 0: it is not so */
+    int64_t unsure_ms; /* boot clock when enter began to answer UNVOUCHED: no worker has vouched for the data of the lane's slot;
+                          0: its last answer was another */
 };
 
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
@@ -175,8 +175,8 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, "0"); /* the highest fence that the caller has seen: none */
     lw_call_text(&c, life.history);
     lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew no epoch before */
-    lw_call_text(&c, "");  /* the node that had the slot before: none is known, */
-    lw_call_text(&c, "");  /* nor its history */
+    lw_call_text(&c, "");  /* life of the node that had the slot before: unknown */
+    lw_call_text(&c, "");  /* history of the node that had the slot before: unknown */
     lw_call_text(&c, is_patient(a) ? "1" : "");
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);

@@ -58,7 +58,7 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
         how = LW_KEY_OK;
     }
     int bad = how != LW_KEY_OK ? -1 : 0;
-    if (!bad) { /* both names point into scratch: the key, then the lane's name */
+    if (!bad) { /* copies the key and then the lane's name into scratch; *key and *lane point there */
         char room[LW_LANE_ROOM];
         struct lw_bytes l = lw_lane_id(k, room, sizeof room);
         size_t n = k.n;

@@ -141,7 +141,7 @@ void ops_message_clear(struct ops_message *m);
  * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
  * full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
-/* Does the reverse, for import: appends the message's envelope to out. */
+/* For import: converts a message in the form of ops_message_json() to an envelope and appends it to out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
 /* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane).
  * Both point into `e` or scratch. Returns -1 if the rule finds no key; a message without a key
@@ -156,8 +156,8 @@ struct ops_lane {
     int shard;
     int64_t n;       /* number of elements in its list, finished ones included; -1: the list's name holds another type */
     bool has_head;   /* true if a message waits; the members from `head` to `due_ms` describe the oldest one */
-    char head[320];  /* identity */
-    char topic[256]; /* filters compare topic, partition, first_ms and attempts */
+    char head[320];  /* identity of the oldest message */
+    char topic[256]; /* topic of the oldest message; filters compare it, and partition, first_ms and attempts */
     int64_t partition, first_ms, attempts, due_ms;
     struct lw_bytes lock; /* value of the lock; empty: nobody holds it */
     int64_t left_ms;      /* ms until the lock ends; -1: never */
@@ -193,7 +193,7 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
  * message that comes or goes meanwhile may be included or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
-/* Does the same over all lanes, for the messages that pass the filters. */
+/* Calls fn for every waiting message of all lanes that passes the filters. */
 int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* ---- filters (ops/filter.c) ---- */

@@ -21,7 +21,7 @@ list=$(dirname "$0")/packages.txt
 wanted() { awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2, $3}' "$list"; }
 
 # Succeeds if the package is on this machine, whoever installed it.
-found() { # arguments: HOW, as in packages.txt
+found() { # usage: found HOW, as in packages.txt
     case $1 in
     cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;

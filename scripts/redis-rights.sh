@@ -27,7 +27,7 @@ ZREMRANGEBYLEX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRAN
 ZUNIONSTORE"
 commands=" $(echo "$commands" | tr -s "\n " "  ") "
 
-words() { # arguments: ROLE FILE...
+words() { # usage: words ROLE FILE...
     role=$1
     shift
     grep -ohE "['\"][A-Z]{3,}[ '\"]" "$@" | tr -d "'\" " | sort -u | while read -r word; do

@@ -11,7 +11,7 @@ exit: 0 every file is clean, 1 there are findings, 2 usage error or no clang-tid
 import argparse, concurrent.futures, hashlib, os, re, shlex, subprocess, sys
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
-PLACES = ('', 'include')  # folders in which a header is searched, after the folder of the file that includes it
+PLACES = ('', 'include')  # folders in which a header is searched for, after the folder of the file that includes it
 
 
 def text_of(path):

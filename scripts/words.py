@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no page, comment or message uses a phrase that was retired in favour of a plainer
+"""Checks that no page, comment or text of the program uses a phrase that was retired in favour of a plainer
 one.
 usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
 exit: 0 none does, 1 some do"""

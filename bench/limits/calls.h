@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate and settle as a bare client calls them: one shard, one message per lane, which nobody else wants. Each message runs at once, is
- * done, and its lane is free again. No envelopes are sent, because a worker sends none for a lane that nobody holds.
+/* gate and settle as a bare client calls them: one shard, and one message per lane, which no other client uses. Each message runs at
+ * once and is done, and its lane is free again. No envelopes are sent, because a worker sends none for a lane that nobody holds.
  *
  * The scripts' arguments are made by queue/calls.h, as the worker's are.
  *

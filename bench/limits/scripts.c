@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the upper limit of gate and settle: calls the project's two scripts in batches,
- * without Kafka, handlers, renewal or commits. --run exists because a fetch from Kafka brings
- * thousands of messages of one partition in a row. */
+ * without Kafka, handlers, renewal or commits. --run sets how many messages in a row
+ * are of one partition, because a fetch from Kafka brings thousands of them. */
 #include "bench/limits/calls.h"
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"

@@ -19,7 +19,7 @@ enum {
 
 struct api_call {
     const struct lw_config *c;
-    struct ops *o; /* connected; its filters come from the query */
+    struct ops *o; /* connected to the shards; its filters come from the query */
     const struct lw_http_request *q;
     struct lw_http_answer *a;
     const char *segment[API_SEGMENTS]; /* segments of the path behind /api/v1, decoded */

@@ -37,8 +37,8 @@ void lw_acl_allow(struct lw_buf *out, const char *command, const char *args) {
 }
 
 /* Whether the ACL rule may name this user. redis-cli splits the line at spaces and interprets
- * quotes and backslashes. The user "default" is left out because most servers are administered
- * through it, and the rule would take that right away. */
+ * quotes and backslashes. The user "default" is left out, because most servers are administered
+ * by it, and the rule would leave it only the rights of Latchwork. */
 bool lw_acl_may_name(const char *user) {
     if (!*user || strcmp(user, "default") == 0) return false;
     for (const char *c = user; *c; c++)

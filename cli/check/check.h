@@ -11,7 +11,7 @@ extern const struct cli_command cli_check;
 
 /* Checks the handler section as its type requires; an unknown type is a problem, too. */
 void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);
-/* Does lw_config_load() and checks the handler section, so that all problems are reported at
+/* Calls lw_config_load() and checks the handler section, so that all problems are reported at
  * once. */
 struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems);
 

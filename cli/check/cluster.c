@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the shards are in a cluster, and what is missing there. */
+/* Checks that a cluster serves every slot, that masters have replicas, and how the shards are spread over the masters. */
 #include "base/redis/slot.h"
 #include "cli/check/servers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A master, with all of its spans taken together. */
+/* A master. It has a single element, even if it serves several ranges of slots. */
 struct master {
     const struct lw_place *at;
     size_t n_replicas;
@@ -74,7 +74,7 @@ void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_re
     struct look l = {.servers = servers, .r = r};
     struct lw_err err = {0};
     if (servers->kind != LW_REDIS_CLUSTER) return;
-    if (lw_cluster_map(servers->cluster, r->wait_ms, &l.map, &err)) return; /* the search for shard 0 reports the same */
+    if (lw_cluster_map(servers->cluster, r->wait_ms, &l.map, &err)) return; /* the search for the node of shard 0 reports this error */
     l.master = lw_alloc((l.map.n + 1) * sizeof *l.master);
     look_at_slots(&l);
     for (size_t s = 0; s < servers->n_slots; s++) look_at_shard(&l, (int)s);

@@ -82,7 +82,7 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struc
     lw_problem(&r->problems, "kafka: %s", lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
-/* Reports the errors of rights that the commit met. A broker checks the rights first, so any other
+/* Reports the rights that the test commit lacked. A broker checks the rights first, so any other
  * error is no problem: it only says that the partition does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);

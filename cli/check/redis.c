@@ -147,7 +147,7 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     if (all->argc == WORDS_MAX) all->argc = count; /* drop the sample if there is no room; cannot happen, because the tables are constant */
 }
 
-/* Returns NULL if the connection failed. */
+/* Sends a command and returns its reply, which may be an error; NULL if the connection failed. */
 static redisReply *call(struct server *s, size_t argc, const char **argv) { return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL); }
 
 static void malformed(struct server *s) {
@@ -208,7 +208,7 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     return may(s, 1, (const char *[]){"DISCARD"}) && known;
 }
 
-/* Fills letters[all->n]. Returns false if nothing can be learned; a problem is then added. */
+/* Finds out which samples the user may run, and fills one letter per sample. Returns false if nothing can be learned. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
     if (s->redis->err) return false;
@@ -334,7 +334,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
             learn_fleet(s);
 }
 
-/* Returns how messages name a server: by its URL, or by the master's name and address. */
+/* Returns the name of a server for reported problems: its URL, its address, or the master's name and address. */
 static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf b = {0};
@@ -354,7 +354,8 @@ static void check_found(const struct lw_config *c, size_t i, const struct lw_red
     free(s.shown);
 }
 
-/* Whether the place is named in `seen`, one per line, and names it there: shards of a cluster may share a node, which is checked once. */
+/* Returns whether `seen`, one server per line, has this server, and adds it if not. Shards of a cluster may share a node, which is then
+ * checked only once. */
 static bool seen_before(struct lw_buf *seen, const struct lw_redis_url *at) {
     char where[160], line[164];
     int n = snprintf(line, sizeof line, "\n%s\n", lw_redis_url_where(at, where, sizeof where));

@@ -66,7 +66,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"ZCARD", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"ZCOUNT", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, "K 0 1"},
     {"ZMSCORE", LW_RIGHT_LANES, "K m"},
-    {"ZPOPMIN", LW_RIGHT_LOCK, "K"}, /* wakes clients that wait for a lock of the library; lanes have none */
+    {"ZPOPMIN", LW_RIGHT_LOCK, "K"}, /* wakes clients that wait for a lock of the library; lanes have no such clients */
     {"ZRANGE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZRANGEBYSCORE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZREM", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K m"},

@@ -14,7 +14,7 @@ enum {
 struct lw_redis_right {
     const char *command;
     int roles;        /* which callers need it (LW_RIGHT_…); 0: none */
-    const char *args; /* arguments of a sample call, separated by one space; K stands for a key. A subcommand comes first */
+    const char *args; /* arguments of a sample call, the subcommand first, separated by one space; K stands for a key */
 };
 extern const struct lw_redis_right lw_redis_rights[];
 extern const size_t lw_n_redis_rights;

@@ -23,7 +23,8 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r);
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r);
 /* A part of lw_check_redis() that asks each Sentinel; does nothing without redis.sentinel. */
 void lw_check_sentinels(const struct lw_redis_servers *servers, struct lw_check_report *r);
-/* Part of lw_check_redis: where each shard is, and what is missing in the cluster. Nothing without redis.cluster. */
+/* A part of lw_check_redis() that checks the slots and the replicas of a cluster, and how the shards are spread over its masters; does
+ * nothing without redis.cluster. */
 void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_report *r);
 /* A part of lw_check_kafka(). `consumer` is an rd_kafka_t, `partitions` an
  * rd_kafka_topic_partition_list_t. */

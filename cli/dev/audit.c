@@ -17,7 +17,7 @@ enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
     char *name;                       /* "pid identity fence attempt", which joins an end line with its start line */
-    char *identity, *key, *partition; /* topic and partition: "topic/0" */
+    char *identity, *key, *partition; /* partition: topic and number, as in "topic/0" */
     int64_t offset, start_us, end_us;
     int pid;
     enum ending ending;

@@ -43,10 +43,9 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 
 void dev_home_remove(const struct dev_home *h) { nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
 
-/* The group notices a dead worker after session.timeout.ms, and the dev broker accepts no less
- * than 6 s; its keys move on after ttl_ms. fetch.wait.max.ms is short, because that broker
- * answers a fetch that finds nothing only when that time is over, even if records come
- * meanwhile. */
+/* The group notices a dead worker after session.timeout.ms, for which the dev broker accepts no less
+ * than 6 s. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short, because the dev
+ * broker answers a fetch that finds nothing only when that time is over, even if records come meanwhile. */
 static const char format[] =
     "{\n"
     "  \"name\": \"" DEV_NAME "\",\n"

@@ -57,8 +57,8 @@ struct dev_home {
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
-/* Writes the configuration with which the workers run. *text also becomes its text, which the
- * caller frees. */
+/* Writes the configuration with which the workers run to its file. *text becomes a copy of its text, which
+ * the caller frees. */
 int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err);
 
 /* --- children ------------------------------------------------------------------------------------------------------------------- */

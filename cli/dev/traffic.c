@@ -87,7 +87,7 @@ static int64_t choose(struct traffic *t) {
         return t->orders - 1;
     }
     double u = (double)(draw(t) >> 11) / 9007199254740992.0; /* 2^53 */
-    int64_t back = (int64_t)pow((double)t->orders, u);       /* from 1 to orders, with a probability proportional to 1 / back */
+    int64_t back = (int64_t)pow((double)t->orders, u);       /* 1 to t->orders, with a probability proportional to 1 / back */
     return back >= t->orders ? 0 : t->orders - back;
 }
 

@@ -89,11 +89,11 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Returns the rows done, as the database's transactions counted them. The workers' own counts
+/* Returns the number of rows inserted or ignored, as the database's transactions counted them. The workers' own counts
  * are too low, because a killed worker may not have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
     struct dev_rows rows;
-    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if it fails, the rows of the last time stay */
+    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if it fails, keep the figures of the last reading */
     return v->rows.inserted + v->rows.ignored;
 }
 

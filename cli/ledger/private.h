@@ -57,7 +57,7 @@ struct ledger {
     const struct lw_config *c;
     struct ledger_part *parts;
     size_t n_parts, cap_parts;
-    struct ledger_wrong *wrong; /* found by the current pass */
+    struct ledger_wrong *wrong; /* the differences that the current pass found */
     size_t n_wrong, cap_wrong;
     int64_t lanes, locks, dead_letters; /* number of waiting lists; of lanes whose lock is held or backs off; of dead letters in Redis */
 };

@@ -289,8 +289,8 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Reads the message's state again, and notes an error if the state is still one of the two that
- * show it. */
+/* Reads the state of a message that does not fit again. Notes a difference only if the state is `is` or
+ * `or_is`; otherwise the message has moved on meanwhile. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
     int state = state_now(r, a);
     if (state < 0) return -1;
@@ -314,7 +314,7 @@ static int judge_listed(struct reading *r) {
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
         p->listed += waits && !a->replay && a->offset >= p->committed;
-        bool may_lack_mark = a->replay; /* because the mark of a replay expires */
+        bool may_lack_mark = a->replay; /* the mark of a replay may have expired */
         if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
     }
     return 0;

@@ -47,8 +47,8 @@ bool lock_signals_begin(struct lock_signals *s) {
     signal(SIGCHLD, SIG_DFL); /* if it were ignored, the command's exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    sigaddset(&blocked, SIGPIPE); /* if the reader of our messages goes away, the command continues */
-    sigaddset(&blocked, SIGTTOU); /* so that we may give the terminal to the command and take it back */
+    sigaddset(&blocked, SIGPIPE); /* if nobody reads our output any more, the command continues */
+    sigaddset(&blocked, SIGTTOU); /* otherwise taking the terminal back from the command would stop us */
     s->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -100,7 +100,7 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why) 
     struct lock_signals *s = ctx;
     uint64_t one = 1;
     atomic_store(&s->why, (int)why);
-    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* cannot fail, because an eventfd always accepts it */
+    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* cannot fail, because an eventfd has room for this number */
 }
 
 /* --- the command
@@ -198,7 +198,7 @@ static void kill_now(struct run *r) {
 }
 
 /* If the terminal or the SIGTSTP that we passed on stopped the command, we stop, too. If
- * something else stopped it, we keep the lock for it. */
+ * something else stopped the command, we continue to hold the lock for it. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);
     if (!by_terminal && !(r->stop_asked && sig == SIGTSTP)) return;
@@ -228,8 +228,8 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* Looks before it reaps the group's leader, because the group's number may belong to others
- * afterwards. */
+/* If the command has ended, deals with its group before the command is reaped, because afterwards the
+ * group's number may belong to other processes. */
 static void look(struct run *r) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == r->pid) {

@@ -9,8 +9,8 @@
 
 enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
-/* An entry of a shard's stream `audit`. Its fields point into the reply, which must live as
- * long. */
+/* An entry of a shard's stream `audit`. Its fields point into the reply, which must
+ * outlive it. */
 struct entry {
     int64_t ms, nth; /* the two parts of the entry's id */
     int shard;

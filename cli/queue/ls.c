@@ -13,10 +13,10 @@ enum { LS_LIMIT = 100, HEAD_BYTES = 256 };
 /* ---- ls ---- */
 
 struct row {
-    struct ops_lane l; /* owns its name and lock */
+    struct ops_lane l; /* its name and lock are owned copies */
 };
 struct rows {
-    struct row *row; /* while their number is limited, a heap with the row that is shown last on top */
+    struct row *row; /* if the number of rows is limited, a heap until all are read: its top is the row that would be shown last */
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;

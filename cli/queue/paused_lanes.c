@@ -44,7 +44,7 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* Judges a lane that has waiting messages: paused, or able to move. */
+/* If messages wait in the lane, notes its name if it is paused, else that something may still move. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
     redisReply *len = take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!len) return -1;

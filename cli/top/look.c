@@ -277,7 +277,7 @@ void top_refresh(struct top *t) {
     t->o->err = (struct lw_err){0};
     t->up = ask(t) == 0;
     snprintf(t->why, sizeof t->why, "%s", t->o->err.text);
-    if (!t->up) ops_disconnect(t->o); /* so that the next refresh reconnects */
+    if (!t->up) ops_disconnect(t->o); /* disconnects, so that the next refresh connects again */
     sorting = t;
     if (t->n_lane) qsort(t->lane, t->n_lane, sizeof *t->lane, by_weight);
     top_ask_fleet(t);

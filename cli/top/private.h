@@ -15,7 +15,7 @@ enum { TOP_LANES = 256, TOP_LOOK = 1024 /* TOP_LOOK: maximum number of lanes per
 enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
 
 struct top_lane {
-    struct ops_lane l; /* owns its name and lock */
+    struct ops_lane l; /* its name and lock are owned copies */
     uint64_t seen;     /* number of the last refresh that read it */
 };
 
@@ -23,7 +23,7 @@ struct top_shard {
     char cursor[OPS_CURSOR];
     bool whole;                      /* true once one round over all lanes is complete */
     int64_t waiting, oldest_ms;      /* sum of messages, and oldest age, of the last complete round */
-    int64_t now_waiting, now_oldest; /* the same, of the round under way so far */
+    int64_t now_waiting, now_oldest; /* sum of messages, and oldest age, of the round under way so far */
 };
 
 struct top_dead {

@@ -206,7 +206,7 @@ static void take_key(struct screen *s, int key) {
     else if (s->mode == ASKING)
         answer(s, key);
     else {
-        s->said.n = 0; /* clear the message, because a key shows that it was read */
+        s->said.n = 0; /* clear the text, because the user has read it before typing a key */
         s->v.message = NULL;
         look(s, key);
     }

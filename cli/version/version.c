@@ -78,7 +78,7 @@ static void find_libraries(struct library all[LIBRARIES]) {
 
 /* --- abilities ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Abilities of librdkafka. Each is looked up in the table of limits, by a setting that needs it. */
+/* Abilities of librdkafka, each with a setting that needs it. It has an ability if no known limit refuses the setting. */
 static const struct {
     const char *name, *property, *value;
 } abilities[] = {

@@ -15,7 +15,7 @@ local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000
 local function record(job, from)
     for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end
-    if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end -- counted from the job's beginning, however long the job runs
+    if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end -- the TTL counts from the job's beginning, however long the job runs
 end
 local function audit(event, number, from)
     local entry = {'event', event, 'job', number}

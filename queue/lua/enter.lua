@@ -7,10 +7,10 @@
 --      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
 --      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it knew none,
 --      11, 12 life and history of the node of a cluster that had this slot before and handed it over whole, as far as the caller knows (the
---      rule "moved whole"), or '', 13 '1': another worker may know more, so nothing is written where a new epoch would begin for another
---      life alone, 14.. name, value… of the schema: all workers must agree
+--      rule "moved whole"), or '', 13 '1': if only another life would begin a new epoch, write nothing and answer 'UNVOUCHED', because another
+--      worker may know that the data moved whole, 14.. name, value… of the schema: all workers must agree
 -- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group is known (lift.lua), else ''}
---      or {'REFUSED', field, theirs}, or 'UNVOUCHED' (13)
+--      or {'REFUSED', field, theirs}, or 'UNVOUCHED' (only with ARGV 13)
 -- Order of writes: what tells that an epoch has ended is overwritten only after the new epoch stands there.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
@@ -38,8 +38,9 @@ if ttl > used then
     used = ttl
 end
 
--- "offset:HOST" is the distance of Redis time from the wall clock of a host: if mine moved, Redis' clock jumped, and leases with it. A host
--- unknown so far that is far from all known ones counts as a jump too, once: its own distance is known from then on.
+-- "offset:HOST" is the distance of Redis time from the wall clock of a host. If that of the caller's host has changed, Redis' clock jumped,
+-- and leases ended at the wrong time. If the host is new, and its distance is far from those of all known hosts, that counts as a jump, too,
+-- but only once: from then on the distance of this host is known.
 local slack, moved, mine = used / 4, false, redis.call('HGET', epoch_key, 'offset:' .. host)
 if host == '' then
     mine = true
@@ -67,24 +68,25 @@ if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fe
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not (same or moved_whole) or jumped == id or moved then
     id = candidate
-    local left = not_before - now -- of the last quarantine; if the clock went back, this is too long and does not count
+    local left = not_before - now -- time left of the last quarantine; if the clock went back, it is too long and does not count
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
-    -- These looks were planned on another clock, so they are brought forward. If there are more, tend finds them.
+    -- These looks at lanes were planned by another clock, so they are brought forward. If a call leaves some out, tend finds them.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
-elseif moved_whole and not_before > now - slack then -- the clock of the node that had the slot may have been behind this one
+elseif moved_whole and not_before > now - slack then -- the old node's clock may have been behind this node's, so the quarantine is extended
     not_before = math.min(not_before, now + length) + slack
     redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(math.max(length, not_before - now)))
 elseif not_before > now + length then
     redis.call('HSET', epoch_key, 'not_before', text(now + length))
-elseif not_before > now and old_ms + grace > length then -- the first to come knew of shorter leases; nothing runs yet
+elseif not_before > now and old_ms + grace > length then -- extend the quarantine: the worker that began it knew only of shorter leases
     not_before = not_before + old_ms + grace - length
     redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(old_ms + grace))
 end
 if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
--- Distances go once the epoch that they ended has: a call that fails in between finds the same jump when it is sent again.
+-- The distances of other hosts are deleted only after the new epoch has begun: if the call fails in between, it finds the same jump when
+-- it is sent again.
 if moved and mine then
     for _, f in ipairs(redis.call('HKEYS', epoch_key)) do
         if string.sub(f, 1, 7) == 'offset:' and f ~= 'offset:' .. host then redis.call('HDEL', epoch_key, f) end

@@ -96,7 +96,8 @@ local function park(i, key, parked)
     end
 end
 
--- Returns whether a message whose state is waiting can stand in the list of its lane: the list may have vanished.
+-- Returns whether the lane still has a waiting list. If the list has vanished, no message can wait in it, whatever its
+-- state says.
 local function still_waits(i, key)
     return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
 end

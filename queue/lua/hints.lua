@@ -10,6 +10,6 @@ for i = 1, tonumber(ARGV[2]) do
     local lane = redis.call('RPOPLPUSH', KEYS[2], KEYS[3])
     if not lane then break end
     out[i] = lane
-    if i == 1 then redis.call('PEXPIRE', KEYS[3], 4 * tonumber(ARGV[3])) end -- set now, because a later pop may fail
+    if i == 1 then redis.call('PEXPIRE', KEYS[3], 4 * tonumber(ARGV[3])) end -- the TTL is set at once, because a later pop may fail
 end
 return out

@@ -15,7 +15,7 @@ local lock = KEYS[3]
 local held = call('GET', lock)
 if held and not is_mine(held, token) then return {'B', call('PTTL', lock)} end
 if not held and not paused_too and is_paused(lock) then return {'P', 0} end
-take_fences(1) -- even if the lock is mine already, because the answer with its fence was lost
+take_fences(1) -- a new fence even if the caller has the lock already: the answer with the earlier fence was lost
 local fence = text(fence_base)
 call('SET', lock, token .. ':' .. fence, 'PX', ttl)
 return {'H', fence}

@@ -49,7 +49,9 @@ local function take_arg()
     arg = arg + 1
     return ARGV[arg - 1]
 end
-local function holds(value, mine) -- a gate that was sent again may have written another fence
+-- Returns whether the lock's value is the caller's; its fence may differ, because a gate that was sent again may have
+-- written another one.
+local function holds(value, mine)
     if value == mine then return true end
     return value and is_mine(value, string.match(mine, '^(.*):%d+$') or mine)
 end
@@ -159,7 +161,7 @@ local function record(i, o)
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
-    if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end -- a state never goes down
+    if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end -- the message was finished before: a state never goes down
     if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then die(s, index, reason, envelope) end
     return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s, index = index, outcome = outcome, backoff = backoff,
         envelope = envelope, mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}

@@ -13,16 +13,16 @@ local why = refuse(id, '', 0)
 if why then return why end
 local lanes, ready = KEYS[2], KEYS[3]
 local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
-if #due < most then -- scores too far ahead were set before Redis' clock went back
+if #due < most then -- take lanes with scores too far ahead, too: they were set before Redis' clock went back
     for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf', 'LIMIT', 0, most - #due)) do due[#due + 1] = lane end
 end
 local room, vanished = READY_MAX - call('LLEN', ready), 0
 for _, lane in ipairs(due) do
     local left, listed = lock_left(P .. 'lock:' .. lane), call('EXISTS', P .. 'wait:' .. lane) == 1
-    if not listed and vanished < VANISHED_A_CALL then -- even if the lane is held: its holder finds no list either
+    if not listed and vanished < VANISHED_A_CALL then -- forget the lane even if it is held, because its holder finds no list either
         vanished = vanished + 1
         forget_vanished(lane)
-    elseif not listed then -- left to a later call, because the owners read the stream in steps
+    elseif not listed then -- a later call reports this lane, because the owners read the stream `vanished` in steps
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then
         call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)

@@ -35,7 +35,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         return 'MORE'
     end
-    local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0 -- at: examined elements that stay
+    local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0 -- at: number of examined elements that stay in the list
     local out, n, any, behind, seen, full = {}, 0, false, after_tp == nil, {}, false
     repeat
         local most = read_at_once(lane_bytes - granted)
@@ -105,7 +105,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         if at + dropped == size and not any then size = size + 16 end
     until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
-    if not any and call('EXISTS', wait) == 0 then -- a limit was reached at the very end of the list
+    if not any and call('EXISTS', wait) == 0 then -- a limit was reached, but no element is left in the list
         call('ZREM', P .. 'lanes', lane)
         return nil
     end

@@ -26,7 +26,8 @@ local function list_vanished(lane)
     pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)
     call('PEXPIRE', P .. 'vanished', text(100 * math.max(tonumber(epoch[3] or 0), 1000)))
 end
-local function forget_vanished(lane) -- the stream comes first, because nobody examines a lane that has left `lanes`
+-- Writes to the stream before the lane leaves `lanes`, because nobody examines the lane afterwards.
+local function forget_vanished(lane)
     list_vanished(lane)
     call('ZREM', P .. 'lanes', lane)
 end

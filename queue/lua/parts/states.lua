@@ -6,10 +6,10 @@
 local REPLAY_MARK_S = 604800
 
 -- States take two bits per offset, four of them a byte, the first in the highest bits. A call reads only the pages
--- of a segment that it needs, or several as one if it names them. Later reads of the call see what it has written.
--- save_states() writes to Redis, of each page the bytes from the first change to the last. Whatever relies on a
--- state is written after it: a list whose finished heads are dropped, the end of a lock. finish_unsaved: this call
--- has found a message finished, and Redis does not know it yet.
+-- of a segment that it needs, or a range of pages at once if its arguments name one. Changes stay in memory, where
+-- later reads of the call see them, until save_states() writes them to Redis: of each page the bytes from the first
+-- change to the last. Whatever relies on a state is written after it: a list whose finished heads are dropped, the end
+-- of a lock. finish_unsaved: true if this call has found a message finished, and Redis does not know it yet.
 local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}
