@@ -24,7 +24,7 @@ jobs=${LW_JOBS:-$(nproc)}
 waiting_jobs=${LW_JOBS:-$(($(nproc) + 1))}
 # scripts that take longest: they begin first, so that none of them runs on alone at the end
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
-declare -A name_of=() start_of=() # process ID of each running program: its name, its start
+declare -A name_of=() start_of=() # name and start time of each running program, by process ID
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
@@ -35,7 +35,7 @@ limit_s() { # live tests start servers, and a soak is meant to last long
     esac
 }
 
-report_failure() { # NAME LOG WHY
+report_failure() { # NAME LOG WHY: reports a failed test, or has it run again
     if [[ $1 =~ ^(cli|live)- && $what == all && ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
@@ -52,7 +52,7 @@ report_failure() { # NAME LOG WHY
 # cmocka reports a skipped test by "[  SKIPPED ]", a script by a line that begins with SKIP.
 skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 
-run() { # NAME COMMAND…
+run() { # NAME COMMAND…: starts a test in the background
     local name=$1 log=$logs/$1.log
     shift
     if [ ! -x "$1" ]; then
@@ -88,7 +88,7 @@ end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 
 # Runs one program per source file, so that a source without a program is a failure and is not left
 # out silently.
-run_sources() { # FOLDER [ONLY…]
+run_sources() { # Usage: run_sources FOLDER [ONLY…]
     local folder=$1 source name found=0
     shift
     for source in tests/"$folder"/test_*.c tests/"$folder"/*/test_*.c; do
@@ -101,7 +101,7 @@ run_sources() { # FOLDER [ONLY…]
     [ $found = 1 ] || report_failure "$folder" /dev/null "no test sources in tests/$folder"
 }
 
-run_sim() { # SEEDS
+run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
     run sim-store "$build/tests/sim/sim_store_diff"
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
@@ -111,8 +111,8 @@ run_sim() { # SEEDS
 
 run_guard() { run guard "$build/tests/guard/guard"; }
 
-# The scripts of a folder, the slow ones first.
-scripts_of() { # FOLDER
+# Prints the scripts of a folder, the slow ones first.
+scripts_of() { # Usage: scripts_of FOLDER
     local script name
     for name in $slow; do
         for script in tests/"$1/$name".sh tests/"$1/$name".py; do [ ! -e "$script" ] || echo "$script"; done
@@ -123,7 +123,7 @@ scripts_of() { # FOLDER
     done
 }
 
-run_scripts() { # FOLDER
+run_scripts() { # FOLDER: runs each of its scripts
     local script found=0
     jobs=$waiting_jobs
     for script in $(scripts_of "$1"); do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests exit codes and messages of the program, as people and scripts see them. Usage: tests/cli/test_cli.sh
-# [BUILD_DIR] It needs no servers, because nothing may listen at the addresses in its configurations.
+# Tests exit codes and output of the program, as people and scripts see them. It needs no servers, and nothing may listen at the
+# addresses in its configurations. Usage: tests/cli/test_cli.sh [BUILD_DIR]
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -22,7 +22,7 @@ bad() {
 }
 
 # t NAME STATUS STDOUT STDERR ARGUMENT…   runs the program. Some line of its output must match the ERE STDOUT or STDERR; ""
-#                                         means: it is empty
+#                                         means that the output must be empty
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4

@@ -5,7 +5,7 @@
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
-check() { # NAME COMMAND…
+check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
     name=$1
     shift
     if "$@"; then passed=$((passed + 1)); else
@@ -76,7 +76,7 @@ rm -f "$dir/policy-rc.d"
 deps nonsense
 check 'an unknown group is a usage error' [ $? -eq 2 ]
 
-# a machine without dpkg: a folder with links to all programs except these
+# This folder stands for a machine without dpkg: it has links to all programs except dpkg, apt, sudo and luac5.1.
 mkdir "$dir/other"
 (
     IFS=:
@@ -96,7 +96,7 @@ PATH="$dir/other" scripts/deps.sh test >"$dir/out" 2>&1
 check 'without dpkg, with one missing: stops' [ $? -eq 1 ]
 check 'and names it' said 'lua5.1 (cmd:luac5.1)'
 
-# versions of libraries
+# need.sh compares the versions of libraries.
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
 check 'recent enough' [ $? -eq 0 -a ! -s "$dir/out" ]
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1

@@ -11,20 +11,20 @@ unset NO_COLOR LATCHWORK_JOURNAL
 program=$(pwd)/${1:-build}/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
-TMPDIR=$dir # so that we see the folders that dev makes
+TMPDIR=$dir # so that dev makes its folders where this test looks for them
 export TMPDIR
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-ok() { # NAME STATUS-OF-A-TEST
+ok() { # NAME STATUS: counts the test NAME as passed if STATUS is 0
     if [ "$2" -eq 0 ]; then passed=$((passed + 1)); return; fi
     failed=$((failed + 1))
     echo "FAILED: $1"
     sed 's/^/  stdout: /' "$dir/out" | tail -30
     sed 's/^/  stderr: /' "$dir/err" | tail -10
 }
-equal() { # NAME IS MUST-BE
+equal() { # NAME IS MUST-BE: counts the test NAME as passed if both texts are equal
     [ "$2" = "$3" ]
     ok "$1: is '$2', must be '$3'" $?
 }

@@ -68,7 +68,7 @@ done <"$dir/links"
 [ -s "$dir/links" ] || bad "no links found"
 
 # --- tests that are named: `tests/FILE` or `tests/FILE:NAME`
-exists() { # FILE NAME
+exists() { # FILE NAME: succeeds if the file has a test of this name
     case $1 in
     tests/unit/*.c | tests/lua/*.c) grep -Eq "^static void $2\\(void \\*\\*state\\)" "$1" && grep -Eq "[(,]$2[,)]" "$1" ;;
     tests/sim/sim_lanes.c) grep -q "{.name = \"$2\"" "$1" ;;
@@ -77,7 +77,7 @@ exists() { # FILE NAME
     *) grep -Eq "(^|[ *])$2\\(" "$1" ;;
     esac
 }
-named() { # PAGE MINIMUM: each test that it names is there
+named() { # PAGE MINIMUM: checks that the page names more than MINIMUM tests, and that each of them exists
     grep -oE '`tests/[^`]+\.(c|py|sh)(:[^`]+)?`' "$1" | tr -d '`' | sort -u >"$dir/named"
     while IFS=: read -r file name; do
         if [ ! -f "$file" ]; then
@@ -184,7 +184,7 @@ if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good;
     sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
 } | sort -u >"$dir/needed"
 while read -r word; do
-    case $word in put | drop | job | wake | edit | look | script) continue ;; esac # scripts of operators, and a heading of protocol.md
+    case $word in put | drop | job | wake | edit | look | script) continue ;; esac # scripts of operators and a heading need no entry
     if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
 done <"$dir/needed"
 [ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"

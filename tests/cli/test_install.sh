@@ -7,7 +7,7 @@ build=${1:-build}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
-check() { # NAME COMMAND…
+check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
     name=$1
     shift
     if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else

@@ -27,7 +27,7 @@ t() {
     done
 }
 
-# refused NAME TEXT   judges them; it must exit with status 1 and print TEXT on stderr
+# refused NAME TEXT   judges the journals in $dir/j; the judge must exit with status 1 and print TEXT on stderr
 refused() {
     "$judge" "$dir/j" >"$dir/out" 2>"$dir/err"
     if [ $? -eq 1 ] && grep -qF -- "$2" "$dir/err"; then

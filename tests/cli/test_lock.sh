@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork lock`: exit statuses, messages, signals, loss of the lock, lanes of an application, plain locks shared with redis-py,
+# Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application, plain locks shared with redis-py,
 # and the inventory example, on private redis-servers.
 # Usage: tests/cli/test_lock.sh [BUILD_DIR]
 # Nothing here asserts a time; the waits have limits only so that a hang is a failure.
@@ -39,9 +39,9 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | head -20
 }
 good() { passed=$((passed + 1)); }
-ok() { if eval "$2"; then good; else bad "$1"; fi; }           # NAME CONDITION
-equal() { if [ "$2" = "$3" ]; then good; else bad "$1: is '$2', must be '$3'"; fi; } # NAME IS MUST-BE
-until_true() { # NAME CONDITION
+ok() { if eval "$2"; then good; else bad "$1"; fi; }           # NAME CONDITION: counts the test as passed if the condition is true
+equal() { if [ "$2" = "$3" ]; then good; else bad "$1: is '$2', must be '$3'"; fi; } # NAME IS MUST-BE: compares two texts
+until_true() { # NAME CONDITION: waits until the condition is true, at most 20 s
     i=0
     while ! eval "$2"; do
         i=$((i + 1))
@@ -288,7 +288,7 @@ for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; 
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
 cli lpush 'lwl:{k}:wait' x >/dev/null
 t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
-cli flushall >/dev/null # done before the command may end, so that its lock is gone at the release
+cli flushall >/dev/null # the command still runs, so its lock is gone when it releases it
 touch "$dir/beside.go"
 ended "beside" 1
 

@@ -37,7 +37,7 @@ for i in 1 2 3 4 5; do
     done
 done
 
-together() { # COMMAND…: runs four of them at once
+together() { # COMMAND…: runs the command four times at once
     pids=
     for _ in 1 2 3 4; do
         "$@" &

@@ -238,7 +238,7 @@ def metric(w, name, label=""):
 
 def see_it_in_the_metrics(w, blocks):
     curl, ledger = lines_of(blocks[0])
-    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))  # the exporter asks every few seconds
+    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))  # the figures are renewed every few seconds
     assert re.search(r'^latchwork_messages_total\{outcome="dead"\} 10$', text, re.M), text
     assert int(re.search(r"^latchwork_leases_lost_total (\d+)$", text, re.M).group(1)) >= 1, text
     assert re.search(r"^latchwork_waiting_messages \d+$", text, re.M), text
@@ -303,7 +303,7 @@ EVERY = {
 
 
 def every_command_with_json(w):
-    os.unlink(w.path("till/rates"))  # without rates the records of partition 2 die again, under new identities
+    os.unlink(w.path("till/rates"))  # without the file `rates` the records of partition 2 become dead letters again, under new identities
     done = metric(w, "messages_total", 'outcome="done"')
     w.run("build/latchwork queue replay -c till/till.json --topic orders-web --partition 2 --from @0 --to @5 --again --execute")
     letters = lambda: w.rows("build/latchwork dead ls -c till/till.json")  # noqa: E731

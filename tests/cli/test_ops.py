@@ -125,7 +125,7 @@ def ls_tells_of_lanes(w):
 
 @test
 def ls_of_many_lanes(w):
-    """There are more lanes than a page of the cursor holds, and more than the limit."""
+    """Tests a list of more lanes than one page of the cursor holds, and than --limit allows."""
     for i in range(1000):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
     rows = w.rows("queue", "ls", "--limit", "0")
@@ -524,7 +524,7 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if it had started two hours later, so that no letter fits
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if started two hours later: all dead letters are too old
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
     w.run("queue", "drop", "--resume", str(job), "--execute", status=1)
@@ -761,10 +761,10 @@ def ids_that_are_not_there_are_named_and_fail(w):
     assert "orders/0/77" in w.err
     rows = w.rows("dead", "replay", place, "orders/0/77", "--execute", status=1)
     assert rows[-1]["problems"] == 1 and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows, rows
-    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")  # it reports no message that it has already handled
+    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")  # what the first run reported is not reported again
     w.begin()
     w.bury(1, "a"), w.bury(2, "a")
-    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # it ends early, so it reports none as missing
+    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # the limit ends the job early, so it reports none as missing
     assert w.err == "", w.err
 
 

@@ -8,7 +8,7 @@ import glob, os, re, sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-NOUNS = {  # struct: names of its variables, pattern of other expressions for it, fields that are not checked, lowest expected number of fields
+NOUNS = {  # per struct: names of its variables, pattern of other expressions for it, fields that are not checked, least number of fields
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
     'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),  # scratch is not checked, because any function may use it while it runs
     'part': (['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'], r'\b(?:parts|assigned)' + INDEX + '->', [], 25),

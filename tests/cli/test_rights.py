@@ -112,7 +112,7 @@ class Rights(unittest.TestCase):
                                    (("--for", "lock"), {"lock"}, ["~lwl:*", "&lwl:*"])):
             only = {"SCRIPT": "script|load", "CLIENT": "client|setname", "CLUSTER": "cluster|slots"}
             wanted = {"+" + only.get(c, c.lower()) for c, who in table().items() if who & roles and c != "AUTH"}
-            if "worker" in roles: wanted.add("+cluster|nodes")  # the second row of CLUSTER
+            if "worker" in roles: wanted.add("+cluster|nodes")  # table() keeps only one of CLUSTER's two rows
             rules = self.rules(*args)
             self.assertEqual({r for r in rules if r[0] == "+"}, wanted)
             self.assertEqual([r for r in rules if r[0] != "+"], ["clearselectors", "resetkeys", "resetchannels", "-@all"] + names)
@@ -295,7 +295,7 @@ class Rights(unittest.TestCase):
         few = [r for r in rules if r not in ("+zadd", "+brpoplpush", "+zscan", "+script|load")]
         self.assertEqual(self.mend("few", few), 1)
         self.assertEqual(self.mend("part", [r for r in few if r[0] != "~"] + ["~lw:{orders.*}:[^s]*"]), 1)
-        self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)  # asks in a transaction
+        self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)  # without EVAL, check uses a transaction
         self.assertEqual(self.mend("dryrun", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-multi"]), 1)
         status, said = self.checked_as([r for r in rules if r not in ("+eval", "+zadd")], "neither")
         self.assertEqual(status, 1)

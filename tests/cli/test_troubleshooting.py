@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that doc/how-to/troubleshooting.md is an index of messages: each message that it quotes is the beginning of one in the code,
+"""Checks that doc/how-to/troubleshooting.md is an index of errors: each text that it quotes is the beginning of one in the code,
 and it has each warning and error of a worker, the supervisor and check that contains at least three words of its own. What
 doc/how-to/refused.md quotes is in the code, too. Usage: test_troubleshooting.py [BUILD]"""
 import glob
@@ -37,8 +37,8 @@ def calls(text):
 
 
 def message(literal):
-    """Returns a format as people see its message: … stands for each value, PRId64 and the like
-    included."""
+    """Returns a format string as people see it printed: … stands for each value, also for those of
+    PRId64 and the like."""
     parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(PRI\w+)', literal)
     text = "".join("d" if macro else string for string, macro in parts).replace('\\"', '"')
     return squeeze(re.sub(CONVERSION, "…", text).replace("%%", "%"))
@@ -61,7 +61,7 @@ def messages():
             for name, args in calls(open(path).read()):
                 at = LEVELS[name]
                 if name.startswith("lw_problem") and folder != "cli/check":
-                    continue  # left out: an error about the configuration begins with the key's path, and says what is right
+                    continue  # not on the page: an error about the configuration begins with the key's path, and says what is right
                 if len(args) <= at or not args[at].startswith('"'):
                     continue
                 if name in ("lw_log", "lw_log_with") and not re.search("LW_LOG_(WARN|ERROR)", args[0]):

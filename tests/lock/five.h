@@ -114,7 +114,7 @@ static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64
 }
 
 #define KEY "lwl:{a}:lock"
-enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 }; /* COMES_MS: limit of waiting, less than the TTL of a lock that must go */
+enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 }; /* COMES_MS: maximum wait; shorter than the TTL of a lock that must be released */
 
 /* Returns the number of running servers on which the key has the token. */
 static inline int holding_key(const char *key, const char *token) {

@@ -43,7 +43,7 @@ static void mutex_excludes_and_names_its_holder(void **state) {
     latchwork_lock_close(l);
 }
 
-/* A hold whose lock was broken, expired or wiped is lost, and its calls change nothing of the new holder's lock. */
+/* A hold whose lock was broken, expired or wiped is lost, and calls with it do not change the new holder's lock. */
 static void every_kind_knows_when_it_is_not_its_own(void **state) {
     (void)state;
     for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
@@ -101,7 +101,7 @@ static void fences_grow_over_everything(void **state) {
     for (int i = 0; i < 40; i++) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
-        if (i % 4 == 3) { /* fences grow on from a counter far ahead of the clock, as after a jump back, and also once it is wiped */
+        if (i % 4 == 3) { /* the counter is far ahead of the clock, as after the clock jumped back */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
@@ -359,7 +359,7 @@ static void wrong_calls_say_so(void **state) {
     latchwork_client_close(c);
 }
 
-/* What Redis says, what it means for the caller, and the advice. */
+/* Checks which code and which advice the caller gets for each error reply of Redis. */
 static void error_replies_have_a_meaning(void **state) {
     (void)state;
     static const struct {
@@ -385,7 +385,7 @@ static void error_replies_have_a_meaning(void **state) {
     }
 }
 
-/* A Valkey from 9.1 on has Lua in a module; on any other server the lock is taken. */
+/* Valkey from 9.1 on has Lua in a module, which can be unloaded. On any other server Lua stays, and the lock is taken. */
 static void a_server_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
@@ -437,7 +437,7 @@ static void a_forked_child_is_refused(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_ok(latchwork_hold_release(h, &error));
-    struct latchwork_client *twin = open_client(NULL); /* would draw the child's bytes if they shared a buffer */
+    struct latchwork_client *twin = open_client(NULL); /* would get the child's random bytes if both processes shared a buffer */
     h = take(l, 0);
     latchwork_client_close(twin);
     assert_memory_not_equal(strchr(latchwork_hold_token(h), '/') + 1, childs + 5, 32);
@@ -469,7 +469,7 @@ static void an_interrupted_client_waits_no_more(void **state) {
 }
 
 /* Calls every public function with each of its pointers NULL: it returns an error that says so, or does nothing, and never crashes.
- * Functions that only look answer as for a lost hold. */
+ * Functions that only ask about a hold answer as for a lost one. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -578,7 +578,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
     latchwork_client_close(c);
 }
 
-/* In the last millisecond of a lease PTTL is 0. The waiter must then look again at once, and not as late as for a lock without a lease. */
+/* In the last millisecond of a lease PTTL is 0. The waiter must then try again at once, and not as late as for a lock without a lease. */
 static void a_lease_in_its_last_millisecond(void **state) {
     (void)state;
     struct latchwork_client *scriptless =

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, and of Redlock.
+/* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, and of
+ * Redlock.
  *
  * For each n there are two runs: in one only the n-th allocation fails, in the other also all later ones. No run may crash, leak a block,
  * or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail as well.

@@ -51,7 +51,7 @@ static void an_uncontended_pair(void **state) {
         int inside; /* number of commands inside of the scripts, for acquire + release */
     } kinds[] = {
         {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* acquire: TIME GET SET SET; release: GET DEL ZPOPMIN */
-        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same commands */
+        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same commands as for a mutex */
         {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* acquire: GET ZRANGE GET TIME SET SET; release: GET DEL ZRANGE */
         {LATCHWORK_KIND_READ, "read", 9 + 8},           {LATCHWORK_KIND_WRITE, "write", 9 + 7},
         {LATCHWORK_KIND_SEMAPHORE, "semaphore", 9 + 4},
@@ -125,8 +125,8 @@ static void *turns(void *arg) {
     return NULL;
 }
 
-/* However many waiters there are, a hand-over costs a release, a message and an attempt, and an attempt in vain if two waiters meet. The
- * TTL and the regular looks are far away, so a lost wake-up would show as a wait of seconds. */
+/* However many waiters there are, a hand-over costs a release, a PUBLISH and an attempt, and a second attempt that fails if two waiters
+ * try at once. The TTL is long and waiters seldom look by themselves, so a lost wake-up would show as a wait of seconds. */
 static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
     struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000), open_kind(c[1], "a", kind, 60000)};

@@ -216,8 +216,8 @@ static void wait_for_queue(int n) {
     assert_int_equal(redis_number("ZCARD lwl:{n0}:queue"), n);
 }
 
-/* First come, first served: ten waiters of two clients get the lock in order, although a process died in the queue and another is frozen
- * there. */
+/* First come, first served: ten waiters of two clients get the lock in order, although one process died while it waited and another is
+ * frozen. */
 static void fair_is_first_come_first_served(void **state) {
     (void)state;
     enum { WAITERS = 10, DEAD_AT = 3, FROZEN_AT = 6 };

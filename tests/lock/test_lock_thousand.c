@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum { PROCESSES = 8, THREADS = 125, WAITERS = PROCESSES * THREADS, STACK = 256 * 1024 };
-/* Limits per hand-over. A release, a message and an attempt are necessary; a storm would show as many attempts in vain and needless
- * messages. */
+/* Limits per hand-over. A release, a PUBLISH and an attempt are necessary. If too many waiters were woken, many attempts would fail, and
+ * there would be needless PUBLISH commands. */
 enum { EVALSHA_MOST = 4, PUBLISH_MOST = 2 };
 
 struct shared {
@@ -119,7 +119,7 @@ static void nobody_storms_and_nobody_starves(void **state) {
     wait_until_all_wait();
     assert_ok(latchwork_hold_release(h, &error));
     wait_for_all(pid);
-    /* counts the last round as well, in which each waiter has the lock once more and leaves */
+    /* The last round counts as well: each waiter gets the lock once more, and then leaves. */
     int64_t n = shared->hand_overs + WAITERS, evalsha = calls_of("evalsha"), publish = calls_of("publish");
     int most = 0;
     for (int i = 0; i < WAITERS; i++) most = shared->turns[i] > most ? shared->turns[i] : most;

@@ -57,7 +57,7 @@ static void fences_grow_over_changing_majorities(void **state) {
     last = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
     thaw(3), thaw(4);
-    for (int i = 0; i < NODES; i++) { /* any two servers are missing, and the client never saw the fence */
+    for (int i = 0; i < NODES; i++) { /* in each round two other servers are frozen, and a new client has seen no fence */
         struct latchwork_redlock *anew = open_all();
         struct latchwork_lock *l2 = open_red(anew, 20000, 0);
         freeze(i), freeze((i + 1) % NODES);
@@ -190,7 +190,7 @@ static void released_everywhere(void **state) {
     struct latchwork_redlock *r = open_urls(which, NODES, -1);
     struct latchwork_lock *l = open_red(r, 60000, 0);
     on_node(1, "CONFIG SET maxmemory 1");
-    lw_proxy_lose(&proxy, 2); /* the first reply is that to INFO; a new connection is not tried twice in one ask */
+    lw_proxy_lose(&proxy, 2); /* loses the reply to the acquire, which follows that to INFO; it is not sent again on a new connection */
     struct latchwork_hold *h = take(l, 0);
     wait_for_keys(4);
     assert_int_equal(number_on(1, "EXISTS " KEY), 0);

@@ -349,7 +349,7 @@ static void wrong_calls(void **state) {
         assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     }
     assert_null(latchwork_rows_open(client, NULL, NULL, 0, NULL, &error));
-    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error)); /* longer than a name may be */
+    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error)); /* makes too long a name */
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     struct latchwork_lock_options unset = {0};
     assert_null(latchwork_rows_open(client, NULL, &ROW("t", "1"), 1, &unset, &error));
@@ -370,7 +370,7 @@ struct shared {
 };
 static struct shared *shared;
 
-/* Chooses a few rows in a random order. If locks were taken in the order given, this test would soon stand still. */
+/* Chooses a few rows in a random order. If locks were taken in the order given, this test would soon end in a deadlock. */
 static size_t choose(struct latchwork_row *rows, int *which, unsigned *seed) {
     static const char *const ids[ROWS] = {"0", "1", "2", "3", "4", "5"};
     size_t n = 1 + (size_t)rand_r(seed) % 4;
@@ -479,7 +479,7 @@ static void killed_holders(void **state) {
         while (!atomic_load(&shared->fence[0]) && lw_boot_ms() < until) lw_sleep_ms(1);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_true(atomic_load(&shared->fence[0]) > last); /* it took the rows over from the one before, which nobody released */
+        assert_true(atomic_load(&shared->fence[0]) > last); /* got the rows that the process killed before never released */
         last = atomic_load(&shared->fence[0]);
     }
     munmap(shared, sizeof *shared);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with thousands of
- * segments, and more. The simulation bounds exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real Redis shows
- * how long it takes. Other programs share the machine, so the server's CPU time counts if it is less, and the shortest of several runs.
+/* Tests that no call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with
+ * thousands of segments, and more. The simulation bounds exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real
+ * Redis shows how long it takes. Other programs share the machine, so the server's CPU time counts if it is less, and the shortest of
+ * several runs.
  * */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
@@ -62,7 +63,7 @@ static int64_t spent_us(struct lt *l) {
     return n;
 }
 
-/* Returns the CPU time of all threads of the server, so it is never less than that of the calls. */
+/* Returns the CPU time of all threads of the server, which is never less than the CPU time of the calls. */
 static int64_t cpu_us(struct lt *l) {
     clockid_t clock;
     struct timespec t;
@@ -212,10 +213,10 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    assert_string_equal(lt_run(l), "1"); /* the other lanes get a new hint and come with the next call */
+    assert_string_equal(lt_run(l), "1"); /* only the first of the three partitions is finished */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call goes on from here */
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call goes on from this segment */
 }
 static void quarantine(struct lt *l) {
     eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");
@@ -253,7 +254,7 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* 1 MiB, and the one message that exceeds it */
+    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* the limit is 1 MiB, and one message may exceed it */
 }
 static void look(struct lt *l) {
     lt_begin(l, &lw_op_look);

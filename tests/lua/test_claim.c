@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: takes lanes that hints say may be runnable. */
+/* Tests claim, which takes lanes that hints say may be runnable. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -85,7 +85,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* Another worker finished the head meanwhile while the lock is still ours: the lane is given back. */
+/* If another worker has finished the only head while the lock is still ours, the lane is given back. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -220,7 +220,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* a call drops some at a time */
+    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* one call drops only some of the heads */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_true(in_lanes(l));
@@ -269,8 +269,8 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* A worker names a lane once per call. If it names it twice, the second sees its own lock and the
- * same head, as after a lost reply. */
+/* A worker names a lane once per call. If it names a lane twice, the second
+ * time finds the own lock and the same head, as after a lost reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
     park(l, message(1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enter: joining an epoch and starting one. */
+/* Tests enter: joining an epoch and starting one. */
 #include "tests/support/lanes.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void joins_an_epoch(void **state) {
     assert_true(b.first);
 }
 
-/* A slot that comes to another node of a cluster: its data names the node that had it. */
+/* Makes a caller of a node to which the slot was moved; `from` is the life of the node that had it. */
 static struct lt_enter mover(const char *candidate, const char *life, const char *from) {
     struct lt_enter e = caller(candidate);
     e.life = life;
@@ -71,7 +71,7 @@ static void moved_whole_keeps_the_epoch(void **state) {
     assert_int_equal(b.not_before_ms, 5);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "there");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch history"), "b/7");
-    assert_string_equal(entered(l, mover("c", "there", "")).id, "a"); /* whoever comes next need not know */
+    assert_string_equal(entered(l, mover("c", "there", "")).id, "a"); /* later callers need not know of the move */
 }
 
 static void moved_whole_by_the_history(void **state) {
@@ -111,19 +111,19 @@ static void the_patient_change_nothing(void **state) {
     e.patient = true;
     assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
-    e.life = "life"; /* they join what they find in place, */
+    e.life = "life"; /* the data is of this node, so the caller joins its epoch */
     assert_string_equal(entered(l, e).id, "a");
-    lt_text(l, "FLUSHALL"); /* and begin where there is nothing */
+    lt_text(l, "FLUSHALL"); /* there is no data, so the caller starts an epoch */
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* The clock of the node that had the slot may have been behind: then its quarantine would end early here. */
+/* The clock of the node that had the slot may have been behind, so its quarantine must last longer by the clock of the new node. */
 static void a_quarantine_moves_along(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
     assert_string_equal(b.id, "a");
     assert_true(b.not_before_ms > a.not_before_ms &&
-                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* sent twice in a variant */
+                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* twice, because one variant sends the call twice */
 }
 
 static void another_life_is_another_epoch(void **state) {

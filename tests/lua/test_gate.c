@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: a message runs at once, waits, or is known to be finished. */
+/* Tests gate: a message runs at once, waits, or is known to be finished. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -96,7 +96,7 @@ static void my_own_lock_runs_again(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* only the beginning of the holder's token */
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* t1 is only a prefix of the holder's token */
     assert_string_equal(lt_lock(l, m), "t12");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate with several messages of a lane in one call. The first unfinished one decides for all, and those behind it keep their order. */
+/* Tests gate with several messages of a lane in one call. The first unfinished one decides for all, and the others keep their order. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

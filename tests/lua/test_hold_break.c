@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold and break: how a command takes a lane's lock, and how an operator ends one (`latchwork lock exec -c`, `lock break -c`). */
+/* Tests hold and break: how a command takes a lane's lock, and how an operator ends one (`latchwork lock exec -c`, `lock break -c`). */
 #include "tests/support/lanes_build.h"
 
 #include <inttypes.h>
@@ -146,7 +146,7 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
-    assert_string_equal(hold(l, like_mine), "B"); /* only the beginning of the holder's token */
+    assert_string_equal(hold(l, like_mine), "B"); /* the token is only a prefix of the holder's */
 }
 
 static void another_epoch_is_lost(void **state) {
@@ -222,7 +222,7 @@ static void nobody_held_it(void **state) {
     lt_int(l, "ZADD " LT_TAG "lanes 1 k");
     char *before = lt_dump(l, true);
     assert_string_equal(break_lock(l, "k", "anna"), "");
-    lt_assert_unchanged(l, before, true); /* no fence, no hint and no entry in the audit */
+    lt_assert_unchanged(l, before, true); /* there is no new fence, hint or audit entry */
 }
 
 static void the_holder_is_stale_from_then_on(void **state) {
@@ -253,7 +253,7 @@ static void what_waits_goes_on(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 1);
     int64_t score = strtoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"), NULL, 10);
-    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* tend looks at the lane then if nobody claims it */
+    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* tend looks again if nobody claims the lane */
     assert_string_equal(lt_claim(l, &wait, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
 }
@@ -288,7 +288,7 @@ static void a_backoff_ends(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     m.token = "worker2";
-    assert_string_equal(lt_claim(l, &m, 1), "N"); /* the next claim gets it at once, with its attempt counted */
+    assert_string_equal(lt_claim(l, &m, 1), "N"); /* the next claim gets the message at once, with its attempt counted */
     assert_int_equal(lt_attempts(l, 0), 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lift ends the quarantine of a first run. These tests also show what must be known before handlers get messages. */
+/* Tests lift, which ends the quarantine of a first run. The tests also show what must be known before handlers get messages. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 

@@ -171,7 +171,7 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 
 static bool is_of_the_cluster(const char *text) {
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) || strstr(text, "access a non local key") ||
-           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* the words of Valkey */
+           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* Valkey's text of this error */
 }
 
 /* Calls the script after the keys in `which` have moved. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* edit, hold, job, look, page and wake, which are scripts of operators: every answer, and what is left afterwards. test_ops_move.c tests
- * put and drop. */
+/* Tests edit, hold, job, look, page and wake, which are scripts of operators: every answer, and what is left afterwards. test_ops_move.c
+ * tests put and drop. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -124,7 +124,7 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     go_on(l, "end", "b", "2");
     assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of higher numbers */
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* four entries of begins and two of ends */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* jobs began four times and ended twice */
 }
 
 static void a_job_goes_on(void **state) {

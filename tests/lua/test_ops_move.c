@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put and drop, which are scripts of operators that move messages: every answer, and what is left afterwards. */
+/* Tests put and drop, which are scripts of operators that move messages: every answer, and what is left afterwards. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -81,7 +81,7 @@ static void hold(struct lt *l, const char *value) { lt_text(l, "SET " LT_TAG "lo
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
 static int replay_state(struct lt *l, int64_t offset, int64_t replay) {
-    char *bytes = lt_dump(l, true); /* searched for the name of the mark, and whether it expires */
+    char *bytes = lt_dump(l, true); /* the dump has a line that names the mark and says that it expires */
     char name[80];
     snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay, offset / 16384);
     bool there = strstr(bytes, name) != NULL;
@@ -117,7 +117,7 @@ static void put_stands_behind_those_that_wait(void **state) {
         {.lane = "k", .offset = 9, .replay = 7}, {.lane = "k", .offset = 8, .replay = 7}, {.lane = "other", .offset = 20000}};
     assert_string_equal(put(l, m, 3, "any", ""), "PPP");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/9 0/8");
-    assert_int_equal(score(l), 5); /* tend's time has not changed */
+    assert_int_equal(score(l), 5); /* the time at which tend looks has not changed */
     assert_int_equal(hints(l), 1); /* the only hint is that of the other lane */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
     assert_int_equal(lt_state(l, message(20000)), 1);

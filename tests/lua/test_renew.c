@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* renew: extends leases that are still ours, and takes none. */
+/* Tests renew, which extends leases that are still ours, and takes none. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static void only_what_is_mine(void **state) {
     for (size_t i = 0; i < 5; i++) shorten(l, m[i]);
     lt_free_lock(l, m[1]);
     m[2].token = "other";
-    m[3].token = "t"; /* only the beginning of the holder's token */
+    m[3].token = "t"; /* a prefix of the holder's token */
     assert_string_equal(lt_renew(l, m, 5), "10001");
     assert_true(left(l, m[0]) > 1000 && left(l, m[0]) <= LT_TTL_MS);
     assert_int_equal(left(l, m[1]), -2); /* an ended lease is not taken again */

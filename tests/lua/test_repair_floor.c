@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair and floor: writing back what is known to be done, and forgetting what a commit has passed. */
+/* Tests repair and floor: writing back what is known to be done, and forgetting what a commit has passed. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

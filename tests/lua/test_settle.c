@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: what becomes of a message: done, retried, given back, dead. test_settle_next.c tests how its lane goes on. */
+/* Tests settle: what becomes of a message: done, retried, given back, dead. test_settle_next.c tests how its lane goes on. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle with several messages of a lane in one call, with messages named behind them, and with several heads at once. */
+/* Tests settle with several messages of a lane in one call, with messages named behind them, and with several heads at once. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void park_run(struct lt *l, int64_t first, int n) {
     if (was_free) lt_free_lock(l, *m);
 }
 static const char *settle(struct lt *l, struct lt_item item) { return lt_settle_items(l, &item, 1); }
-/* Makes an item that reports n messages from offset `first`; the last one has the outcome. */
+/* Makes an item that reports n messages from offset `first`, of which the last has the given outcome. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
     struct lt_item it = {.done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
     if (n) run_of(DONE, first, n)[n - 1].outcome = outcome;
@@ -184,7 +184,7 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    items[3].value = "t1:77"; /* not the value of the lane's lock */
+    items[3].value = "t1:77"; /* this is not the value of the lane's lock */
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }

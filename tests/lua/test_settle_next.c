@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: how the lane goes on when its message is settled: kept, handed over, released. */
+/* Tests settle: how the lane goes on when its message is settled: kept, handed over, released. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

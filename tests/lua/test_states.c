@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of messages as gate, settle and claim read and write them: two bits per offset, four states per byte, 16,384 offsets per
+/* Tests the states of messages as gate, settle and claim read and write them: two bits per offset, four states per byte, 16,384 offsets per
  * segment. A call reads the bytes that the caller names, and more if a waiting list contains other offsets. */
 #include "tests/support/lanes.h"
 

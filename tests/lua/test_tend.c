@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend, which makes lost hints again. */
+/* Tests tend, which makes lost hints again. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -72,7 +72,7 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
                  {"c", "backoff:90000000", 90000000}, /* this backoff is meant to be long */
-                 {"d", "backoff", 90000000},          /* set by an older version, which does not tell its length */
+                 {"d", "backoff", 90000000},          /* an older version sets a backoff without its length */
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
     for (size_t i = 0; i < CASES; i++) {
@@ -144,7 +144,7 @@ static void a_call_has_a_bound(void **state) {
     assert_string_equal(lt_tend(l), "10");
     assert_string_equal(hint_at(l, -1), "l24");
     assert_string_equal(lt_tend(l), "10");
-    assert_string_equal(lt_tend(l), "5"); /* fewer than 10: no lane is left */
+    assert_string_equal(lt_tend(l), "5"); /* fewer than the 10 of a full call, because no lane is left */
     assert_int_equal(n_hints(l), 25);
     assert_string_equal(lt_tend(l), "0");
 }

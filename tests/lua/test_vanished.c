@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which do not; and the script unpark. */
+/* Tests waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which do not; and the script unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -159,7 +159,7 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost, so it is sent again. Its heads are no longer in the list. */
+/* The reply of a settle was lost, so it is sent again. The heads that it reports are no longer in the list. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);

@@ -21,7 +21,7 @@ die() {
 
 # Runs apt with its own files, for one suite. The list of installed packages is empty, so that apt names
 # every library.
-suite_apt() { # SUITE PROGRAM ARGUMENT…
+suite_apt() { # Usage: suite_apt SUITE PROGRAM ARGUMENT…
     local suite=$1 program=$2
     shift 2
     "$program" -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null -o Dir::State="$apt" \
@@ -29,7 +29,7 @@ suite_apt() { # SUITE PROGRAM ARGUMENT…
         -o Acquire::Languages=none -qq "$@"
 }
 
-# a suite that only adds to another one needs that one, too
+# Prints the suite to which the suite $1 only adds packages; nothing if it is complete by itself.
 base_suite() {
     case $1 in
     *-backports) echo "${1%-backports}" ;;
@@ -37,7 +37,7 @@ base_suite() {
     esac
 }
 
-fetch_debian() { # SUITE PACKAGE
+fetch_debian() { # SUITE PACKAGE: fetches a server and its libraries from Debian
     local suite=$1 package=$2 url name
     url=$(tests/matrix/mirror.sh)
     [ -n "$url" ] || die "no mirror of Debian is known; set LW_DEBIAN_MIRROR"
@@ -60,7 +60,7 @@ fetch_debian() { # SUITE PACKAGE
 }
 
 # Collects the program, its libraries and its loader in one folder.
-gather() { # PROGRAM
+gather() { # PROGRAM: its name in usr/bin
     local file
     mkdir -p "$work/lib" "$work/bin"
     while read -r file; do
@@ -76,7 +76,7 @@ exec "$here/loader" --argv0 redis-server --library-path "$here/lib" "$here/progr
 EOF
 }
 
-build_source() { # TAG
+build_source() { # TAG: builds the server from this tag of the source
     local tag=$1
     [ -n "${LW_REDIS_SOURCE:-}" ] || die "$name is in no release of Debian; set LW_REDIS_SOURCE to a clone of Redis's git repository"
     mkdir -p "$work/source" "$work/bin"

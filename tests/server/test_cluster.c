@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owners of slots in a real cluster of two masters: they are found, and left when a slot moves. */
+/* Tests a real cluster of two masters: the owners of slots are found, and left when a slot moves. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -26,7 +26,7 @@ enum { LIMIT_MS = 20000, FIND_MS = 6000, NODES = 2 };
 
 static struct lw_test_redis *node[NODES], *single;
 static int port[NODES], single_port;
-static char id[NODES][64], key[NODES][80]; /* a key of shard i, whose slot is node i's at first */
+static char id[NODES][64], key[NODES][80]; /* the id of node i; a key of shard i, whose slot node i has at first */
 static int slot[NODES];
 
 static int free_port(void) {
@@ -40,7 +40,7 @@ static int free_port(void) {
 
 static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
 
-/* Asks node i as an administrator; its answer as text. */
+/* Sends node i a command as an administrator, and returns the answer as text. */
 static const char *say(int i, const char *format, ...) {
     static char text[4096];
     va_list ap;
@@ -183,7 +183,7 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only node that was given is gone: one that its map named knows the rest. */
+/* The only configured node is down. Another one, which it named before, knows the owners. */
 static void a_node_that_was_learned(void **state) {
     (void)state;
     struct lw_redis_servers s = cluster_of(&port[0], 1, PASSWORD);
@@ -255,7 +255,7 @@ static void set_slot(const char *how, int owner) {
     for (int i = 0; i < NODES; i++) say(i, "CLUSTER SETSLOT %d %s %s", slot[0], how, id[owner]);
 }
 
-/* The slot is elsewhere: what was sent is not told, and goes nowhere; a new connection goes to the new owner. */
+/* The slot has moved: the wire passes on no reply to what it sent, nothing is written, and its next connection goes to the new owner. */
 static void a_slot_that_moved(void **state) {
     (void)state;
     struct seen s;
@@ -289,7 +289,7 @@ static void drops(const char *const *words, const char *why) {
     close_wire(&s);
 }
 
-/* While a slot is on its way its owner refuses keys that are not there, each in its own words. */
+/* While a slot migrates, its owner refuses keys that it does not have, with an error that depends on the command. */
 static void a_slot_on_its_way(void **state) {
     (void)state;
     char other[100];
@@ -304,7 +304,7 @@ static void a_slot_on_its_way(void **state) {
     say(0, "DEL %s", key[0]);
 }
 
-/* The other master is gone, so the cluster serves nothing, until it is back. */
+/* While the other master is down, the cluster serves nothing. */
 static void a_cluster_that_is_down(void **state) {
     (void)state;
     struct seen s;

@@ -211,7 +211,7 @@ static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
     kill(lw_test_redis_pid(r), SIGSTOP);
-    send_echoes(&s, 7, 100 * 1000); /* more than the socket takes, and small enough for a buffer that is kept */
+    send_echoes(&s, 7, 100 * 1000); /* 700 kB: more than the socket takes, and little enough to keep the buffer */
     assert_true(lw_wire_poll(s.wire).events & POLLOUT);
     UNTIL(&s, s.downs == 1);
     kill(lw_test_redis_pid(r), SIGCONT);
@@ -296,7 +296,7 @@ static void what_is_not_redis_is_dropped(void **state) {
     struct seen s;
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
-    SEND(&s, "SUBSCRIBE", "c"); /* the second message comes without a question */
+    SEND(&s, "SUBSCRIBE", "c"); /* a published text comes without a request */
     UNTIL(&s, s.n == 1);
     tell_server(r, "PUBLISH c hello");
     UNTIL(&s, s.downs == 1);

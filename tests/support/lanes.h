@@ -85,8 +85,8 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
-    bool bare;   /* gate gets no envelope of it */
-    size_t size; /* bytes of its payload; 0: a short payload */
+    bool bare;   /* gate gets no envelope of this message */
+    size_t size; /* size of the payload; 0: a short payload */
     bool behind; /* for gate with drop: the caller already runs a message of the lane */
     /* Only settle uses the members below. */
     const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more or heads */
@@ -143,7 +143,7 @@ struct lt_look {
 };
 const char *lt_watch(struct lt *l, const struct lt_look *looks,
                      size_t n);                       /* returns the floors, joined by spaces, with '-' for none; or "LOST" */
-struct lw_bytes lt_states(const struct lt *l, int i); /* the bytes of states that answer look i */
+struct lw_bytes lt_states(const struct lt *l, int i); /* returns the bytes of states for look i */
 
 struct lt_enter {
     const char *candidate, *life, *history, *jumped, *host;

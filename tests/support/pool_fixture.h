@@ -42,7 +42,7 @@ static UNUSED void slot_close(struct lw_handler *h, struct lw_slot *s) {
 
 static UNUSED size_t batch_max(const struct lw_handler *h) { return h->batch_max; }
 
-/* Returns whether the seat names this identity. Other threads may change their seats meanwhile; that is no matter, because
+/* Returns whether the seat names this identity. Other threads may change their seats meanwhile, which does no harm, because
  * only the seats of this thread are used, and they do not change. */
 __attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s, const char *identity) {
     size_t i = 0;

@@ -53,7 +53,7 @@ static bool answers(const char *path) {
     bool ok = false;
     if (c && !c->err && redisSetTimeout(c, wait) == REDIS_OK) {
         redisReply *reply = redisCommand(c, "PING");
-        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error reply; then the loop waits on */
+        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error reply, after which the loop keeps waiting */
         if (reply) freeReplyObject(reply);
     }
     if (c) redisFree(c);

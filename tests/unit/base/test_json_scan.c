@@ -102,8 +102,8 @@ static void test_depth_as_jansson(void **state) {
     free(json);
 }
 
-/* Strings of every length and offset within the machine words that the scanner reads as a whole, with one byte that is not a
- * plain character. */
+/* Scans strings that have one byte which is no plain character, at every place of the machine words that the scanner reads as a
+ * whole. */
 static void test_every_place_in_a_word(void **state) {
     (void)state;
     static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n", "\\", "\"", "\xff", "!", "]"};

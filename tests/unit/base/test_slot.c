@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots and tags, and the answer to CLUSTER SLOTS. */
+/* Tests slots and tags, and how the answer to CLUSTER SLOTS is read. */
 #include "base/redis/cluster.h"
 #include "base/redis/slot.h"
 #include "config/shard.h"
@@ -15,7 +15,7 @@
 
 static int slot(const char *name) { return lw_slot(name, strlen(name)); }
 
-/* The value that the cluster specification gives, and what a server answers to CLUSTER KEYSLOT. */
+/* Checks the example of the cluster specification, and slots that a server gave for CLUSTER KEYSLOT. */
 static void slots_are_those_of_the_specification(void **state) {
     (void)state;
     assert_int_equal(lw_crc16("123456789", 9), 0x31c3);
@@ -120,7 +120,7 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* A node that does not know its own address, or has no name though names are preferred. */
+/* A node may not know its own address, or have no name although names are preferred. */
 static void a_node_without_a_host(void **state) {
     (void)state;
     expect_host("*3\r\n$-1\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);

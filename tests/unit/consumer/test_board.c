@@ -128,7 +128,7 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     die(0, "new/0/1", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* forgotten: the oldest suspect that is not blamed makes room */
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* the oldest suspect without blame made room */
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);

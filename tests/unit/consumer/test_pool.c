@@ -176,7 +176,7 @@ static void test_journal(void **state) {
     m.jobs[1]->payload = lw_bytes_of("retry");
     m.jobs[1]->key = lw_bytes("\x00\xff", 2);
     m.jobs[1]->attempt = 3;
-    m.jobs[2]->lease->cancelled = true; /* so this job is not run, and the journal does not have it */
+    m.jobs[2]->lease->cancelled = true; /* a job without a lease is not run, and the journal does not have it */
     lw_pool_submit(x.p, m.jobs, 3);
     reap(&x, m.out, 3);
     close_fx(&x);

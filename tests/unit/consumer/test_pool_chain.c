@@ -122,7 +122,7 @@ static void test_not_done_ends_the_chain(void **state) {
         assert_int_equal(m.jobs[0]->outcome, LW_DONE);
         assert_int_equal(m.jobs[1]->outcome, LW_RETRY);
         lw_pool_submit(x.p, m.jobs + 4, 1);
-        reap(&x, m.out, 1); /* the only thread runs it, so it has nothing left of the chain */
+        reap(&x, m.out, 1); /* the only thread has run another job, so it is done with the chain */
         assert_ptr_equal(m.out[0], m.jobs[4]);
         assert_memory_equal(m.j + 2, before, sizeof before);
         close_fx(&x);
@@ -366,7 +366,7 @@ static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t 
         bool retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
-        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* the jobs behind it must come back */
+        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* the jobs behind this one must come back unrun */
     }
 }
 
@@ -375,14 +375,14 @@ static void go_on(struct fx *x, struct lane *l, int want) {
     while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
         struct lw_job *job = l->m.jobs[l->submitted];
         bool first = l->submitted == l->reaped;
-        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return; /* continue when that job is reaped */
+        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return; /* too late to link: go on when that job is reaped */
         l->submitted++;
         if (first) lw_pool_submit(x->p, &job, 1);
     }
 }
 
 static void take_back(struct lane *l, struct lw_job *job) {
-    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* none of them was started, except the first */
+    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* none of these jobs was started, except the first */
     l->submitted = l->reaped;
     atomic_store(&job->lease->cancelled, false);
     if (job->outcome == LW_RETRY) job->payload = lw_bytes_of("go");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's table: every cell, with stand-ins for fork, kill and the clock. */
+/* Tests every cell of the supervisor's table, with stand-ins for fork, kill and the clock. */
 #include "consumer/fleet/table.h"
 
 #include "base/log.h"
@@ -94,7 +94,7 @@ static const struct expected cells[LW_SUP_STATES][LW_SUP_EVENTS] = {
         [LW_SUP_CRASHED] = C(GONE, BLAMED | FAILED),           [LW_SUP_KILLED] = C(GONE, SUSPECTED | FAILED),
         [LW_SUP_REFUSED] = C(GONE, REFUSED),                   [LW_SUP_TIMER] = C(STOPPING, KILL),
         [LW_SUP_STOP] = C(STOPPING, TERM | QUICK)},
-    [LW_SUP_GONE] = {[LW_SUP_START] = C(RUNNING, SPAWNED)}, /* a reload wants it again */
+    [LW_SUP_GONE] = {[LW_SUP_START] = C(RUNNING, SPAWNED)}, /* a reload asks for this worker again */
 };
 /* clang-format on */
 
@@ -152,7 +152,7 @@ static void test_backoff_doubles_to_its_bound_and_resets(void **state) {
         assert_int_equal(w->deadline_ms - fake_now, want[i]);
         fake_now = w->deadline_ms;
         lw_sup_step(sup, w, LW_SUP_TIMER);
-        fake_now += 29999; /* not yet calm */
+        fake_now += 29999; /* 1 ms less than it takes to reset the backoff */
     }
     fake_now += 1;
     lw_sup_step(sup, w, LW_SUP_EXIT_FAILED);
@@ -175,7 +175,7 @@ static void test_fork_that_fails_is_tried_again(void **state) {
     assert_int_equal(sup->workers[0].state, LW_SUP_RUNNING);
 }
 
-static int exit_of(int status) { return status << 8; } /* as wait(2) reports it */
+static int exit_of(int status) { return status << 8; } /* makes the status that wait(2) reports */
 
 static void test_ends_are_told_apart(void **state) {
     (void)state;
@@ -185,7 +185,7 @@ static void test_ends_are_told_apart(void **state) {
     for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) assert_int_equal(lw_sup_classify(sup, w, crash[i]), LW_SUP_CRASHED);
     for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++) assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
     static const int statuses[] = {0, 1, LW_EXIT_REFUSED, 255};
-    for (size_t i = 0; i < 4; i++) assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* a handler's */
+    for (size_t i = 0; i < 4; i++) assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* the handler exited */
     assert_non_null(strstr(w->why, "exited unasked with status 255"));
     atomic_store(&board->workers[0].returned, true);
     assert_int_equal(lw_sup_classify(sup, w, exit_of(0)), LW_SUP_EXIT_CLEAN);
@@ -194,7 +194,7 @@ static void test_ends_are_told_apart(void **state) {
     w->hung = true;
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_CRASHED);
     w->hung = false, w->state = LW_SUP_STOPPING;
-    assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN); /* the request to end came before it handled signals */
+    assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN); /* SIGTERM came before the worker handled signals */
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_KILLED);
 }
 
@@ -221,7 +221,7 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
-/* True if the run fails after a worker that was asked to stop ended by `end`; `fenced` is what it had reported before. */
+/* Returns true if the run fails after a worker that was asked to stop ended by `end`; `fenced` is what it had reported before. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -242,13 +242,13 @@ static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
         assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
-        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* not this process was fenced, but an earlier one */
+        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* an earlier process of the worker was fenced, and not this one */
         assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
     }
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
 }
 
-/* Number of ticks until the worker is taken for hung; -1 if 1,000 are not enough. */
+/* Returns the number of ticks until the worker is taken for hung; -1 if 1,000 are not enough. */
 static int ticks_until_hung(struct lw_sup_worker *w, bool beats) {
     for (int i = 1; i <= 1000; i++) {
         if (beats) atomic_fetch_add(&board->workers[0].heartbeat_ms, 1);
@@ -261,11 +261,11 @@ static void test_hung_main_loop(void **state) {
     (void)state;
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
     lw_seat_leave(&board->workers[0].seats[3]);
-    assert_int_equal(ticks_until_hung(w, false), -1); /* no first beat yet: still connecting */
+    assert_int_equal(ticks_until_hung(w, false), -1); /* a worker without a first heartbeat is still connecting */
     assert_int_equal(ticks_until_hung(w, true), -1);
     assert_int_equal(ticks_until_hung(w, false), 91); /* 90.7 s in ticks of 1 s */
     assert_non_null(strstr(w->why, "main loop"));
-    w->state = LW_SUP_STOPPING; /* in this state only its deadline counts */
+    w->state = LW_SUP_STOPPING; /* a worker that stops has a deadline instead */
     assert_int_equal(ticks_until_hung(w, false), -1);
 }
 
@@ -273,22 +273,22 @@ static void test_hung_handler(void **state) {
     (void)state;
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
     struct lw_seat *seat = &board->workers[0].seats[3];
-    for (int i = 0; i < 100; i++) { /* one short job after the other */
+    for (int i = 0; i < 100; i++) { /* short jobs follow one another, so nothing hangs */
         lw_seat_take(seat, "t/0/1", lw_bytes_of("k"), true, i);
         assert_false(lw_sup_stands_still(sup, w));
     }
-    assert_int_equal(ticks_until_hung(w, true), 8); /* 2 × 1 s + 5 s and one tick more */
+    assert_int_equal(ticks_until_hung(w, true), 8); /* hung after 2 × the timeout of 1 s + 5 s; seen one tick later */
     assert_non_null(strstr(w->why, "handler that hung"));
     lw_sup_step(sup, w, LW_SUP_HUNG);
     last_signal = 0;
-    lw_sup_step(sup, w, LW_SUP_HUNG); /* killed once */
+    lw_sup_step(sup, w, LW_SUP_HUNG); /* a hung worker is killed only once */
     assert_int_equal(last_signal, 0);
     lw_sup_step(sup, w, lw_sup_classify(sup, w, SIGKILL));
     char reason[LW_REASON_MAX];
     assert_int_equal(lw_board_ask(board, "t/0/1", reason), LW_BLAMED);
     assert_non_null(strstr(reason, "hung"));
     put_in(LW_SUP_RUNNING);
-    config.handler.timeout_ms = 0; /* none configured: a handler may take as long as it likes */
+    config.handler.timeout_ms = 0; /* without a timeout a handler may take as long as it likes */
     int without = ticks_until_hung(w, true);
     config.handler.timeout_ms = 1000, options.blames_worker = false;
     int elsewhere = ticks_until_hung(w, true);
@@ -309,7 +309,7 @@ static void printed_summary(const struct lw_sup_report *r, int64_t now_ms, char 
     close(file), close(was);
 }
 
-/* Ten seconds of quarantine, then 500 messages in a second. */
+/* A run has ten seconds of quarantine and then 500 messages in one second: its rate is 500 per second. */
 static void test_rate_leaves_the_quarantine_out(void **state) {
     (void)state;
     static struct lw_supervise_options drain = {.drain = true};

@@ -84,7 +84,7 @@ static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 static void die_of(int sig) {
-    signal(sig, SIG_DFL); /* a sanitizer may have its own handler for it */
+    signal(sig, SIG_DFL); /* a sanitizer may have set a handler of its own for this signal */
     raise(sig);
 }
 static void by_segv(void) { die_of(SIGSEGV); }
@@ -198,7 +198,7 @@ static enum lw_suspicion told_after_death(void) {
     kill(child.pid, SIGTERM);
     assert_int_equal(end_status(), 0);
     assert_true(says(child.log, "started again in 10 ms"));
-    assert_true(says(child.log, "done 7 dead 0")); /* counts of both processes */
+    assert_true(says(child.log, "done 7 dead 0")); /* the sum of what both processes counted */
     for (int i = 1; i < WORKERS; i++) assert_int_equal(shared->starts[i], 1);
     return (enum lw_suspicion)(atomic_load(&shared->said[0]) - 1);
 }
@@ -298,7 +298,7 @@ static void test_workers_end_with_the_supervisor(void **state) {
 
 static int rolled_worker(const struct lw_config *c, struct lw_board *b, int i) {
     bool again = begin(c, b, i) > 1;
-    if (again) lw_sleep_ms(20); /* until it is ready, the next worker must wait */
+    if (again) lw_sleep_ms(20); /* the next worker must wait until this one is ready */
     if (again) atomic_fetch_sub(&shared->away, 1);
     int status = live_until_term(b, i);
     int away = atomic_fetch_add(&shared->away, 1) + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec on real subprocesses. One script plays every part; the payload says which. */
+/* Tests exec with real processes. One script plays every kind of handler; the payload says which. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/exec/line.h"
@@ -204,11 +204,11 @@ static void test_bad_answers_retry_and_replace(void **state) {
     };
     struct fx x;
     open_fx(&x, 20000);
-    assert_int_equal(play(&x, "ok"), LW_DONE); /* it can work: what fails is the message's fault */
+    assert_int_equal(play(&x, "ok"), LW_DONE); /* the command has answered once, so failures now count against messages */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(play(&x, cases[i].payload), LW_RETRY);
         assert_contains(x.j.job.reason, cases[i].reason);
-        assert_int_equal(play(&x, "ok"), LW_DONE); /* another process is there */
+        assert_int_equal(play(&x, "ok"), LW_DONE); /* a new process has taken the place of the failed one */
     }
     close_fx(&x);
 }
@@ -218,7 +218,7 @@ static void test_heir_does_not_hide_a_death(void **state) {
     struct fx x;
     open_fx(&x, 20000);
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    assert_int_equal(play(&x, "heir"), LW_RETRY); /* its grandchild still holds stdout */
+    assert_int_equal(play(&x, "heir"), LW_RETRY); /* the process dies, but a child of it still holds its stdout */
     assert_contains(x.j.job.reason, "exited with status 5");
     assert_false(fx_alive(grandchild(&x)));
     close_fx(&x);
@@ -234,7 +234,7 @@ static void test_word_out_of_turn_costs_no_message(void **state) {
     close_fx(&x);
 }
 
-/* A process that never answered, and has not read its request, costs no message an attempt, whatever earlier processes did. */
+/* If a process dies that never answered and has not read its request, no attempt is counted, whatever earlier processes did. */
 static void test_command_that_dies_at_its_start(void **state) {
     (void)state;
     struct fx x;
@@ -244,25 +244,26 @@ static void test_command_that_dies_at_its_start(void **state) {
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     path_of(&x, "handler.py", path);
-    fx_write(path, "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n"); /* a bad deploy */
+    fx_write(path, "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n"); /* a broken version is deployed */
     assert_int_equal(play(&x, "exit"), LW_RETRY); /* this process had answered before, so its death counts */
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_string_equal(x.j.job.reason, "");
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
     assert_string_equal(why, "handler: its process exited with status 3 before it ever answered: No module named zebra");
     int64_t begun = lw_boot_ms();
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, fx_job(&j, 1, "k", "ok")), LW_BACK); /* at once: nothing is tried */
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, fx_job(&j, 1, "k", "ok")), LW_BACK); /* no process is started for this message */
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
-    assert_true(lw_boot_ms() - begun >= 1000); /* 500 ms, then 1,000 ms */
+    assert_true(lw_boot_ms() - begun >= 1000); /* the backoff was 500 ms, and then 1,000 ms */
     fx_write(path, script);
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     close_fx(&x);
 }
 
-/* A process reads its request and dies. Until one has answered, that is the command's fault; then it is the message's, but not for ever. */
+/* A process reads its request and dies. That is the command's fault until a process has answered. Afterwards it is the message's fault,
+ * until too many processes have died in a row. */
 static void test_whose_fault_a_death_is(void **state) {
     (void)state;
     struct fx x;
@@ -276,7 +277,7 @@ static void test_whose_fault_a_death_is(void **state) {
     assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* a process that has answered before is not on trial */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts processes that never answered */
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
-    assert_int_equal(play(&x, "exit"), LW_BACK); /* now the command is blamed again */
+    assert_int_equal(play(&x, "exit"), LW_BACK); /* after retry.max_attempts such deaths the command is blamed again */
     close_fx(&x);
 }
 
@@ -296,7 +297,7 @@ static void test_never_read_until_its_timeout(void **state) {
     fx_config_free(c);
 }
 
-/* start_check(), which `check --connect` calls. */
+/* Tests start_check(), which `check --connect` calls. */
 static void test_start_check(void **state) {
     (void)state;
     static const struct {
@@ -374,7 +375,7 @@ static void test_timeout_kills_the_group(void **state) {
 static void test_lease_end_kills_the_group_before(void **state) {
     (void)state;
     struct fx x;
-    ttl_ms = 10000; /* killed 1,000 ms before */
+    ttl_ms = 10000; /* a handler is killed a tenth of this, 1,000 ms, before its lease ends */
     open_fx(&x, 0);
     ttl_ms = 2000;
     struct lw_job *job = fx_job(&x.j, 1, "k", "hang");
@@ -384,7 +385,7 @@ static void test_lease_end_kills_the_group_before(void **state) {
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
     job = fx_job(&x.j, 2, "k", "ok");
-    job->lease->deadline_ms = lw_boot_ms() + 500; /* too near to begin */
+    job->lease->deadline_ms = lw_boot_ms() + 500; /* the lease ends too soon to begin */
     assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     char *requests = slurp(&x, "requests");
     assert_null(strstr(requests, "\"ok\""));
@@ -405,7 +406,7 @@ static void test_renewed_lease_goes_on(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 0);
-    struct lw_job *job = fx_job(&x.j, 1, "k", "slow"); /* 600 ms */
+    struct lw_job *job = fx_job(&x.j, 1, "k", "slow"); /* this handler takes 600 ms */
     job->lease->deadline_ms = lw_boot_ms() + 500;
     pthread_t t;
     pthread_create(&t, NULL, renew, job->lease);
@@ -443,11 +444,11 @@ static void test_cancel(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 20000);
-    assert_int_equal(cancelled_run(&x, "polite"), LW_DONE); /* the effect has happened: that counts */
+    assert_int_equal(cancelled_run(&x, "polite"), LW_DONE); /* the effect has happened, so the message is done although it was cancelled */
     char *id = slurp(&x, "cancelled");
     assert_string_equal(id, "t/0/1");
     free(id);
-    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* no try is counted */
+    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* no attempt is counted */
     assert_int_equal(cancelled_run(&x, "hang"), LW_BACK);
     assert_false(fx_alive(grandchild(&x)));
     close_fx(&x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec with many messages at a time, on real subprocesses. One script plays every part; the payload says which. */
+/* Tests exec with many messages at a time, with real processes. One script plays every kind of handler; the payload says which. */
 #include "tests/support/handler_fixture.h"
 
 #include <pthread.h>
@@ -135,7 +135,7 @@ static size_t count(const struct fx *x, const char *name, const char *part) {
 
 static enum lw_outcome outcome(const struct fx *x, int i) { return x->j[i].job.outcome; }
 
-static void warm_up(struct fx *x) { /* a process has answered: what fails later is a message's fault */
+static void warm_up(struct fx *x) { /* once a process has answered, failures count against messages */
     submit(x, 0, "ok");
     await(x, 1);
     assert_int_equal(outcome(x, 0), LW_DONE);
@@ -149,15 +149,15 @@ static void test_as_many_as_in_flight_in_any_order(void **state) {
     for (int i = 0; i < 20; i++) jobs[i] = job(&x, i, i == 5 ? "big" : "ok");
     lw_feed_submit(x.feed, jobs, 20);
     wait_for(has_ended(&x, 20));
-    assert_int_equal(x.ended[0]->offset, 7); /* the newest of the first eight */
+    assert_int_equal(x.ended[0]->offset, 7); /* the newest of the first eight messages is answered first */
     for (int i = 0; i < 20; i++) assert_int_equal(outcome(&x, i), i == 5 ? LW_RETRY : LW_DONE);
     assert_int_equal(strlen(x.j[5].job.reason), LW_REASON_MAX - 1);
-    assert_true(count(&x, "together", "8\n") >= 2); /* 8, 8 and 4 */
+    assert_true(count(&x, "together", "8\n") >= 2); /* twice or more, 8 messages are in flight together, which is the limit */
     assert_int_equal(count(&x, "together", "9"), 0);
     close_fx(&x);
 }
 
-/* Jobs go where least is under way. */
+/* Jobs go to the process that has the fewest messages in flight. */
 static void test_processes_share(void **state) {
     (void)state;
     struct fx x;
@@ -174,7 +174,7 @@ static void test_processes_share(void **state) {
     close_fx(&x);
 }
 
-/* One among 64 kills the process: nobody is charged until it ran alone. */
+/* One message among 64 kills the process. No attempt is counted until that message has run alone. */
 static void test_a_death_in_company_charges_nobody(void **state) {
     (void)state;
     struct fx x;
@@ -198,7 +198,7 @@ static void test_a_death_in_company_charges_nobody(void **state) {
     }
     assert_contains(x.j[33].job.reason, "exited with status 3 before it answered");
     assert_true(rounds >= 2 && rounds <= 5);
-    submit(&x, 33, "die"); /* it stays a suspect: another attempt runs alone at once */
+    submit(&x, 33, "die"); /* the message stays a suspect, so its next attempt runs alone at once */
     submit(&x, 34, "ok");
     await(&x, 2);
     assert_int_equal(outcome(&x, 33), LW_RETRY);
@@ -206,7 +206,7 @@ static void test_a_death_in_company_charges_nobody(void **state) {
     close_fx(&x);
 }
 
-/* If half an answer or a wrong one names its message, an attempt is charged to that message alone. */
+/* If half an answer or a wrong one names its message, an attempt is counted for that message alone. */
 static void test_the_one_that_is_named_is_charged(void **state) {
     (void)state;
     static const struct {
@@ -250,10 +250,10 @@ static void test_cancel_one_of_many(void **state) {
     await(&x, 1);
     assert_int_equal(outcome(&x, 1), LW_BACK);
     assert_int_equal(count(&x, "cancelled", "t/0/1\n"), 1);
-    submit(&x, 3, "ok"); /* the same process goes on, and still has the other */
+    submit(&x, 3, "ok"); /* the same process goes on, and still has message 2 */
     await(&x, 1);
     assert_int_equal(outcome(&x, 3), LW_DONE);
-    atomic_store(&x.j[2].lease.cancelled, true); /* this one does not listen: its process is killed */
+    atomic_store(&x.j[2].lease.cancelled, true); /* message 2 ignores its cancellation, so its process is killed */
     submit(&x, 4, "keep");
     wait_for(count(&x, "requests", "t/0/4") == 1);
     await(&x, 2);
@@ -271,7 +271,7 @@ static void test_time_of_one_of_many_is_over(void **state) {
     jobs[0]->give_up_ms = lw_boot_ms() + 300;
     lw_feed_submit(x.feed, jobs, 2);
     await(&x, 1);
-    assert_int_equal(outcome(&x, 1), LW_RETRY); /* it was asked to stop, and the other one goes on */
+    assert_int_equal(outcome(&x, 1), LW_RETRY); /* message 1 was asked to stop, and message 2 goes on */
     assert_contains(x.j[1].job.reason, "timed out");
     struct lw_job *deaf = job(&x, 3, "keep");
     deaf->give_up_ms = lw_boot_ms() + 300;
@@ -282,7 +282,7 @@ static void test_time_of_one_of_many_is_over(void **state) {
     close_fx(&x);
 }
 
-/* Five of a key; the fourth is not done, so the fifth is neither run nor reported. */
+/* A batch has five messages of one key. The fourth is not done, so the fifth is neither run nor reported. */
 static void test_a_batch_of_one_key(void **state) {
     (void)state;
     static const char *const modes[] = {"lines", "-"};
@@ -303,7 +303,7 @@ static void test_a_batch_of_one_key(void **state) {
     }
 }
 
-/* If a process dies with a batch, none of its messages is charged an attempt, and each runs alone from then on. */
+/* If a process dies with a batch, no attempt is counted for any of its messages, and each runs alone from then on. */
 static void test_a_batch_that_kills(void **state) {
     (void)state;
     struct fx x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The test vectors of the exec protocol (tests/vectors/exec): Latchwork writes and reads these lines. */
+/* Tests that Latchwork writes and reads the lines in the test vectors of the exec protocol (tests/vectors/exec). */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/exec/line.h"
@@ -27,7 +27,7 @@ static void each_vector(const char *path, judge_fn *judge, size_t least) {
 
 /* --- requests --------------------------------------------------------------------------------------------------------------------- */
 
-/* The bytes of a string or of {"base64":"…"}; they stay in `room`. */
+/* Returns the bytes of a string or of {"base64":"…"}, which are decoded into `room`. */
 static struct lw_bytes bytes_of(const json_t *v, char room[256]) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (json_is_null(v)) return (struct lw_bytes){0};
@@ -120,7 +120,7 @@ static void test_answers(void **state) {
     each_vector(VECTORS "answers.jsonl", judge_answer, 25);
 }
 
-/* Every beginning of an answer names its message or nothing. */
+/* Every prefix of an answer names the answer's message, or none. */
 static void test_begun(void **state) {
     (void)state;
     static const char line[] = "{\"id\": \"t/0/1\", \"outcome\": \"do";

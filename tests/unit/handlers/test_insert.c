@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* insert on real SQLite files: one writer, several processes, kill -9 in the middle, a full disk. */
+/* Tests insert with real SQLite files: one writer, several processes, kill -9 in the middle, a full disk. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/insert/insert.h"
@@ -17,8 +17,8 @@ struct fx {
     struct lw_slot *s;
 };
 
-/* The cleaner deletes fences of more than a day ago every second, and fences are made of the time in µs. So those of the
- * tests are of this minute: however long a test takes, its fences stay. */
+/* Every second the cleaner deletes fences that are more than a day old. A fence is the time in µs, so the tests use fences of this
+ * minute, which stay however long a test takes. */
 static uint64_t first_fence;
 static uint64_t recent(uint64_t n) { return first_fence + n; }
 static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
@@ -59,7 +59,7 @@ static enum lw_outcome put(struct fx *x, struct fx_job *j, int64_t offset, const
     return fx_run(&lw_handler_insert, x->h, x->s, live_job(j, offset, key, payload));
 }
 
-/* The first column of the first row, as text; "" for none. Not to be called twice in one expression. */
+/* Returns the first column of the first row as text, or "" if there is no row. The text is valid until the next call. */
 static const char *ask(const struct fx *x, const char *sql) {
     static char out[256];
     sqlite3 *db;
@@ -85,7 +85,7 @@ static void run_sql(const struct fx *x, const char *sql) {
     sqlite3_close(db);
 }
 
-/* The identities in latchwork_seen: how many, then the offsets of the first few, as "2: 0 7". `where` limits the rows. */
+/* Returns the number of identities in latchwork_seen and the offsets of the first few, as "2: 0 7". `where` limits the rows. */
 static const char *seen(const struct fx *x, const char *where) {
     static char out[256];
     struct lw_buf sql = {0};
@@ -128,7 +128,7 @@ static void test_values(void **state) {
     assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* not the text "1" of the row before: columns have no type */
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "4");
     const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : 1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
-    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* both at once */
+    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* escapes in names and in values */
     assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"), "äb|c\n/|{\"k\":[2.5,\"a\"]}");
     assert_int_equal(put(&x, &j, 6, "f", "{\"id\":-9223372036854775808,\"amount\":1e-3,\"a/b\":[0,false]}"), LW_DONE);
     assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id < 0"), "-9223372036854775808|0.001|0");
@@ -213,7 +213,7 @@ static void test_known_identity_comes_first(void **state) {
     open_fx(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
-    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* again, under a fence that is stale: still done */
+    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* the same message under a stale fence is still done */
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     job->payload = lw_bytes_of("not JSON any more");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
@@ -296,7 +296,7 @@ static void test_fences_of_others_are_seen(void **state) {
     char key[16];
     int64_t offset = 0;
     for (int i = 0; i < 400; i++) {
-        struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)]; /* long enough to miss rows that are merged meanwhile */
+        struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)]; /* in a turn of 90, rows are merged that the other has not read */
         snprintf(key, sizeof key, "k%d", i % 7);
         struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
         job->fence = recent((uint64_t)(1000 + i));
@@ -305,7 +305,7 @@ static void test_fences_of_others_are_seen(void **state) {
         job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
-        for (int k = 0; k < 7; k++) { /* older ones of every key, merged or not */
+        for (int k = 0; k < 7; k++) { /* older fences are refused for every key, whether merged or not */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));
@@ -324,7 +324,7 @@ static void test_fences_of_others_are_seen(void **state) {
     close_fx(&x);
 }
 
-/* What a rolled back transaction had in memory is not taken for written. */
+/* A fence of a transaction that was rolled back is not taken for written. */
 static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     (void)state;
     struct fx x;
@@ -341,7 +341,7 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     close_fx(&x);
 }
 
-/* A lease that ends between the first row and the commit: a trigger's function cancels it. */
+/* The lease ends between the first row and the commit, because a trigger's function cancels it. */
 static struct lw_job_lease *to_cancel;
 static void cancel_it(sqlite3_context *ctx, int n, sqlite3_value **v) {
     (void)n, (void)v;
@@ -404,7 +404,7 @@ static void test_full_disk_has_no_partial_effect(void **state) {
     assert_string_equal(seen(&x, ""), "0:");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_recent"), "0");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "0");
-    lw_handler_insert.run(x.h, x.s, jobs, 2); /* there is room again */
+    lw_handler_insert.run(x.h, x.s, jobs, 2); /* the disk has room again */
     assert_int_equal(jobs[0]->outcome, LW_DONE);
     assert_int_equal(jobs[1]->outcome, LW_DONE);
     free(big);
@@ -473,7 +473,7 @@ static void expect_exact(const struct fx *x) {
 static void test_two_processes_one_file(void **state) {
     (void)state;
     struct fx x = {.folder = fx_folder()};
-    snprintf(x.db, sizeof x.db, "%s/orders.db", x.folder); /* both create it, too */
+    snprintf(x.db, sizeof x.db, "%s/orders.db", x.folder); /* both processes also create the database */
     pid_t a = insert_in_child(&x), b = insert_in_child(&x);
     int status;
     waitpid(a, &status, 0);
@@ -523,10 +523,10 @@ static void test_passed_identities_are_cleaned(void **state) {
              (long long)lw_wall_ms() * 1000);
     run_sql(&x, sql);
     lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS + 13);
-    lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS - 1); /* never goes back */
+    lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS - 1); /* a lower watermark changes nothing */
     wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), "2035: 3069965 3069966 3069967 3069968") == 0);
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE partition = 1 OR app = 'other'"), "6000");
-    wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_replayed"), "1") == 0); /* the old replay went */
+    wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_replayed"), "1") == 0); /* the old replay was deleted */
     lw_handler_insert.passed(x.h, "t", 0, 3000 * LW_SEEN_OFFSETS);
     lw_handler_insert.passed(x.h, "t", 1, 1);
     close_handler(&x); /* closing cleans up to the last watermarks that passed() was given */
@@ -535,7 +535,7 @@ static void test_passed_identities_are_cleaned(void **state) {
     fx_remove(x.folder);
 }
 
-/* All that was done and committed is forgotten, so a topic made anew is read from its beginning. */
+/* All that was done and committed is deleted here, so a topic that is created again is read from its beginning. */
 static void test_passed_to_the_end_leaves_nothing(void **state) {
     (void)state;
     struct fx x;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plugins as their authors build them: from the header installed in a folder of its own, found by pkg-config. Runs in the source folder. */
+/* Tests plugins that are built as their authors build them: from the header installed in a folder of its own, found by pkg-config. It runs
+ * in the source folder. */
 #include "tests/support/handler_fixture.h"
 
 #include <signal.h>
@@ -23,7 +24,7 @@ static int install(void **state) {
     prefix = fx_folder();
     shell("mkdir -p %s/include/latchwork %s/pc && cp include/latchwork/handler.h %s/include/latchwork/", prefix, prefix, prefix);
     shell("sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc", prefix, prefix);
-    /* copies, so that nothing but the installed header can be found; asan's runtime must not be asked of a plugin */
+    /* The plugins are copied, so that they find only the installed header. They are built without our flags, which may ask for ASan. */
     shell("cp -r handlers/examples/count handlers/examples/tail handlers/examples/tally tests/plugins/crash %s/", prefix);
     shell("cd %s && for d in count tail tally crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u MAKELEVEL CXXFLAGS=-Werror "
           "PKG_CONFIG_PATH=%s/pc "
@@ -121,7 +122,7 @@ static void test_tail(void **state) {
     free(text);
 }
 
-/* In C++17. */
+/* tally is written in C++17. */
 static void test_tally(void **state) {
     (void)state;
     expect_open_fails("tally", "null", "config.file is missing");
@@ -219,7 +220,7 @@ static void test_what_a_plugin_sees(void **state) {
     lw_handler_plugin.run(x.h, x.s, jobs, 4);
     close_fx(&x);
     assert_int_equal(jobs[0]->outcome, LW_DONE);
-    assert_int_equal(jobs[1]->outcome, LW_RETRY); /* what is not answered is tried again */
+    assert_int_equal(jobs[1]->outcome, LW_RETRY); /* a message without an answer is tried again */
     assert_int_equal(jobs[2]->outcome, LW_DEAD);
     assert_string_equal(jobs[2]->reason, "bad one");
     assert_int_equal(jobs[3]->outcome, LW_RETRY);
@@ -254,7 +255,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
     assert_string_equal(j.job.reason, "timed out");
     job = fx_job(&j, 1, "k", "hang");
-    job->lease->cancelled = true; /* the lease is lost: nobody counts a try */
+    job->lease->cancelled = true; /* the lease is lost, so no attempt is counted */
     job->give_up_ms = lw_boot_ms();
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
     static const struct {

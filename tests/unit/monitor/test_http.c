@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP server: what is slow holds up nothing else, has bounds, and ends in order. Texts of requests: test_metrics.c. */
+/* Tests the HTTP server: slow requests hold up nothing else, are bounded, and end in order. test_metrics.c tests the texts of requests. */
 #include "base/clock.h"
 #include "monitor/http.h"
 
@@ -59,7 +59,7 @@ static int connect_to(const struct world *w) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval limit = {WAIT_MS / 1000, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* connect, too */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* this limit also holds for connect() */
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
@@ -70,7 +70,7 @@ static int begin(const struct world *w, const char *request) {
     return fd;
 }
 
-/* The status; the body into `body`. */
+/* Returns the status of the reply, and copies its body into `body`. */
 static int end(int fd, char body[1024]) {
     char all[4096];
     size_t n = 0;
@@ -147,7 +147,7 @@ struct crowd {
     atomic_bool over;
 };
 
-/* Each byte keeps its connection from being idle. */
+/* Sends bytes on all connections, so that none of them becomes idle. */
 static void *drip(void *ctx) {
     struct crowd *c = ctx;
     while (!atomic_load(&c->over)) {
@@ -166,7 +166,7 @@ static void test_crowd_of_slow_clients(void **state) {
     (void)state;
     open_world(&w);
     atomic_store(&w.gate, true);
-    int kept = begin(&w, "GET /api/slow" HOST "\r\n"); /* the oldest of all, and it has asked */
+    int kept = begin(&w, "GET /api/slow" HOST "\r\n"); /* the oldest connection, whose request is complete */
     wait_for(&w.begun, 1);
     for (size_t i = 0; i < n; i++) crowd.fd[i] = begin(&w, "GET /a HTTP/1.1\r\nHost: localhost\r\nX: ");
     pthread_create(&t, NULL, drip, &crowd);
@@ -180,7 +180,7 @@ static void test_crowd_of_slow_clients(void **state) {
     lw_http_close(w.h);
 }
 
-/* Also where the client has gone away. */
+/* Closes the server while requests are under way, two of them from clients that have gone away. */
 static void test_close_under_way(void **state) {
     struct world w;
     pthread_t t;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics: what a scrape says is what the board says, in the form that Prometheus reads; health; the Host header. */
+/* Tests metrics, health and the Host header. A scrape tells what is on the board, in the form that Prometheus reads. */
 #include "monitor/http.h"
 #include "monitor/metrics.h"
 #include "kafka/source.h"
@@ -41,7 +41,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* The value of a sample as it is written, NULL where there is none; valid until the next call. */
+/* Returns the value of a sample as it is written, or NULL if there is none. The text is valid until the next call. */
 static const char *value(const char *text, const char *sample) {
     static char out[64];
     size_t n = strlen(sample);
@@ -79,7 +79,7 @@ static const char *skip_name(const char *p) {
     return p;
 }
 
-/* {name="value",…}; in a value only \\, \" and \n are escapes. */
+/* Skips {name="value",…}. In a value only \\, \" and \n are escapes. */
 static const char *skip_labels(const char *p) {
     do {
         if (!(p = skip_name(p + 1)) || *p++ != '=' || *p++ != '"') return NULL;
@@ -176,7 +176,7 @@ static void test_histogram(void **state) {
     lw_hist_add(h, &lw_bounds_handler, -5);  /* a duration is negative if the clock went back */
     lw_hist_add(h, &lw_bounds_handler, 100); /* a bound belongs to its bucket */
     lw_hist_add(h, &lw_bounds_handler, 101);
-    lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2); /* beyond the last bound */
+    lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2); /* longer than the last bound */
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.0001\"}", "2");
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.00025\"}", "3");
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"60\"}", "3");
@@ -238,8 +238,8 @@ static void test_partitions_have_one_owner(void **state) {
     struct lw_board_partition *a = lw_board_own(w->board, 0, "orders", 1), *b = lw_board_own(w->board, 1, "orders", 1);
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, lw_board_own(w->board, 1, "orders", 2));
-    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11); /* the end is of a fetch before that commit */
-    lw_board_disown(a, 0);                                         /* it is the other's by now */
+    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11); /* the end of the log was read before that commit */
+    lw_board_disown(a, 0);                                         /* changes nothing, because worker 1 owns it by now */
     assert_sample(w, "latchwork_kafka_lag{topic=\"orders\",partition=\"1\"}", "0");
     atomic_store(&a->moved_ms, w->m.now_ms - 1500), atomic_store(&a->unfinished, 3);
     assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "1.500");
@@ -358,7 +358,7 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    expect_unready(w, ""); /* a remark alone is no trouble */
+    expect_unready(w, ""); /* a note alone does not make a worker unready */
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
     expect_unready(w, "worker 1 is not ready: kafka: no broker reachable for 7 s\n");
@@ -367,13 +367,13 @@ static void test_ready_says_why(void **state) {
     atomic_store(&w->board->workers[1].pid, 0);
     expect_unready(w, "worker 1 is down\n");
     assert_sample(w, "latchwork_kafka_workers{state=\"unreachable\"}", "0");
-    atomic_store(&w->board->workers[2].heartbeat_ms, w->m.now_ms - 30000); /* ready when it was last seen */
+    atomic_store(&w->board->workers[2].heartbeat_ms, w->m.now_ms - 30000); /* worker 2 was ready when it was last seen */
     char *why = unready(w);
     assert_non_null(strstr(why, "worker 2: no main-loop turn for 30000 ms"));
     free(why);
 }
 
-/* A note that its writer left half-written is not read, and the next writer mends it. */
+/* A note that its writer left half-written is not read, and the next writer replaces it. */
 static void test_note(void **state) {
     struct world *w = *state;
     struct lw_note *n = &w->board->workers[0].why;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commit metadata: decoding gives back what was encoded, ranges that do not fit are left out, highest first, and any other text is
+/* Tests commit metadata: decoding gives back what was encoded, ranges that do not fit are left out, highest first, and any other text is
  * rejected. */
 #include "queue/commit_meta.h"
 
@@ -47,10 +47,10 @@ static void test_round_trip(void **state) {
         struct lw_err err;
         size_t len = lw_meta_encode(committed, in, n, LW_META_MAX, "", text);
         assert_true(len <= LW_META_MAX);
-        assert_int_equal(strlen(text), len); /* no NUL inside */
+        assert_int_equal(strlen(text), len); /* the text contains no NUL */
         int got = decode(committed, text, len, &err);
         assert_true(got >= 0 && (size_t)got <= n);
-        assert_memory_equal(in, out, (size_t)got * sizeof *in); /* a prefix: the highest are left out */
+        assert_memory_equal(in, out, (size_t)got * sizeof *in); /* the highest ranges are left out */
         if (len + 40 < LW_META_MAX) assert_int_equal(got, n);
         if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES); /* no range is left out without need */
         assert_int_equal(decode(committed + 1, text, len, &err), n ? -1 : 0);
@@ -67,12 +67,12 @@ static void test_limits(void **state) {
     size_t len = lw_meta_encode(0, in, 1, LW_META_MAX, "", text);
     assert_int_equal(decode(0, text, len, &err), 1);
     assert_memory_equal(in, out, sizeof *in);
-    /* ranges that touch are one */
+    /* Ranges that touch become one. */
     in[0] = (struct lw_range){10, 12}, in[1] = (struct lw_range){12, 13}, in[2] = (struct lw_range){15, 16};
     len = lw_meta_encode(9, in, 3, LW_META_MAX, "", text);
     assert_int_equal(decode(9, text, len, &err), 2);
     assert_true(out[0].lo == 10 && out[0].hi == 13 && out[1].lo == 15 && out[1].hi == 16);
-    /* a small array gets the lowest */
+    /* An array that is too small gets the lowest ranges. */
     struct lw_range one[1];
     assert_int_equal(lw_meta_decode(9, text, len, one, 1, &err), 1);
     assert_true(one[0].lo == 10 && one[0].hi == 13);
@@ -107,7 +107,7 @@ static void test_fleet(void **state) {
     assert_false(lw_meta_fleet(777, text, len, who));
 }
 
-/* A broker may take less: what is left is a prefix, never longer than asked for. */
+/* A broker may accept less text: then only the lowest ranges are encoded, in no more bytes than the caller allows. */
 static void test_less_room(void **state) {
     (void)state;
     rng = 44;
@@ -179,7 +179,7 @@ static void test_foreign(void **state) {
     assert_int_equal(decode(-1, "lw1:AgY:00000000", 16, &err), -1);
 }
 
-/* Content that no sound writer makes, under a checksum that is right. */
+/* Decodes content that no correct writer makes, with a correct checksum. */
 static int decode_signed(const char *body, int64_t committed, struct lw_err *err) {
     char buf[8 + 200];
     for (int i = 0; i < 8; i++) buf[i] = (char)((uint64_t)committed >> (8 * i));
@@ -193,23 +193,23 @@ static int decode_signed(const char *body, int64_t committed, struct lw_err *err
 static void test_impossible_content(void **state) {
     (void)state;
     struct lw_err err;
-    assert_int_equal(decode_signed("AgY", 0, &err), 1); /* 2, 6: sound, so that the rest fails for its own reason */
+    assert_int_equal(decode_signed("AgY", 0, &err), 1); /* 2, 6: accepted, so each text below is refused for its own fault */
     assert_true(out[0].lo == 2 && out[0].hi == 8);
     static const char *const bad[] = {
         "AgA",              /* 2, 0: empty */
         "AgYAAQ",           /* 2, 6, 0, 1: touches the one before */
-        "Ag",               /* 2: a number that has no second */
-        "AgYC",             /* 2, 6, 2: the last number has no second */
+        "Ag",               /* 2: the number has no partner */
+        "AgYC",             /* 2, 6, 2: the last number has no partner */
         "AoA",              /* the varint goes on past the end */
         "Av___________wE",  /* 2, 2^64 - 1 */
         "Av7_________fw",   /* 2, 2^63 - 2: just past the largest offset */
-        "gICAgICAgICAAQE",  /* starts past it */
+        "gICAgICAgICAAQE",  /* 2^63, 1: starts past the largest offset */
         "AoGAgICAgICAgAI",  /* a varint of 65 bits */
         "AoGAgICAgICAgIAA", /* a varint of 11 bytes */
-        "A",                /* one digit is no byte */
-        "AgZ",              /* bits left over */
-        "Ag=Y",             /* padding */
-        "Ag+/",             /* the other alphabet */
+        "A",                /* one base64 digit is less than a byte */
+        "AgZ",              /* bits of the last digit are left over */
+        "Ag=Y",             /* padding inside the text */
+        "Ag+/",             /* digits of the other base64 alphabet */
         "Ag Y",             /* a space */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -218,7 +218,7 @@ static void test_impossible_content(void **state) {
     }
 }
 
-/* Random bytes behind a right checksum: ranges that come out are sorted, disjoint and above committed, whatever went in. */
+/* Decodes random bytes with a correct checksum: the ranges are always sorted, disjoint and above the committed offset. */
 static void test_random_content(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 20000; seed++) {

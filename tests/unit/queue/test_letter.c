@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The headers that a dead letter adds. */
+/* Tests the headers that a dead letter adds. */
 #include "queue/letter.h"
 
 #include <setjmp.h>

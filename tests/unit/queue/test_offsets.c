@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The offsets tracker against a model so naive that it is plainly right: one cell per offset, everything recomputed each time. */
+/* Compares the offsets tracker with a simple model, which has one cell per offset and computes everything anew each time. */
 #include "queue/offsets.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@ enum { SPAN = 300, BASE = 1000, ROUNDS = 3000, STEPS = 150 };
 
 struct model {
     enum lw_offset_state state[SPAN]; /* states of the delivered records; UNKNOWN: not delivered */
-    bool ahead[SPAN];                 /* at or above next */
+    bool ahead[SPAN];                 /* for offsets from `next` on: known to be done */
     int next;
 };
 
@@ -51,7 +51,7 @@ static bool model_mark(struct model *m, int i, enum lw_offset_state s) {
     return true;
 }
 
-/* What must be reported: the run of a DONE record goes on over gaps to the next DONE record; ranges that touch are one. */
+/* Returns the ranges that must be reported. A range goes on over gaps from a DONE record to the next. Ranges that touch are one. */
 static size_t model_finished(const struct model *m, struct lw_range *out) {
     bool in[SPAN + 1] = {false};
     int last_done = -1;
@@ -155,7 +155,7 @@ static void compare(const struct lw_offsets *t, const struct model *m) {
 }
 
 static void deliver_one(struct lw_offsets *t, struct model *m) {
-    int i = rnd(20) == 0 ? (int)rnd(SPAN) : m->next + (rnd(4) == 0 ? (int)rnd(5) : 0); /* mostly in order, some gaps, some out of order */
+    int i = rnd(20) == 0 ? (int)rnd(SPAN) : m->next + (rnd(4) == 0 ? (int)rnd(5) : 0); /* offsets come mostly in order, with some gaps */
     if (i >= SPAN || (i > m->next + 5 && rnd(10))) return;
     enum lw_offset_state want = model_deliver(m, i);
     assert_int_equal(lw_offsets_deliver(t, BASE + i, (uint32_t)(BASE + i)), want);
@@ -219,7 +219,7 @@ static void test_random_against_model(void **state) {
     }
 }
 
-/* Every order of finishing: the watermark is the lowest unfinished one at each step, and the whole span at the end. */
+/* Finishes records in random orders: the watermark is the lowest unfinished offset at each step, and in the end the end of the span. */
 static void test_random_orders(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -232,7 +232,7 @@ static void test_random_orders(void **state) {
         for (int i = 0; i < N; i++) {
             order[i] = i;
             assert_int_equal(lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)),
-                             LW_OFF_UNKNOWN); /* two markers between any two records */
+                             LW_OFF_UNKNOWN); /* between two records there are two offsets without a record */
         }
         for (int i = N - 1; i > 0; i--) {
             int k = (int)rnd((uint32_t)i + 1), x = order[i];
@@ -264,7 +264,7 @@ static void test_states_never_go_down(void **state) {
     assert_false(lw_offsets_mark(t, 1, LW_OFF_WAITING));
     assert_int_equal(lw_offsets_waiting(t), 0);
     assert_int_equal(lw_offsets_watermark(t), 0);
-    assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* not delivered: not remembered */
+    assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* a mark of a record that was not delivered is not kept */
     assert_int_equal(lw_offsets_deliver(t, 2, (uint32_t)(2)), LW_OFF_UNKNOWN);
     lw_offsets_free(t);
 }
