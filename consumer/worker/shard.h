@@ -61,7 +61,7 @@ void shard_to(struct shard *sh, enum phase to);
  * is REPAIRING or READY, that it has one while it is ENTERING only on a cluster, whose other nodes
  * may know it, and that a pipeline is in flight only on a connection. */
 static inline void check_shard(const struct shard *sh) {
-    assert(sh->prefix && sh->index >= 0);
+    assert(sh->prefix[0] && sh->index >= 0);
     assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);
     assert(!sh->pipe.open || sh->phase != DOWN);
     check_pipe(&sh->pipe);
