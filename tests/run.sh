@@ -21,7 +21,6 @@ failed=0
 failures=()
 again=() # names of live or cli tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
-waiting_jobs=${LW_JOBS:-$(($(nproc) + 1))}
 # scripts that take longest: they begin first, so that none of them runs on alone at the end
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process ID
@@ -125,7 +124,6 @@ scripts_of() { # Usage: scripts_of FOLDER
 
 run_scripts() { # FOLDER: runs each of its scripts
     local script found=0
-    jobs=$waiting_jobs
     for script in $(scripts_of "$1"); do
         found=1
         run "$1-$(basename "${script%.*}")" "$script" "$build"
