@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a Latchwork handler in Python, as a function or a coroutine:
+
+    import latchwork
+
+    @latchwork.handler
+    async def handle(m):
+        order = m.json()
+        await store(order, m.fence)         # returning means: done
+
+    latchwork.run()
+
+Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to `handler.in_flight` at a time, and
+takes an answer for each. A handler that returns is done. `raise Retry("why")` asks for another attempt, `raise Dead("why")` makes a
+dead letter, and any other exception is a retry, with a traceback in the log.
+
+A coroutine runs beside others on one event loop; it is cancelled when Latchwork takes the message back. A plain function runs on
+`run(threads=N)` threads (default: 1, the main thread); it may look at `m.cancelled`.
+
+Import this module before anything that prints: it then tells Latchwork that answers come on a descriptor of their own, so that
+whatever is printed goes to the log and harms nothing. The protocol is described in doc/reference/exec-protocol.md."""
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextvars
+import inspect
+import json
+import logging
+import os
+import queue
+import select
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple, Union
+
+__version__ = "0.1.0"
+__all__ = ["Dead", "Message", "Retry", "current", "handler", "run"]
+
+Text = Union[str, bytes, None]
+Handler = Callable[["Message"], Union[None, Awaitable[None]]]
+
+PROTOCOL = 1
+READ_BYTES = 1 << 20
+FLUSH_S = 0.001  # a handler that takes longer than this has its answer sent at once, and not with the next ones
+POLL_S = 0.005  # minimum time between two looks for a cancellation by a handler that runs on the main thread
+
+
+class Retry(Exception):
+    """Asks for another attempt, after a backoff. It counts an attempt."""
+
+
+class Dead(Exception):
+    """Makes the message a dead letter: another attempt is pointless."""
+
+
+class Cancelled(Exception):
+    """Latchwork has taken the message back. Raise it to stop; the answer then does not matter."""
+
+
+def _bytes_or_text(request: Dict[str, Any], name: str) -> Text:
+    encoded = request.get(name + "_base64")
+    return request.get(name) if encoded is None else base64.b64decode(encoded)
+
+
+def _header_value(value: Any) -> Text:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
+
+
+class Message:
+    """One message, and the lease under which it is handled. Text is `str` where it is UTF-8, and `bytes` where it is not."""
+
+    __slots__ = ("_cancelled", "_poll", "_request", "attempt", "fence", "id", "key", "offset", "partition", "timestamp_ms", "topic")
+
+    id: str  # "topic/partition/offset", the same at every attempt
+    key: Text  # the primary key
+    fence: int  # grows with every message of a key, and with every attempt
+    attempt: int  # 1 at first
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: Optional[int]  # Kafka's; None if it is unknown
+
+    def __init__(self, request: Dict[str, Any], poll: Optional[Callable[[], None]] = None) -> None:
+        self._request, self._poll, self._cancelled = request, poll, False
+        self.id, self.key, self.fence = request["id"], _bytes_or_text(request, "key"), request["fence"]
+        self.attempt, self.topic, self.partition = request["attempt"], request["topic"], request["partition"]
+        self.offset, self.timestamp_ms = request["offset"], request["timestamp_ms"]
+
+    def __repr__(self) -> str:
+        return "<latchwork.Message %s attempt %d>" % (self.id, self.attempt)
+
+    @property
+    def payload(self) -> Text:
+        """The record's payload; None for a tombstone."""
+        return _bytes_or_text(self._request, "payload")
+
+    def json(self) -> Any:
+        """Returns the payload as JSON. Raises Dead if it is none, because another attempt would find the same."""
+        payload = self.payload
+        if payload is None:
+            raise Dead("the payload is null, so it is no JSON")
+        try:
+            return json.loads(payload)
+        except ValueError as e:
+            raise Dead("the payload is no JSON: %s" % e) from e
+
+    @property
+    def headers(self) -> List[Tuple[Text, Text]]:
+        """The record's headers, in order; a name may come twice, and a value may be None."""
+        return [(_header_value(name), _header_value(value)) for name, value in self._request["headers"]]
+
+    def header(self, name: str) -> Text:
+        """Returns the value of the last header of this name, or None."""
+        for known, value in reversed(self._request["headers"]):
+            if known == name:
+                return _header_value(value)
+        return None
+
+    @property
+    def traceparent(self) -> Text:
+        """The W3C trace context of the producer, or None."""
+        return self.header("traceparent")
+
+    @property
+    def cancelled(self) -> bool:
+        """True once Latchwork has taken the message back: its lease is lost, or its time is over. Stop then, and write nothing more."""
+        if self._poll and not self._cancelled:
+            self._poll()
+        return self._cancelled
+
+
+_current: contextvars.ContextVar[Optional[Message]] = contextvars.ContextVar("latchwork", default=None)
+_handler: Optional[Handler] = None
+
+
+def current() -> Optional[Message]:
+    """Returns the message that this task or thread handles, or None; for log lines and trace contexts."""
+    return _current.get()
+
+
+def handler(function: Handler) -> Handler:
+    """Makes the function, or coroutine function, the one that run() calls for each message."""
+    global _handler
+    _handler = function
+    return function
+
+
+# --- the wire -------------------------------------------------------------------------------------------------------------------------
+
+
+class _Wire:
+    """The descriptors on which requests come and answers go. Answers are collected, and sent by flush()."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.answers: List[str] = []
+        self.rest = b""
+        self.requests, self.out = 0, 1
+        fds = os.environ.pop("LATCHWORK_FDS", None)  # a program that we start must not take them for its own
+        if not fds:
+            return
+        try:
+            self.requests, self.out = (int(fd) for fd in fds.split(","))
+            self.write(b'{"hello":%d}\n' % PROTOCOL)
+        except OSError:  # whoever started us has closed them
+            self.requests, self.out = 0, 1
+
+    def prepare(self) -> None:
+        """Keeps prints and reads of the handler away from the protocol."""
+        if self.out != 1:
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.close(null)
+            return
+        sys.stdout.flush()
+        self.requests, self.out = os.dup(0), os.dup(1)
+        os.dup2(2, 1)
+
+    def read(self) -> Optional[List[bytes]]:
+        """Waits for requests, and returns their lines; None at the end."""
+        data = os.read(self.requests, READ_BYTES)
+        if not data:
+            return None
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()
+        return lines
+
+    def readable(self) -> bool:
+        return bool(select.select([self.requests], [], [], 0)[0])
+
+    def add(self, answer: str) -> None:
+        with self.lock:
+            self.answers.append(answer)
+
+    def flush(self) -> None:
+        with self.lock:
+            if not self.answers:
+                return
+            text = "".join(self.answers).encode()
+            self.answers.clear()
+            self.write(text)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self.out, data):]
+
+
+def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
+    """Returns the line that answers for a message, and whether it is done."""
+    if error is None:
+        return '{"id":%s,"outcome":"done"}\n' % json.dumps(m.id), True
+    if isinstance(error, (Retry, Dead)):
+        reason = str(error)
+    elif isinstance(error, (Cancelled, asyncio.CancelledError)):
+        reason = "cancelled"
+    else:
+        reason = "%s: %s" % (type(error).__name__, error)
+        sys.stderr.write("%s: %s" % (m.id, "".join(traceback.format_exception(type(error), error, error.__traceback__))))
+        sys.stderr.flush()
+    line = {"id": m.id, "outcome": "dead" if isinstance(error, Dead) else "retry"}
+    if reason:
+        line["reason"] = reason
+    return json.dumps(line) + "\n", False
+
+
+class _Inbox:
+    """What has come and is not handled yet, and the messages that a cancellation may name."""
+
+    def __init__(self, wire: _Wire, polls: bool) -> None:
+        self.wire, self.polls = wire, polls
+        self.open: Dict[str, Message] = {}
+        self.waiting: List[List[Message]] = []
+        self.ended = False
+        self.polled = 0.0
+
+    def take(self, lines: List[bytes]) -> List[List[Message]]:
+        """Returns the new requests, each the messages of one key, and marks those that are cancelled."""
+        new = []
+        for line in lines:
+            if not line.strip():
+                continue
+            request = json.loads(line)
+            if "cancel" in request:
+                self.cancel(request["cancel"])
+                continue
+            messages = [Message(r, self.poll if self.polls else None) for r in request.get("batch", [request])]
+            for m in messages:
+                self.open[m.id] = m
+            new.append(messages)
+        return new
+
+    def cancel(self, identity: str) -> None:
+        m = self.open.get(identity)
+        if m:
+            m._cancelled = True
+
+    def poll(self) -> None:
+        """Looks for a cancellation, on behalf of a handler that keeps the main thread busy."""
+        now = time.monotonic()
+        if self.ended or now - self.polled < POLL_S:
+            return
+        self.polled = now
+        while self.wire.readable():
+            lines = self.wire.read()
+            if lines is None:
+                self.ended = True
+                return
+            self.waiting += self.take(lines)
+
+    def close(self, messages: List[Message]) -> None:
+        for m in messages:
+            self.open.pop(m.id, None)
+
+
+# --- running --------------------------------------------------------------------------------------------------------------------------
+
+
+def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
+    """Handles the messages of one key in order, up to the first that is not done."""
+    for m in messages:
+        token = _current.set(m)
+        error: Optional[BaseException] = None
+        try:
+            function(m)
+        except Exception as e:
+            error = e
+        finally:
+            _current.reset(token)
+        line, done = _answer(m, error)
+        inbox.wire.add(line)
+        if not done:
+            break
+    inbox.close(messages)
+
+
+def _serve_here(function: Handler, wire: _Wire) -> None:
+    inbox = _Inbox(wire, polls=True)
+    while not inbox.ended:
+        lines = wire.read()
+        if lines is None:
+            break
+        inbox.waiting += inbox.take(lines)
+        begun = time.monotonic()
+        while inbox.waiting:
+            _handle(function, inbox, inbox.waiting.pop(0))
+            now = time.monotonic()
+            if now - begun > FLUSH_S:
+                wire.flush()
+                begun = now
+        wire.flush()
+
+
+def _work(function: Handler, inbox: _Inbox, jobs: "queue.SimpleQueue[Optional[List[Message]]]") -> None:
+    while True:
+        messages = jobs.get()
+        if messages is None:
+            return
+        _handle(function, inbox, messages)
+        inbox.wire.flush()
+
+
+def _serve_threads(function: Handler, wire: _Wire, threads: int) -> None:
+    inbox = _Inbox(wire, polls=False)
+    jobs: "queue.SimpleQueue[Optional[List[Message]]]" = queue.SimpleQueue()
+    pool = [threading.Thread(target=_work, args=(function, inbox, jobs), daemon=True) for _ in range(threads)]
+    for thread in pool:
+        thread.start()
+    while True:
+        lines = wire.read()
+        if lines is None:
+            break
+        for messages in inbox.take(lines):
+            jobs.put(messages)
+    for _ in pool:
+        jobs.put(None)
+    for thread in pool:
+        thread.join()
+
+
+class _AsyncInbox(_Inbox):
+    def __init__(self, wire: _Wire) -> None:
+        super().__init__(wire, polls=False)
+        self.tasks: Dict[str, "asyncio.Task[None]"] = {}  # by the identity that is being handled
+
+    def cancel(self, identity: str) -> None:
+        super().cancel(identity)
+        task = self.tasks.get(identity)
+        if task:
+            task.cancel()
+
+
+async def _handle_async(function: Handler, inbox: _AsyncInbox, messages: List[Message]) -> None:
+    task = asyncio.current_task()
+    assert task
+    for m in messages:
+        inbox.tasks[m.id] = task
+        _current.set(m)
+        error: Optional[BaseException] = None
+        try:
+            if m._cancelled:
+                raise Cancelled()
+            await function(m)  # type: ignore[misc]
+        except (Exception, asyncio.CancelledError) as e:
+            error = e
+        del inbox.tasks[m.id]
+        line, done = _answer(m, error)
+        inbox.wire.add(line)
+        if not done:
+            break
+    inbox.close(messages)
+
+
+async def _serve_async(function: Handler, wire: _Wire) -> None:
+    loop, inbox, running, ended = asyncio.get_running_loop(), _AsyncInbox(wire), set(), asyncio.Event()
+    flushing = False
+
+    def flush() -> None:
+        nonlocal flushing
+        flushing = False
+        wire.flush()
+
+    def finished(task: "asyncio.Task[None]") -> None:
+        nonlocal flushing
+        running.discard(task)
+        if not flushing:  # once per turn of the loop, for all that end in it
+            flushing = True
+            loop.call_soon(flush)
+
+    def arrived() -> None:
+        lines = wire.read()
+        if lines is None:
+            loop.remove_reader(wire.requests)
+            ended.set()
+            return
+        for messages in inbox.take(lines):
+            task = loop.create_task(_handle_async(function, inbox, messages))
+            running.add(task)
+            task.add_done_callback(finished)
+
+    loop.add_reader(wire.requests, arrived)
+    await ended.wait()
+    while running:
+        await asyncio.wait(set(running))
+    wire.flush()
+
+
+class _Format(logging.Formatter):
+    """One line per record, with the identity of the message that is handled."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        m = _current.get()
+        text = "%s %s: %s" % (record.levelname.lower(), record.name, super().format(record))
+        return ("%s: %s" % (m.id, text) if m else text).replace("\n", " | ")
+
+
+def _log_to_stderr() -> None:
+    if logging.getLogger().handlers:
+        return
+    out = logging.StreamHandler(sys.stderr)
+    out.setFormatter(_Format())
+    logging.getLogger().addHandler(out)
+    logging.getLogger().setLevel(logging.INFO)
+
+
+def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
+    """Handles messages until Latchwork closes its end, then waits for those that are under way, and returns.
+
+    `function`: the handler, if it was not marked by @latchwork.handler. `threads`: how many messages a plain function handles at a
+    time; a coroutine function needs none. Logging goes to stderr, and so into Latchwork's log, unless it was set up before."""
+    function = function or _handler
+    if function is None:
+        raise RuntimeError("no handler: write @latchwork.handler above your function, or give it to latchwork.run()")
+    if threads < 1:
+        raise ValueError("threads must be at least 1, is %d" % threads)
+    _log_to_stderr()
+    _wire.prepare()
+    if inspect.iscoroutinefunction(function):
+        asyncio.run(_serve_async(function, _wire))
+    elif threads == 1:
+        _serve_here(function, _wire)
+    else:
+        _serve_threads(function, _wire, threads)
+
+
+_wire = _Wire()

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the Python SDK: the protocol's vectors, then handlers as processes, with this test in Latchwork's place.
+
+    python3 -m unittest discover -s sdk/python/tests"""
+import base64
+import json
+import os
+import select
+import subprocess
+import sys
+import textwrap
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SDK = os.path.dirname(HERE)
+VECTORS = os.path.join(HERE, "../../../tests/vectors/exec")
+LIMIT_S = 30
+sys.path.insert(0, SDK)
+import latchwork  # noqa: E402  (without LATCHWORK_FDS it writes nothing)
+
+
+def vectors(name):
+    with open(os.path.join(VECTORS, name), encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def plain(text):
+    """Returns text as the vectors write it."""
+    return {"base64": base64.b64encode(text).decode()} if isinstance(text, bytes) else text
+
+
+class Vectors(unittest.TestCase):
+    def test_requests(self):
+        cases = vectors("requests.jsonl")
+        self.assertGreater(len(cases), 3)
+        for case in cases:
+            request = json.loads(case["line"])
+            if "cancel" in request:
+                continue
+            messages = [latchwork.Message(r) for r in request.get("batch", [request])]
+            self.assertEqual(len(messages), len(case["messages"]))
+            for m, want in zip(messages, case["messages"]):
+                got = {name: getattr(m, name) for name in ("id", "fence", "attempt", "topic", "partition", "offset", "timestamp_ms")}
+                got.update(key=plain(m.key), payload=plain(m.payload), headers=[[plain(n), plain(v)] for n, v in m.headers])
+                self.assertEqual(got, {name: want[name] for name in got})
+
+    def test_answers_are_what_the_vectors_allow(self):
+        known = [case["answers"][0] for case in vectors("answers.jsonl") if "answers" in case]
+        forms = {(frozenset(k for k, v in a.items() if v is not None), a["outcome"]) for a in known}
+        m = latchwork.Message(request("t/0/1"))
+        for error in (None, latchwork.Retry("no time"), latchwork.Dead("no use"), ValueError("\u00e9\n"), latchwork.Cancelled()):
+            with open(os.devnull, "w") as null:
+                stderr, sys.stderr = sys.stderr, null
+                try:
+                    line, done = latchwork._answer(m, error)
+                finally:
+                    sys.stderr = stderr
+            answer = json.loads(line)
+            self.assertIn((frozenset(answer), answer["outcome"]), forms)
+            self.assertEqual((line.count("\n"), done), (1, error is None))
+
+
+def request(identity, key="k", payload="{}", attempt=1, headers=()):
+    topic, partition, offset = identity.split("/")
+    return {"id": identity, "key": key, "fence": 7, "attempt": attempt, "topic": topic, "partition": int(partition), "offset": int(offset),
+            "timestamp_ms": 1, "headers": list(headers), "payload": payload}
+
+
+class Handler:
+    """A handler as a process. `side`: it is offered descriptors 3 and 4."""
+
+    def __init__(self, code, side=True):
+        def pipe():
+            return os.pipe()
+        (in_r, self.stdin), (self.stdout, out_w), (self.answers, side_w) = pipe(), pipe(), pipe()
+        env = dict(os.environ, PYTHONPATH=SDK)
+        # high numbers first, so that none of the two is overwritten while they go to 3 and 4
+        setup = "import os\nr, w = os.dup(%d), os.dup(%d)\nr, w = [os.dup2(fd, n, inheritable=True) for fd, n in ((r, 60), (w, 61))]\n" % (in_r, side_w)
+        setup += "os.dup2(60, 3, inheritable=True); os.dup2(61, 4, inheritable=True); os.close(60); os.close(61)\n" if side else ""
+        setup += "import sys\nos.execv(sys.executable, [sys.executable, '-c', %r])\n" % textwrap.dedent(code)
+        env.pop("LATCHWORK_FDS", None)
+        if side:
+            env["LATCHWORK_FDS"] = "3,4"
+        self.process = subprocess.Popen([sys.executable, "-c", setup], stdin=in_r, stdout=out_w, stderr=subprocess.PIPE, env=env,
+                                        pass_fds=(in_r, side_w))
+        for fd in (in_r, out_w, side_w):
+            os.close(fd)
+        if not side:
+            os.close(self.answers)
+            self.answers, self.stdout = self.stdout, None
+        self.rest = b""
+        if side:
+            assert self.answer() == {"hello": 1}
+
+    def send(self, *requests):
+        os.write(self.stdin, b"".join(json.dumps(r).encode() + b"\n" for r in requests))
+
+    def answer(self):
+        """Returns the next answer; None at the end."""
+        until = time.monotonic() + LIMIT_S
+        while b"\n" not in self.rest:
+            if not select.select([self.answers], [], [], max(0, until - time.monotonic()))[0]:
+                raise AssertionError("no answer")
+            data = os.read(self.answers, 1 << 16)
+            if not data:
+                return None
+            self.rest += data
+        line, self.rest = self.rest.split(b"\n", 1)
+        return json.loads(line)
+
+    def end(self):
+        """Closes the input; returns (answers that were left, what it printed, its stderr, its exit status)."""
+        os.close(self.stdin)
+        left = []
+        while (answer := self.answer()) is not None:
+            left.append(answer)
+        printed = b""
+        if self.stdout is not None:
+            while (data := os.read(self.stdout, 1 << 16)):
+                printed += data
+            os.close(self.stdout)
+        os.close(self.answers)
+        stderr = self.process.stderr.read().decode()
+        self.process.stderr.close()
+        return left, printed.decode(), stderr, self.process.wait(LIMIT_S)
+
+
+OUTCOMES = """
+    import latchwork
+    @latchwork.handler
+    %sdef handle(m):
+        what = m.json()["do"]
+        print("stray", m.key)
+        if what == "retry": raise latchwork.Retry("later")
+        if what == "dead": raise latchwork.Dead("never")
+        if what == "fail": raise KeyError("id")
+        assert latchwork.current() is m
+        assert m.traceparent == "00-aa-bb-01", m.headers
+    latchwork.run(%s)
+"""
+
+
+class Processes(unittest.TestCase):
+    def outcomes(self, code, side=True):
+        h = Handler(code, side)
+        wanted = {}
+        for i, (payload, want) in enumerate([
+                ('{"do":"go"}', ("done", None)), ('{"do":"retry"}', ("retry", "later")), ('{"do":"dead"}', ("dead", "never")),
+                ('{"do":"fail"}', ("retry", "KeyError: 'id'")), ("x", ("dead", "the payload is no JSON: Expecting value: line 1 column 1 (char 0)")),
+                (None, ("dead", "the payload is null, so it is no JSON"))]):
+            wanted["t/0/%d" % i] = want
+            h.send(request("t/0/%d" % i, key="k%d" % i, payload=payload, headers=[["traceparent", "00-aa-bb-01"]]))
+        got = {}
+        for _ in wanted:
+            a = h.answer()
+            got[a["id"]] = (a["outcome"], a.get("reason"))
+        self.assertEqual(got, wanted)
+        left, printed, stderr, status = h.end()
+        self.assertEqual((left, status), ([], 0))
+        self.assertEqual((printed if side else stderr).count("stray"), 4)
+        self.assertIn("t/0/3: Traceback", stderr)
+
+    def test_a_function(self):
+        self.outcomes(OUTCOMES % ("", ""))
+
+    def test_a_function_on_threads(self):
+        self.outcomes(OUTCOMES % ("", "threads=4"))
+
+    def test_a_coroutine(self):
+        self.outcomes(OUTCOMES % ("async ", ""))
+
+    def test_stdin_and_stdout_where_there_is_nothing_else(self):
+        self.outcomes(OUTCOMES % ("", ""), side=False)
+
+    def together(self, code, n=50):
+        """All messages must be in their handlers at once, or none of them ends."""
+        h = Handler(code)
+        h.send(*[request("t/0/%d" % i, key="k%d" % i) for i in range(n)])
+        self.assertEqual({h.answer()["id"] for _ in range(n)}, {"t/0/%d" % i for i in range(n)})
+        self.assertEqual(h.end()[0::3], ([], 0))
+
+    def test_many_coroutines_at_once(self):
+        self.together("""
+            import asyncio, latchwork
+            count, all_here = 0, None
+            async def handle(m):
+                global count, all_here
+                all_here = all_here or asyncio.Event()
+                count += 1
+                if count == 50: all_here.set()
+                await all_here.wait()
+            latchwork.run(handle)
+        """)
+
+    def test_many_threads_at_once(self):
+        self.together("""
+            import latchwork, threading
+            barrier = threading.Barrier(50)
+            latchwork.run(lambda m: barrier.wait() and None, threads=50)
+        """)
+
+    def test_a_cancelled_coroutine(self):
+        h = Handler("""
+            import asyncio, latchwork
+            async def handle(m):
+                if m.key == "slow": await asyncio.sleep(1000)
+            latchwork.run(handle)
+        """)
+        h.send(request("t/0/0", key="slow"), request("t/0/1", key="fast"))
+        self.assertEqual(h.answer(), {"id": "t/0/1", "outcome": "done"})
+        h.send({"cancel": "t/0/0"}, {"cancel": "t/0/99"})
+        self.assertEqual(h.answer(), {"id": "t/0/0", "outcome": "retry", "reason": "cancelled"})
+        self.assertEqual(h.end()[0::3], ([], 0))
+
+    def cancelled_function(self, threads):
+        h = Handler("""
+            import latchwork, time
+            def handle(m):
+                if m.key == "first": return
+                while not m.cancelled: time.sleep(0.001)
+                raise latchwork.Cancelled()
+            latchwork.run(handle, threads=%d)
+        """ % threads)
+        h.send(request("t/0/0"))
+        time.sleep(0.05)  # it is in its handler by now, or the test proves less
+        h.send(request("t/0/1", key="first"), {"cancel": "t/0/0"})
+        self.assertEqual({h.answer()["id"] for _ in range(2)}, {"t/0/0", "t/0/1"})
+        self.assertEqual(h.end()[0::3], ([], 0))
+
+    def test_a_cancelled_function(self):
+        self.cancelled_function(1)
+
+    def test_a_cancelled_thread(self):
+        self.cancelled_function(2)
+
+    def batch(self, kind):
+        h = Handler("""
+            import latchwork
+            seen = []
+            %sdef handle(m):
+                assert m.offset == len(seen), seen
+                seen.append(m.offset)
+                if m.offset == 2: raise latchwork.Retry("enough")
+            latchwork.run(handle)
+        """ % kind)
+        h.send({"batch": [request("t/0/%d" % i) for i in range(5)]})
+        self.assertEqual([h.answer()["outcome"] for _ in range(3)], ["done", "done", "retry"])
+        self.assertEqual(h.end()[0::3], ([], 0))
+
+    def test_a_batch_ends_with_the_first_that_is_not_done(self):
+        self.batch("")
+        self.batch("async ")
+
+    def test_the_end_waits_for_what_is_under_way(self):
+        h = Handler("""
+            import asyncio, latchwork
+            async def handle(m): await asyncio.sleep(0.3)
+            latchwork.run(handle)
+        """)
+        h.send(*[request("t/0/%d" % i, key=str(i)) for i in range(3)])
+        self.assertEqual([a["outcome"] for a in h.end()[0]], ["done"] * 3)
+
+    def test_a_program_that_it_starts_does_not_get_the_descriptors(self):
+        h = Handler("""
+            import latchwork, subprocess, sys
+            def handle(m):
+                raise latchwork.Dead(subprocess.check_output([sys.executable, "-c", "import os; print('LATCHWORK_FDS' in os.environ)"]).decode().strip())
+            latchwork.run(handle)
+        """)
+        h.send(request("t/0/0"))
+        self.assertEqual(h.answer()["reason"], "False")
+        h.end()
+
+    def test_logging_names_the_message(self):
+        h = Handler("""
+            import latchwork, logging
+            latchwork.run(lambda m: logging.getLogger("orders").warning("two\\nlines"))
+        """)
+        h.send(request("t/0/5"))
+        h.answer()
+        self.assertIn("t/0/5: warning orders: two | lines\n", h.end()[2])
+
+    def test_no_handler(self):
+        h = Handler("import latchwork; latchwork.run()")
+        left, _, stderr, status = h.end()
+        self.assertEqual((left, status), ([], 1))
+        self.assertIn("write @latchwork.handler above your function", stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

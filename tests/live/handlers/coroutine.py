@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A handler made with the Python SDK, for the live tests: a coroutine that sleeps and journals its runs in the form of work.py. A payload
+{"do": "exit"} ends the process, at the first attempt only."""
+import asyncio
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../sdk/python"))
+import latchwork  # noqa: E402
+
+journal = os.open(os.environ["LW_TEST_JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+low_ms, high_ms = (float(x) for x in os.environ.get("LW_TEST_WORK_MS", "0-0").split("-"))
+
+
+def note(what, m, extra=""):
+    now_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    os.write(journal, ("%s %d %d %s %s %s %d%s\n" % (what, now_us, os.getppid(), m.id, m.key.encode().hex() or "-", m.fence, m.attempt, extra)).encode())
+
+
+@latchwork.handler
+async def handle(m):
+    note("start", m)
+    print("a print that harms nothing")
+    try:
+        await asyncio.sleep(random.uniform(low_ms, high_ms) / 1000)
+        if m.attempt == 1 and m.json().get("do") == "exit":
+            os._exit(3)
+    except asyncio.CancelledError:
+        note("end", m, " back")
+        raise
+    note("end", m, " done")
+
+
+latchwork.run()
