@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/cluster.h"
 
-#include "base/clock.h"
-#include "base/redis/connection.h"
+#include "base/redis/search.h"
 #include "base/redis/slot.h"
 #include "base/text.h"
 
@@ -12,11 +11,9 @@
 #include <string.h>
 
 enum {
-    WHERE_SIZE = 160,
     ASKED_MAX = 8,   /* maximum number of nodes asked per search, so that each has time to answer */
     NODES_MAX = 512, /* maximum number of nodes that are remembered */
     SPAN_WORDS = 3,  /* number of words before the replicas: first slot, last slot, owner */
-    STEPS = 3,       /* number of steps that have a limit each: connecting, login, the question */
 };
 
 struct lw_cluster {
@@ -177,22 +174,6 @@ static void learn(struct lw_cluster *c, const struct lw_slot_map *m, const struc
 
 /* --- asking --------------------------------------------------------------------------------------------------------------------- */
 
-static int ask_one(const struct lw_redis_url *node, int64_t step_ms, struct lw_slot_map *out, struct lw_err *err) {
-    struct lw_redis *c = lw_redis_open(node, "latchwork:finder", step_ms, step_ms, err);
-    if (!c) return -1;
-    redisReply *r = lw_redis_ask(c, "CLUSTER SLOTS");
-    int failed = r ? lw_slot_map_read(r, node, out, err) : c->err == LW_REDIS_MEMORY ? lw_fail_memory(err) : lw_fail(err, "%s", c->why);
-    if (r) freeReplyObject(r);
-    lw_redis_close(c);
-    return failed;
-}
-
-static void add_failure(struct lw_err *all, const struct lw_redis_url *node, const char *why) {
-    char where[WHERE_SIZE];
-    size_t n = strlen(all->text);
-    snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(node, where, sizeof where), why);
-}
-
 /* Copies the k-th node of a search that began at `first`, because other threads may change the list meanwhile. */
 static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     pthread_mutex_lock(&c->mutex);
@@ -207,27 +188,38 @@ static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
     return lw_fail(why, "its map has no owner of slot %d", slot);
 }
 
+/* What a search for a slot's owner wants, and the map that it finds. */
+struct wanted {
+    int slot;
+    struct lw_slot_map *map;
+};
+
+static int read_map(void *ctx, const redisReply *r, const struct lw_redis_url *asked, struct lw_err *err) {
+    const struct wanted *w = ctx;
+    if (lw_slot_map_read(r, asked, w->map, err)) return -1;
+    if (!fits(w->map, w->slot, err)) return 0;
+    lw_slot_map_free(w->map);
+    return -1;
+}
+
 static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_redis_url *asked,
                      struct lw_err *err) {
-    struct lw_err all = {0};
-    int64_t until_ms = lw_boot_ms() + timeout_ms;
+    struct wanted wanted = {slot, out};
+    const char *argv[] = {"CLUSTER", "SLOTS"};
+    const struct lw_question question = {argv, 2, read_map, &wanted};
+    struct lw_search search;
+    lw_search_begin(&search, timeout_ms);
     pthread_mutex_lock(&c->mutex);
     size_t first = c->first % c->n, n = c->n < ASKED_MAX ? c->n : ASKED_MAX;
     pthread_mutex_unlock(&c->mutex);
     for (size_t i = 0; i < n; i++) {
-        int64_t step_ms = (until_ms - lw_boot_ms()) / (int64_t)(n - i) / STEPS;
-        struct lw_err why = {0};
         if (candidate(c, first + i, asked)) return lw_fail_memory(err);
-        if (!ask_one(asked, step_ms > 1 ? step_ms : 1, out, &why)) {
-            if (!fits(out, slot, &why)) return 0;
-            lw_slot_map_free(out);
-        }
-        add_failure(&all, asked, why.text);
+        if (!lw_search_ask(&search, asked, n - i - 1, &question)) return 0;
         lw_redis_url_free(asked);
-        if (why.memory) return lw_fail_memory(err);
+        if (search.each.memory) return lw_fail_memory(err);
     }
     lw_cluster_doubt(c); /* the next search begins at another node, so that several searches reach all nodes of a large cluster */
-    return lw_fail(err, "no cluster node names its owner: %s", all.text);
+    return lw_fail(err, "no cluster node names its owner: %s", search.each.text);
 }
 
 static int search(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/servers.h"
 
-#include "base/clock.h"
-#include "base/redis/connection.h"
+#include "base/redis/search.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { WHERE_SIZE = 160, STEPS = 3 /* number of steps that have a limit each: connecting, login, the question */ };
 
 void lw_redis_servers_free(struct lw_redis_servers *s) {
     for (size_t i = 0; i < s->n; i++) lw_redis_url_free(&s->at[i]);
@@ -80,47 +76,35 @@ static int take_address(const struct lw_redis_servers *s, const redisReply *r, s
     return found(s, r->element[0]->str, (int)port, out, err);
 }
 
-static int ask_one(const struct lw_redis_servers *s, const struct lw_redis_url *sentinel, int64_t step_ms, struct lw_redis_url *out,
-                   struct lw_err *err) {
-    struct lw_redis *c = lw_redis_open(sentinel, "latchwork:finder", step_ms, step_ms, err);
-    if (!c) return -1;
-    redisReply *r = lw_redis_ask(c, "SENTINEL GET-MASTER-ADDR-BY-NAME %s", s->master);
-    int failed = r ? take_address(s, r, out, err) : c->err == LW_REDIS_MEMORY ? lw_fail_memory(err) : lw_fail(err, "%s", c->why);
-    if (r) freeReplyObject(r);
-    lw_redis_close(c);
-    return failed;
+/* Where a search for the master puts its answer. */
+struct wanted {
+    const struct lw_redis_servers *servers;
+    struct lw_redis_url *out;
+};
+
+static int read_address(void *ctx, const redisReply *r, const struct lw_redis_url *asked, struct lw_err *err) {
+    const struct wanted *w = ctx;
+    (void)asked;
+    return take_address(w->servers, r, w->out, err);
 }
 
-static void add_failure(struct lw_err *all, const struct lw_redis_url *sentinel, const char *why) {
-    char where[WHERE_SIZE];
-    size_t n = strlen(all->text);
-    snprintf(all->text + n, sizeof all->text - n, "%s%s: %s", n ? "; " : "", lw_redis_url_where(sentinel, where, sizeof where), why);
-}
-
-/* Asks one Sentinel, within its share of the time, so that time is left for the `others` if it does not answer. */
-static int ask_in_time(const struct lw_redis_servers *s, size_t k, int64_t until_ms, size_t others, struct lw_redis_url *out,
-                       struct lw_err *err) {
-    int64_t left_ms = until_ms - lw_boot_ms(), step_ms = left_ms / (int64_t)(others + 1) / STEPS;
-    if (left_ms <= 0) return lw_fail(err, "not asked, because no time was left");
-    return ask_one(s, &s->at[k], step_ms > 1 ? step_ms : 1, out, err);
-}
-
-/* Asks the Sentinels in turn. */
+/* Asks the Sentinels in turn, beginning with the last that answered. */
 static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
-    struct lw_err all = {0};
+    struct wanted wanted = {s, out};
+    const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->master};
+    const struct lw_question question = {argv, 3, read_address, &wanted};
+    struct lw_search search;
     size_t first = atomic_load(&s->first);
-    int64_t until_ms = lw_boot_ms() + timeout_ms;
+    lw_search_begin(&search, timeout_ms);
     for (size_t i = 0; i < s->n; i++) {
         size_t k = (first + i) % s->n;
-        struct lw_err why = {0};
-        if (!ask_in_time(s, k, until_ms, s->n - i - 1, out, &why)) {
+        if (!lw_search_ask(&search, &s->at[k], s->n - i - 1, &question)) {
             if (i) atomic_store(&s->first, k);
             return 0;
         }
-        if (why.memory) return lw_fail_memory(err);
-        add_failure(&all, &s->at[k], why.text);
+        if (search.each.memory) return lw_fail_memory(err);
     }
-    return lw_fail(err, "no Sentinel names the master \"%s\": %s", s->master, all.text);
+    return lw_fail(err, "no Sentinel names the master \"%s\": %s", s->master, search.each.text);
 }
 
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A search: asks several servers the same question, one after the other, until one of them answers it.
+ *
+ *     lw_search_begin() → lw_search_ask() for each server, until it returns 0
+ *
+ * Each server gets its share of the time, so that time is left for the others if it does not answer. What each of them answered is
+ * collected for the error. */
+#ifndef LW_BASE_REDIS_SEARCH_H
+#define LW_BASE_REDIS_SEARCH_H
+
+#include "base/err.h"
+#include "base/redis/url.h"
+
+#include <hiredis/hiredis.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lw_search {
+    int64_t until_ms;   /* boot clock; end of the time for all servers */
+    struct lw_err each; /* what each server that was asked answered; `memory` if an allocation failed */
+};
+
+/* A question, and the function that reads its reply. */
+struct lw_question {
+    const char **argv;
+    int argc;
+    /* Returns 0 if the reply, which may be an error of Redis, answers the question; otherwise -1 with *err. */
+    int (*read)(void *ctx, const redisReply *reply, const struct lw_redis_url *asked, struct lw_err *err);
+    void *ctx;
+};
+
+void lw_search_begin(struct lw_search *s, int64_t timeout_ms);
+/* Asks one server, and waits for its reply. `others` is the number of servers that may be asked after it. Returns 0 if it answered;
+ * otherwise -1: go on with the next server, unless each.memory is set. */
+int lw_search_ask(struct lw_search *s, const struct lw_redis_url *at, size_t others, const struct lw_question *q);
+
+#endif
