@@ -26,30 +26,48 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s) {
     if (s->kind == LW_REDIS_CLUSTER) lw_cluster_doubt(s->cluster);
 }
 
-const char *lw_redis_deposed(const char *error) {
-    static const struct {
-        const char *begins, *says;
-    } known[] = {{"READONLY", "it is a replica now"},
-                 {"MASTERDOWN", "it is a replica without its master now"},
-                 {"LOADING", "it is still loading its data"},
-                 {"NOREPLICAS", "too few of its replicas are in good order"},
-                 {"UNBLOCKED", "its role has changed"},
-                 {"MOVED ", "the slot of this shard is on another node"},
-                 {"ASK ", "the slot of this shard is being moved to another node"},
-                 {"TRYAGAIN", "the slot of this shard is being moved to another node"},
-                 {"CLUSTERDOWN", "its cluster is down, or it is cut off from the others"}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strncmp(error, known[i].begins, strlen(known[i].begins))) return known[i].says;
-    if (strstr(error, "Script attempted to access a non local key in a cluster node"))
-        return "the slot of this shard is being moved to another node";
-    if (strstr(error, "Script attempted") && strstr(error, "while the cluster is down"))
-        return "its cluster is down, or it is cut off from the others";
+/* An error after which the server is no longer the one to ask. */
+struct deposed {
+    const char *text; /* the error begins with it, or contains it if `inside` */
+    bool inside;
+    bool moves; /* the shard's slot, or a key of it, is on another node */
+    const char *says;
+};
+
+static const struct deposed *known_error(const char *error) {
+    static const char moved[] = "the slot of this shard is on another node",
+                      moving[] = "the slot of this shard is being moved to another node",
+                      down[] = "its cluster is down, or it is cut off from the others";
+    static const struct deposed known[] = {
+        {"READONLY", false, false, "it is a replica now"},
+        {"MASTERDOWN", false, false, "it is a replica without its master now"},
+        {"LOADING", false, false, "it is still loading its data"},
+        {"NOREPLICAS", false, false, "too few of its replicas are in good order"},
+        {"UNBLOCKED", false, false, "its role has changed"},
+        {"MOVED ", false, true, moved},
+        {"ASK ", false, true, moving},
+        {"TRYAGAIN", false, true, moving},
+        {"CLUSTERDOWN", false, false, down},
+        {"access a non local key", true, true, moving},
+        {"undeclared keys were accessed during rehashing of the slot", true, true, moving}, /* Valkey */
+        {"Script attempted to execute a command while the cluster is down", true, false, down},
+        {"Script attempted to execute a write command while the cluster is down", true, false, down},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const struct deposed *d = &known[i];
+        if (d->inside ? strstr(error, d->text) != NULL : !strncmp(error, d->text, strlen(d->text))) return d;
+    }
     return NULL;
 }
 
+const char *lw_redis_deposed(const char *error) {
+    const struct deposed *d = known_error(error);
+    return d ? d->says : NULL;
+}
+
 bool lw_redis_moved(const char *error) {
-    return !strncmp(error, "MOVED ", 6) || !strncmp(error, "ASK ", 4) || !strncmp(error, "TRYAGAIN", 8) ||
-           strstr(error, "access a non local key") || strstr(error, "undeclared keys were accessed during rehashing of the slot");
+    const struct deposed *d = known_error(error);
+    return d && d->moves;
 }
 
 /* --- Sentinels ------------------------------------------------------------------------------------------------------------------ */
