@@ -2,6 +2,7 @@
 #include "handlers/feed.h"
 
 #include "base/log.h"
+#include "handlers/job_queue.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,37 +10,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Jobs linked by `next`. */
-struct queue {
-    struct lw_job *head, **tail;
-};
-
 struct lw_feed {
     struct lw_feed_setup set;
     int wake;
     pthread_mutex_t lock; /* guards the fields below, except `mine` */
-    struct queue waiting, ended;
+    struct lw_job_queue waiting, ended;
     bool asleep;    /* the handler waits for `wake` */
     bool signalled; /* notify_fd was written since the last reap */
     enum lw_feed_stop stop;
-    struct queue mine; /* jobs that ended and are not published yet; only the handler's thread uses it */
+    struct lw_job_queue mine; /* jobs that ended and are not published yet; only the handler's thread uses it */
 };
-
-static void clear(struct queue *q) { *q = (struct queue){NULL, &q->head}; }
-
-/* Moves all jobs of `from` behind those of `to`. */
-static void move_all(struct queue *to, struct queue *from) {
-    if (!from->head) return;
-    *to->tail = from->head;
-    to->tail = from->tail;
-    clear(from);
-}
-
-static void append(struct queue *q, struct lw_job *job) {
-    job->next = NULL;
-    *q->tail = job;
-    q->tail = &job->next;
-}
 
 static void signal_fd(int fd) {
     if (fd >= 0 && write(fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("handler: eventfd: %s", strerror(errno));
@@ -50,7 +30,7 @@ struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *e
     f->set = *setup;
     f->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&f->lock, NULL);
-    clear(&f->waiting), clear(&f->ended), clear(&f->mine);
+    lw_jobs_clear(&f->waiting), lw_jobs_clear(&f->ended), lw_jobs_clear(&f->mine);
     if (f->wake >= 0) return f;
     lw_fail(err, "eventfd: %s", strerror(errno));
     lw_feed_close(f);
@@ -66,11 +46,11 @@ void lw_feed_close(struct lw_feed *f) {
 /* --- the main thread's side ------------------------------------------------------------------------------------------------------- */
 
 void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n) {
-    struct queue q;
-    clear(&q);
-    for (size_t i = 0; i < n; i++) append(&q, jobs[i]);
+    struct lw_job_queue q;
+    lw_jobs_clear(&q);
+    for (size_t i = 0; i < n; i++) lw_jobs_append(&q, jobs[i]);
     pthread_mutex_lock(&f->lock);
-    move_all(&f->waiting, &q);
+    lw_jobs_move(&f->waiting, &q);
     bool wake = f->asleep;
     f->asleep = false;
     pthread_mutex_unlock(&f->lock);
@@ -80,14 +60,8 @@ void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n) {
 size_t lw_feed_reap(struct lw_feed *f, struct lw_job **out, size_t max) {
     size_t n = 0;
     pthread_mutex_lock(&f->lock);
-    for (; n < max && f->ended.head; n++) {
-        out[n] = f->ended.head;
-        f->ended.head = out[n]->next;
-    }
-    if (!f->ended.head) {
-        clear(&f->ended);
-        f->signalled = false;
-    }
+    while (n < max && f->ended.head) out[n++] = lw_jobs_pop(&f->ended);
+    if (!f->ended.head) f->signalled = false;
     pthread_mutex_unlock(&f->lock);
     return n;
 }
@@ -122,7 +96,7 @@ void lw_feed_awake(struct lw_feed *f, bool readable) {
 struct lw_job *lw_feed_take(struct lw_feed *f) {
     pthread_mutex_lock(&f->lock);
     struct lw_job *jobs = f->stop == LW_FEED_DROP ? NULL : f->waiting.head;
-    if (jobs) clear(&f->waiting);
+    if (jobs) lw_jobs_clear(&f->waiting);
     pthread_mutex_unlock(&f->lock);
     return jobs;
 }
@@ -148,13 +122,13 @@ void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms) {
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us) {
     job->took_us = took_us;
     if (took_us > 0 && f->set.ended) f->set.ended(f->set.ctx, job);
-    append(&f->mine, job);
+    lw_jobs_append(&f->mine, job);
 }
 
 void lw_feed_publish(struct lw_feed *f) {
     if (!f->mine.head) return;
     pthread_mutex_lock(&f->lock);
-    move_all(&f->ended, &f->mine);
+    lw_jobs_move(&f->ended, &f->mine);
     bool tell = !f->signalled;
     f->signalled = true;
     pthread_mutex_unlock(&f->lock);

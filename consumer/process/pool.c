@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/journal.h"
+#include "handlers/job_queue.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -52,8 +53,8 @@ struct lw_pool {
 
     pthread_mutex_t lock; /* guards the queue, idle, watchers, running, and writes to stop */
     pthread_cond_t work, ended;
-    struct lw_job *head, **tail;
-    size_t queued;
+    struct lw_job_queue queue;
+    size_t queued;      /* number of jobs in it */
     int idle, watchers; /* number of threads asleep, and of those among them that watch for hands to steal from */
     int running;        /* number of threads that have not ended */
     atomic_bool stop;   /* also read without the lock, between the jobs of a chain */
@@ -119,19 +120,15 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
  * leaves jobs there. */
 static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
     last->next = NULL;
-    *p->tail = first;
-    p->tail = &last->next;
+    lw_jobs_move(&p->queue, &(struct lw_job_queue){first, &last->next});
     p->queued += n;
     if (p->idle) pthread_cond_signal(&p->work);
 }
 
 static struct lw_job *pop(struct lw_pool *p) {
-    struct lw_job *job = p->head;
-    if (!job) return NULL;
-    p->head = job->next;
-    if (!p->head) p->tail = &p->head;
+    if (!p->queue.head) return NULL;
     p->queued--;
-    return job;
+    return lw_jobs_pop(&p->queue);
 }
 
 /* Returns how many jobs a thread takes at once: its share if jobs are known to be fast,
@@ -205,13 +202,13 @@ static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, i
     if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* the followers' time is over, and queued jobs do not fit beside them */
         for (size_t i = 0; n; i++, n--) append(p, t->batch[i], t->batch[i], 1);
     if (!n) *until_us = 0;
-    while (!p->stop && !p->head && !n) {
+    while (!p->stop && !p->queue.head && !n) {
         p->idle++;
         pthread_cond_wait(&p->work, &p->lock);
         p->idle--;
     }
-    while (n < p->batch_max && p->head) t->batch[n++] = pop(p);
-    if (p->head && p->idle) pthread_cond_signal(&p->work);
+    while (n < p->batch_max && p->queue.head) t->batch[n++] = pop(p);
+    if (p->queue.head && p->idle) pthread_cond_signal(&p->work);
     if (p->stop) n = 0;
     pthread_mutex_unlock(&p->lock);
     return n;
@@ -221,7 +218,7 @@ static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, i
  * thread's own hand included), puts the chain's next job behind them. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
-    bool others = p->head || any_held_up(p, now_us);
+    bool others = p->queue.head || any_held_up(p, now_us);
     if (others) append(p, job, job, 1);
     pthread_mutex_unlock(&p->lock);
     return others;
@@ -488,7 +485,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     }
     struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
     *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
-    p->tail = &p->head;
+    lw_jobs_clear(&p->queue);
     p->average_ns = FAST_US * 1000; /* with no average known yet, threads begin with one job at a time */
     p->batch_max = t->batch_max(h);
     init_sync(p);

@@ -32,34 +32,14 @@ static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = least(h->lo
 
 /* --- jobs in line ----------------------------------------------------------------------------------------------------------------- */
 
-static void append(struct lw_job ***end, struct lw_job *job) {
-    job->next = NULL;
-    **end = job;
-    *end = &job->next;
-}
-
-static struct lw_job *pop(struct lw_job **list, struct lw_job ***end) {
-    struct lw_job *job = *list;
-    *list = job->next;
-    if (!*list) *end = list;
-    return job;
-}
-
-static void push_front(struct lw_handler *h, struct lw_job *job) {
-    job->next = h->line;
-    if (!h->line) h->line_end = &job->next;
-    h->line = job;
-}
-
 /* Returns the job that has waited longest, without removing it. */
 static struct lw_job *first_in_line(struct lw_handler *h) {
-    if (h->line) return h->line;
-    h->line_end = &h->line;
+    if (h->line.head) return h->line.head;
     for (struct lw_job *job = lw_feed_take(h->feed), *next; job; job = next) {
         next = job->next;
-        append(&h->line_end, job);
+        lw_jobs_append(&h->line, job);
     }
-    return h->line;
+    return h->line.head;
 }
 
 static void give_back(struct lw_handler *h, struct lw_job *job) {
@@ -129,7 +109,7 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
     if (!startable(h, job)) {
         give_back(h, job);
     } else if (!is_sound(p)) {
-        push_front(h, job);
+        lw_jobs_push_front(&h->line, job);
     } else {
         /* before its first request nothing is forgotten: what the process wrote at its start may tell why it ends */
         if (!p->n_requests && p->sent) lw_last_words_clear(p->words);
@@ -168,11 +148,11 @@ static void start_followers(struct lw_handler *h) {
         next = r->next;
         request_free(h, r);
         if (h->now_ms - chain_ms >= CHAIN_MS && first_in_line(h))
-            append(&h->line_end, job);
+            lw_jobs_append(&h->line, job);
         else if (takes(p, suspects_limit(&h->suspects, job->identity)))
             begin(p, job, chain_ms);
         else
-            push_front(h, job);
+            lw_jobs_push_front(&h->line, job);
     }
 }
 
@@ -229,11 +209,11 @@ static void reserve(struct lw_handler *h) {
 }
 
 static void start_suspects(struct lw_handler *h) {
-    while (h->apart) {
+    while (h->apart.head) {
         reserve(h);
-        struct lw_job *job = h->apart;
+        struct lw_job *job = h->apart.head;
         if (!h->reserved || !takes(h->reserved, suspects_limit(&h->suspects, job->identity))) return;
-        begin(h->reserved, pop(&h->apart, &h->apart_end), h->now_ms);
+        begin(h->reserved, lw_jobs_pop(&h->apart), h->now_ms);
     }
     h->reserved = NULL;
 }
@@ -244,9 +224,9 @@ static void start_jobs(struct lw_handler *h) {
         int limit = suspects_limit(&h->suspects, job->identity);
         struct proc *p = limit == ANY_COMPANY ? least_loaded(h, limit) : NULL;
         if (limit != ANY_COMPANY)
-            append(&h->apart_end, pop(&h->line, &h->line_end));
+            lw_jobs_append(&h->apart, lw_jobs_pop(&h->line));
         else if (p)
-            begin(p, pop(&h->line, &h->line_end), h->now_ms);
+            begin(p, lw_jobs_pop(&h->line), h->now_ms);
         else
             return;
     }
@@ -264,23 +244,22 @@ static void start_processes(struct lw_handler *h) {
     }
 }
 
-/* Gives back the jobs of a list that can no longer start, or `all` of them. */
-static void sweep(struct lw_handler *h, struct lw_job **list, struct lw_job ***end, bool all) {
-    struct lw_job *jobs = *list;
-    *list = NULL;
-    *end = list;
+/* Gives back the jobs of a queue that can no longer start, or `all` of them. */
+static void sweep(struct lw_handler *h, struct lw_job_queue *queue, bool all) {
+    struct lw_job *jobs = queue->head;
+    lw_jobs_clear(queue);
     for (struct lw_job *job = jobs, *next; job; job = next) {
         next = job->next;
         if (all || !startable(h, job))
             give_back(h, job);
         else
-            append(end, job);
+            lw_jobs_append(queue, job);
     }
 }
 
 static void dispatch(struct lw_handler *h) {
     start_followers(h);
-    if (!first_in_line(h) && !h->apart) return;
+    if (!first_in_line(h) && !h->apart.head) return;
     bool pauses = trouble_pauses(&h->trouble, h->now_ms);
     if (!pauses) {
         start_processes(h);
@@ -289,8 +268,8 @@ static void dispatch(struct lw_handler *h) {
     }
     if (h->now_ms - h->sweep_ms < LOOK_MS && !pauses) return;
     h->sweep_ms = h->now_ms;
-    sweep(h, &h->line, &h->line_end, pauses);
-    sweep(h, &h->apart, &h->apart_end, pauses);
+    sweep(h, &h->line, pauses);
+    sweep(h, &h->apart, pauses);
 }
 
 /* --- leases and times ------------------------------------------------------------------------------------------------------------- */
@@ -431,7 +410,7 @@ static void on_event(struct lw_handler *h, const struct channel *c) {
 /* --- the loop --------------------------------------------------------------------------------------------------------------------- */
 
 static int wait_ms(struct lw_handler *h) {
-    bool idle = !h->line && !h->apart;
+    bool idle = !h->line.head && !h->apart.head;
     if (idle && !lw_feed_sleep(h->feed)) return 0;
     if (idle && !h->held) return -1;
     int64_t left = h->look_ms - lw_boot_ms();
@@ -456,13 +435,12 @@ static void turn(struct lw_handler *h) {
 static bool is_over(struct lw_handler *h) {
     enum lw_feed_stop stop = lw_feed_stopped(h->feed);
     if (stop == LW_FEED_GOES_ON || h->held) return false;
-    return stop == LW_FEED_DROP || (!first_in_line(h) && !h->apart);
+    return stop == LW_FEED_DROP || (!first_in_line(h) && !h->apart.head);
 }
 
 static void clear(struct lw_handler *h) {
-    h->line = h->apart = NULL;
-    h->line_end = &h->line;
-    h->apart_end = &h->apart;
+    lw_jobs_clear(&h->line);
+    lw_jobs_clear(&h->apart);
     h->followers = NULL;
     h->followers_end = &h->followers;
 }

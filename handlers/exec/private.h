@@ -9,6 +9,7 @@
 #include "handlers/exec/suspects.h"
 #include "handlers/exec/trouble.h"
 #include "handlers/exec/warden.h"
+#include "handlers/job_queue.h"
 
 struct lw_feed;
 
@@ -27,8 +28,8 @@ struct lw_handler {
     int epoll, errands; /* an epoll set, and an eventfd written when a process has started or ended */
     struct channel ch_feed, ch_errands;
     struct lw_feed *feed;
-    struct lw_job *line, **line_end;            /* jobs that wait for a process */
-    struct lw_job *apart, **apart_end;          /* suspects that wait for a process with few messages */
+    struct lw_job_queue line;                   /* jobs that wait for a process */
+    struct lw_job_queue apart;                  /* suspects that wait for a process with few messages */
     struct request *followers, **followers_end; /* requests whose jobs[0] is a follower, to be sent to the same process if it has room */
     struct proc *reserved;                      /* the process that takes only suspects; NULL: none */
     struct proc *dirty;                         /* list of the processes that have something to send */
