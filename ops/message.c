@@ -52,12 +52,8 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
     struct lw_record r = {.key = e->key, .payload = e->payload, .headers = e->headers, .n_headers = e->n_headers};
     struct lw_buf found = {0};
     struct lw_bytes k;
-    enum lw_key_result how = lw_key_find(&o->c->key.from, &r, &found, &k, err);
-    if (how == LW_KEY_MISSING && o->c->key.missing == LW_MISSING_OWN) {
-        k = lw_key_own(e->topic, e->partition, e->offset, &found);
-        how = LW_KEY_OK;
-    }
-    int bad = how != LW_KEY_OK ? -1 : 0;
+    const struct lw_record_at at = {e->topic, e->partition, e->offset};
+    int bad = lw_key_of(o->c, &r, &at, &found, &k, err) != LW_KEY_OK ? -1 : 0;
     if (!bad) { /* copies the key and then the lane's name into scratch; *key and *lane point there */
         char room[LW_LANE_ROOM];
         struct lw_bytes l = lw_lane_id(k, room, sizeof room);

@@ -57,9 +57,13 @@ enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_recor
     return LW_KEY_OK;
 }
 
-struct lw_bytes lw_key_own(struct lw_bytes topic, int32_t partition, int64_t offset, struct lw_buf *scratch) {
-    assert(topic.n && partition >= 0 && offset >= 0);
+enum lw_key_result lw_key_of(const struct lw_config *c, const struct lw_record *r, const struct lw_record_at *at, struct lw_buf *scratch,
+                             struct lw_bytes *out, struct lw_err *err) {
+    enum lw_key_result how = lw_key_find(&c->key.from, r, scratch, out, err);
+    if (how != LW_KEY_MISSING || c->key.missing != LW_MISSING_OWN) return how;
+    assert(at->topic.n && at->partition >= 0 && at->offset >= 0);
     scratch->n = 0;
-    lw_buf_addf(scratch, "%.*s/%" PRId32 "/%" PRId64, (int)topic.n, topic.p, partition, offset);
-    return lw_bytes(scratch->p, scratch->n);
+    lw_buf_addf(scratch, "%.*s/%" PRId32 "/%" PRId64, (int)at->topic.n, at->topic.p, at->partition, at->offset);
+    *out = lw_bytes(scratch->p, scratch->n);
+    return LW_KEY_OK;
 }

@@ -32,9 +32,18 @@ enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 
-/* Returns the key of a record that has none, if key.missing is `own`: its identity, "topic/partition/offset", written to `scratch`. So
- * the record has a lane of its own, and handlers, fences and commands have a key to name it by. */
-struct lw_bytes lw_key_own(struct lw_bytes topic, int32_t partition, int64_t offset, struct lw_buf *scratch);
+/* The place of a record in Kafka. */
+struct lw_record_at {
+    struct lw_bytes topic;
+    int32_t partition;
+    int64_t offset;
+};
+
+/* Finds the primary key as configured. If the record has none and key.missing is `own`, its key is its identity, "topic/partition/offset",
+ * written to `scratch`: so it has a lane of its own, and handlers, fences and commands have a key to name it by. Otherwise as
+ * lw_key_find(). */
+enum lw_key_result lw_key_of(const struct lw_config *c, const struct lw_record *r, const struct lw_record_at *at, struct lw_buf *scratch,
+                             struct lw_bytes *out, struct lw_err *err);
 
 /* Formats a key for display: as text if it is valid UTF-8, else as hex; long keys are cut. */
 enum { LW_KEY_SHOWN = 200, LW_KEY_TEXT = 2 * LW_KEY_SHOWN + 8 };

@@ -46,11 +46,8 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     assert(a->offset >= 0);
     f->key = lw_bytes("", 0);
     f->err = (struct lw_err){0};
-    f->how = lw_key_find(&w->c->key.from, &a->record, &w->scratch, &f->key, &f->err);
-    if (f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_OWN) {
-        f->key = lw_key_own(lw_bytes_of(p->topic), p->partition, a->offset, &w->scratch);
-        f->how = LW_KEY_OK;
-    }
+    const struct lw_record_at at = {lw_bytes_of(p->topic), p->partition, a->offset};
+    f->how = lw_key_of(w->c, &a->record, &at, &w->scratch, &f->key, &f->err);
     f->lane = f->how == LW_KEY_OK
                   ? lw_lane_id(f->key, f->room, sizeof f->room)
                   : lw_bytes(f->room, (size_t)snprintf(f->room, sizeof f->room, "\001none:%s:%" PRId64, p->name, a->offset));

@@ -351,10 +351,18 @@ static void test_utf8_as_jansson(void **state) {
 
 static void test_own_key_is_the_identity(void **state) {
     (void)state;
-    struct lw_bytes key = lw_key_own(lw_bytes_of("orders"), 3, 1042, &scratch);
+    struct lw_config c = {.key = {.from = {.from = LW_KEY_MESSAGE}, .missing = LW_MISSING_OWN}};
+    const struct lw_record_at at = {lw_bytes_of("orders"), 3, 1042};
+    struct lw_bytes key;
+    struct lw_err err = {0};
+    assert_int_equal(lw_key_of(&c, &(struct lw_record){0}, &at, &scratch, &key, &err), LW_KEY_OK);
     assert_int_equal(key.n, strlen("orders/3/1042"));
     assert_memory_equal(key.p, "orders/3/1042", key.n);
     assert_ptr_equal(key.p, scratch.p);
+    assert_int_equal(lw_key_of(&c, &(struct lw_record){.key = lw_bytes_of("k")}, &at, &scratch, &key, &err), LW_KEY_OK);
+    assert_true(lw_bytes_eq(key, lw_bytes_of("k")));
+    c.key.missing = LW_MISSING_DEAD;
+    assert_int_equal(lw_key_of(&c, &(struct lw_record){0}, &at, &scratch, &key, &err), LW_KEY_MISSING);
 }
 
 static int free_scratch(void **state) {
