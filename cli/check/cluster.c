@@ -37,8 +37,8 @@ static void look_at_shard(struct look *l, int shard) {
         lw_problem(&l->r->problems, "redis.cluster: shard %d: no node has its slot, %d; see CLUSTER NODES", shard, slot);
         return;
     }
-    const struct master *m = master_of(l, span);
-    master_of(l, span)->n_shards++;
+    struct master *m = master_of(l, span);
+    m->n_shards++;
     lw_buf_addf(&l->r->notes, "shard %d: slot %d, %s:%d, %zu replica%s\n", shard, slot, m->at->host, m->at->port, m->n_replicas,
                 m->n_replicas == 1 ? "" : "s");
 }

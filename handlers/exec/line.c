@@ -127,7 +127,7 @@ static bool take_text(struct scan *s, struct lw_bytes *out) {
     return true;
 }
 
-static bool is(struct lw_bytes a, const char *text) { return a.n == strlen(text) && memcmp(a.p, text, a.n) == 0; }
+static bool is(struct lw_bytes a, const char *text) { return lw_bytes_eq(a, lw_bytes_of(text)); }
 
 static bool outcome_of(struct lw_bytes word, enum lw_outcome *outcome) {
     if (is(word, "done")) return *outcome = LW_DONE, true;

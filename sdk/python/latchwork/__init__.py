@@ -37,7 +37,7 @@ import traceback
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple, Union
 
 __version__ = "0.1.0"
-__all__ = ["Dead", "Message", "Retry", "current", "handler", "run"]
+__all__ = ["Cancelled", "Dead", "Message", "Retry", "current", "handler", "run"]
 
 Text = Union[str, bytes, None]
 Handler = Callable[["Message"], Union[None, Awaitable[None]]]
@@ -70,7 +70,7 @@ def _header_value(value: Any) -> Text:
 
 
 class Message:
-    """One message, and the lease under which it is handled. Text is `str` where it is UTF-8, and `bytes` where it is not."""
+    """One message, and the lease under which it is handled. Text is `str` if it is UTF-8, and `bytes` otherwise."""
 
     __slots__ = ("_cancelled", "_poll", "_request", "attempt", "fence", "id", "key", "offset", "partition", "timestamp_ms", "topic")
 
